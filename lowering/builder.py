@@ -15,9 +15,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from calque.core.types import Dtype, Ndarray, Shape
 from calque.lowering import mlir
 from calque.lowering.sizes import Sizes
-from calque.lowering.value import Dtype as Dtype
 from calque.lowering.value import Scalar
 from calque.lowering.value import Value as Value
 
@@ -62,7 +62,7 @@ class Builder:
         return mlir.operation(name, [mlir.tensor_type(s, d) for s, d in results],
                               [v.ir for v in operands], attributes, regions)
 
-    def emit(self, name: str, operands: Sequence[Value], shape: tuple[int, ...], dtype: Dtype,
+    def emit(self, name: str, operands: Sequence[Value], shape: Shape, dtype: Dtype,
              attributes: dict[str, str] | None = None) -> Value:
         """One StableHLO op (`name` without the dialect) with one result."""
         if self.soft_f16 and dtype == F16 and name in ROUNDED:
@@ -76,7 +76,7 @@ class Builder:
         a = np.asarray(array, dtype=dtype)
         return self.splat(a[()], (), a.dtype) if a.ndim == 0 else self._dense(a)
 
-    def _dense(self, a: np.ndarray[Any, Any]) -> Value:
+    def _dense(self, a: Ndarray) -> Value:
         if a.dtype.kind == "c":  # the bindings cannot cast a complex elements attribute
             return self.complex(self._dense(a.real), self._dense(a.imag))
         if a.size == 0:
@@ -87,12 +87,12 @@ class Builder:
             body = f'"0x{a.tobytes().hex().upper()}"'
         return self._const_op(body, a.shape, a.dtype)
 
-    def _const_op(self, elements: str, shape: tuple[int, ...], dtype: Dtype) -> Value:
+    def _const_op(self, elements: str, shape: Shape, dtype: Dtype) -> Value:
         made = mlir.value("stablehlo.constant", mlir.tensor_type(shape, dtype),
                           value=f"dense<{elements}> : {mlir.type_text(shape, dtype)}")
         return Value(self, made, shape, dtype)
 
-    def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
+    def splat(self, value: Any, shape: Shape, dtype: Any) -> Value:
         """A constant tensor with one value everywhere; bits are kept (NaN, -0, denormals)."""
         dtype = np.dtype(dtype)
         a = np.asarray(value).astype(dtype)
@@ -107,15 +107,15 @@ class Builder:
             body = f'"0x{a.tobytes().hex().upper()}"'
         return self._const_op(body, shape, dtype)
 
-    def empty(self, shape: tuple[int, ...], dtype: Dtype) -> Any:
+    def empty(self, shape: Shape, dtype: Dtype) -> Any:
         """Memory without a value (an ir.Value), for operations that write all of it."""
         return mlir.value("tensor.empty", mlir.tensor_type(shape, dtype), self.lengths(shape))
 
-    def lengths(self, shape: tuple[int, ...]) -> list[Any]:
+    def lengths(self, shape: Shape) -> list[Any]:
         """The sizes of a shape that are operands (ir.Values)."""
         return []
 
-    def given(self, value: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
+    def given(self, value: Any, shape: Shape, dtype: Dtype) -> Value:
         """A splat whose number a dispatch is given when it runs, instead of having it in its code
         (floats and signed integers of 32 and 64 bits)."""
         kind = mlir.ir().Type.parse(mlir.element_name(dtype))
@@ -236,7 +236,7 @@ class Builder:
         upper = self.select(self.isnan(wide), 0x7FC0, upper)
         return self.bitcast(self.convert(upper, np.dtype(np.uint16)), BF16)
 
-    def _widened(self, name: str, operands: Sequence[Value], shape: tuple[int, ...]) -> Value:
+    def _widened(self, name: str, operands: Sequence[Value], shape: Shape) -> Value:
         """An operation of f16 in f32, rounded by `float16`."""
         f32, u16 = np.dtype(np.float32), np.dtype(np.uint16)
         wide = [self.convert(v, f32) for v in operands]
@@ -283,7 +283,7 @@ class Builder:
         return self.emit("imag", [x], x.shape, np.dtype(f"f{x.dtype.itemsize // 2}"))
 
     # ---- shape
-    def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
+    def reshape(self, x: Value, shape: Shape) -> Value:
         if x.shape == shape:
             return x
         if len(shape) > 1 and set(shape) == {1}:
@@ -309,7 +309,7 @@ class Builder:
         places = [*[Value(self, i, (), zero.dtype) for i in starts], *[zero] * more]
         return self.dynamic_slice(wide, places, (1,) * rank).view(x.dtype)
 
-    def broadcast(self, x: Value, shape: tuple[int, ...], dims: Sequence[int]) -> Value:
+    def broadcast(self, x: Value, shape: Shape, dims: Sequence[int]) -> Value:
         """broadcast_in_dim: operand axis i becomes result axis dims[i]."""
         if x.shape == shape and tuple(dims) == tuple(range(len(shape))):
             return x
@@ -339,7 +339,7 @@ class Builder:
             "start_indices": int_array(start), "limit_indices": int_array(limit),
             "strides": int_array(strides)})
 
-    def dynamic_slice(self, x: Value, starts: Sequence[Value], sizes: tuple[int, ...]) -> Value:
+    def dynamic_slice(self, x: Value, starts: Sequence[Value], sizes: Shape) -> Value:
         """A window whose place, within x, is known at run time."""
         return self.emit("dynamic_slice", [x, *starts], sizes, x.dtype,
                          {"slice_sizes": int_array(sizes)})
@@ -382,7 +382,7 @@ class Builder:
             "edge_padding_high": int_array([c[1] for c in config]),
             "interior_padding": int_array([c[2] for c in config])})
 
-    def iota(self, shape: tuple[int, ...], dtype: Any, axis: int) -> Value:
+    def iota(self, shape: Shape, dtype: Any, axis: int) -> Value:
         return self.emit("iota", [], shape, np.dtype(dtype), {"iota_dimension": f"{axis} : i64"})
 
     def barrier(self, *xs: Value) -> list[Value]:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import Dim, is_static, max_dim, quotient
+from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Dtype, int_array, signed
+from calque.lowering.builder import Builder, int_array, signed
 from calque.lowering.folding import unequal
 from calque.lowering.value import Value
 
@@ -25,7 +26,7 @@ DYNAMIC = -(2**63)  # MLIR's mark for sizes that are operands
 class DynamicBuilder(Builder):
     """Takes another form where a shape holds a Dim."""
 
-    def emit(self, name: str, operands: Sequence[Value], shape: tuple[int, ...], dtype: Dtype,
+    def emit(self, name: str, operands: Sequence[Value], shape: Shape, dtype: Dtype,
              attributes: dict[str, str] | None = None) -> Value:
         if name in ("compare", "subtract") and not is_static(shape):
             operands = [operands[0], unequal(*operands)]
@@ -47,11 +48,11 @@ class DynamicBuilder(Builder):
             return self.complex(move(*map(self.real, xs)), move(*map(self.imag, xs)))
         return move(*xs)
 
-    def lengths(self, shape: tuple[int, ...]) -> list[Any]:
+    def lengths(self, shape: Shape) -> list[Any]:
         return self.extents.dynamic(shape)
 
     # ---- constants
-    def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
+    def splat(self, value: Any, shape: Shape, dtype: Any) -> Value:
         if isinstance(value, Dim):
             one = self.number(value, dtype)
             return one if not shape else self.broadcast(one, shape, ())
@@ -59,7 +60,7 @@ class DynamicBuilder(Builder):
             return super().splat(value, shape, dtype)
         return self.full(self.splat(value, (), dtype), shape)
 
-    def full(self, value: Value, shape: tuple[int, ...]) -> Value:
+    def full(self, value: Value, shape: Shape) -> Value:
         """One value everywhere, as linalg.fill: IREE makes one for each use.  Of another operation
         it makes one for all, and updates of several overwrite each other
         (tests/lowering/test_dynamic.py)."""
@@ -81,7 +82,7 @@ class DynamicBuilder(Builder):
         made = Value(self, mlir.fill(cast, self.empty((), kind)), (), kind)
         return made.view(dtype) if dtype.kind == "u" else made.astype(dtype)
 
-    def iota(self, shape: tuple[int, ...], dtype: Any, axis: int) -> Value:
+    def iota(self, shape: Shape, dtype: Any, axis: int) -> Value:
         if is_static(shape):
             return super().iota(shape, dtype, axis)
         dtype = np.dtype(dtype)
@@ -90,7 +91,7 @@ class DynamicBuilder(Builder):
         return Value(self, made, shape, dtype)
 
     # ---- shape
-    def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
+    def reshape(self, x: Value, shape: Shape) -> Value:
         """Axes that belong together are merged, then split."""
         if x.shape == shape or is_static((*x.shape, *shape)):
             return super().reshape(x, shape)
@@ -119,7 +120,7 @@ class DynamicBuilder(Builder):
         return self._make("flow.tensor.reshape", x, shape, [x.ir, *before, *after],
                           {"operandSegmentSizes": _segments(1, len(before), len(after))})
 
-    def broadcast(self, x: Value, shape: tuple[int, ...], dims: Sequence[int]) -> Value:
+    def broadcast(self, x: Value, shape: Shape, dims: Sequence[int]) -> Value:
         """broadcast_in_dim to sizes that are operands: a linalg.generic that reads along some
         axes."""
         if is_static(shape) or x.shape == shape and tuple(dims) == tuple(range(len(shape))):
@@ -147,7 +148,7 @@ class DynamicBuilder(Builder):
         counts = tuple(max_dim(0, -(-(e - s) // t)) for s, e, t in zip(start, limit, strides))
         return x if counts == x.shape else self._extract(x, start, counts, strides)
 
-    def dynamic_slice(self, x: Value, starts: Sequence[Value], sizes: tuple[int, ...]) -> Value:
+    def dynamic_slice(self, x: Value, starts: Sequence[Value], sizes: Shape) -> Value:
         if is_static(sizes):
             return super().dynamic_slice(x, starts, sizes)
         return self._extract(x, self._places(starts, x.shape, sizes), sizes, [1] * len(sizes))

@@ -19,6 +19,7 @@ from calque.core.dims import SymbolicScope
 from calque.core.dtypes import is_key
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.types import Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.dynamic import DynamicBuilder
@@ -105,10 +106,10 @@ class FlatBuilder(DynamicBuilder):
         self.extents.define(str(SIZE), dimension(x, 0), 1, 0)
         self.every = self.extents.vector((SIZE,))
 
-    def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
+    def splat(self, value: Any, shape: Shape, dtype: Any) -> Value:
         return self.broadcast(super().splat(value, (), dtype), shape, ())
 
-    def full(self, value: Value, shape: tuple[int, ...]) -> Value:
+    def full(self, value: Value, shape: Shape) -> Value:
         """One value everywhere: nothing is updated in place, so StableHLO's own form will do."""
         made = mlir.value("stablehlo.dynamic_broadcast_in_dim",
                           mlir.tensor_type(shape, value.dtype), [value.ir, self.every],

@@ -14,10 +14,8 @@ Start reading at `form_of`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
+from calque.core.types import Dtype
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.native import available, object_of
 from calque.lowering.targets import Target
@@ -78,7 +76,7 @@ FORMS: dict[str, tuple[Form, ...]] = {
 }
 
 
-def form_of(primitive: str, target: Target | None, dtype: np.dtype[Any],
+def form_of(primitive: str, target: Target | None, dtype: Dtype,
             in_process: bool = False) -> str:
     """The kind of form that a primitive of this dtype takes on a target; '' where it has none."""
     for form in FORMS[primitive]:
@@ -87,7 +85,7 @@ def form_of(primitive: str, target: Target | None, dtype: np.dtype[Any],
     return ""
 
 
-def has_form(form: Form, target: Target | None, dtype: np.dtype[Any], in_process: bool) -> bool:
+def has_form(form: Form, target: Target | None, dtype: Dtype, in_process: bool) -> bool:
     """Whether a target has a form for a dtype."""
     cpu = target is not None and target.backend == "llvm-cpu"
     if form.kind == "host":

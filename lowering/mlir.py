@@ -18,8 +18,9 @@ import ml_dtypes
 import numpy as np
 
 from calque.core.dims import Dim
+from calque.core.types import Dtype, Shape
 
-_ELEMENT_NAMES: dict[np.dtype[Any], str] = {
+_ELEMENT_NAMES: dict[Dtype, str] = {
     np.dtype(bool): "i1",
     np.dtype(np.int8): "i8",
     np.dtype(np.int16): "i16",
@@ -126,7 +127,7 @@ def fill(scalar: Any, out: Any) -> Any:
     return linalg("fill", [scalar], [out], lambda v, _: [v])[0]
 
 
-def element_name(dtype: np.dtype[Any]) -> str:
+def element_name(dtype: Dtype) -> str:
     """MLIR's spelling of a dtype: float32 -> f32, uint8 -> ui8, complex64 -> complex<f32>."""
     try:
         return _ELEMENT_NAMES[dtype]
@@ -137,14 +138,14 @@ def element_name(dtype: np.dtype[Any]) -> str:
         ) from None
 
 
-def type_text(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+def type_text(shape: Shape, dtype: Dtype) -> str:
     """The tensor type as text: ((2, -1), float32) -> tensor<2x?xf32>."""
     sizes = "".join("?x" if isinstance(d, Dim) or d < 0 else f"{d}x" for d in shape)
     return f"tensor<{sizes}{element_name(dtype)}>"
 
 
 @functools.lru_cache(maxsize=8192)
-def tensor_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def tensor_type(shape: Shape, dtype: Dtype) -> Any:
     """The ranked tensor type of a shape and dtype in our context."""
     return ir().Type.parse(type_text(shape, dtype), context())
 
@@ -153,7 +154,7 @@ _DTYPES = {name: dtype for dtype, name in _ELEMENT_NAMES.items()}
 
 
 @functools.lru_cache(maxsize=8192)
-def _spec(kind: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+def _spec(kind: Any) -> tuple[tuple[int, ...], Dtype] | None:
     text = str(kind)
     if not text.startswith("tensor<"):
         return None
@@ -164,7 +165,7 @@ def _spec(kind: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
         tuple(-1 if n == "?" else int(n) for n in sizes), dtype)
 
 
-def spec(v: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+def spec(v: Any) -> tuple[tuple[int, ...], Dtype] | None:
     """Shape and dtype of an ir.Value, -1 for sizes known at the call only; None for no tensor."""
     return _spec(v.type)
 

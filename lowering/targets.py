@@ -17,11 +17,9 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from calque.core.config import config
+from calque.core.types import Dtype
 from calque.lowering import vulkan
 from calque.lowering.compile import run_compiler
 
@@ -94,7 +92,7 @@ class Target:
         """The runtime's word for the kind of device: 'cpu', 'cuda' or 'vulkan'."""
         return {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}[self.backend]
 
-    def lacks(self, dtype: np.dtype[Any]) -> bool:
+    def lacks(self, dtype: Dtype) -> bool:
         """Whether the device has no numbers of a dtype, or IREE does not compile them for it."""
         width = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
         wide = "int64" if dtype.kind in "iu" else "fp64"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 
 if TYPE_CHECKING:
     from calque.lowering.builder import Builder
 
-Dtype = np.dtype[Any]
 Scalar = bool | int | float | complex | np.generic
 
 
@@ -21,7 +21,7 @@ class Value:
 
     __slots__ = ("b", "ir", "shape", "dtype")
 
-    def __init__(self, b: Builder, ir: Any, shape: tuple[int, ...], dtype: Dtype) -> None:
+    def __init__(self, b: Builder, ir: Any, shape: Shape, dtype: Dtype) -> None:
         self.b, self.ir, self.shape, self.dtype = b, ir, shape, dtype
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from calque.core.types import Dtype
 from calque.dispatch.array import Array
 
 
@@ -21,7 +22,7 @@ class SupportsDType(Protocol):
     """
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Dtype:
         """The dtype."""
 
 

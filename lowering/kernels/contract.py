@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calque.lowering.builder import Dtype, Value
+from calque.core.types import Dtype
+from calque.lowering.builder import Value
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.native import level_of

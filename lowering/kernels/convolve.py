@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.dims import is_static
+from calque.core.types import Dtype
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
 from calque.lowering.kernels import gemm
-from calque.lowering.kernels.dispatch import Dtype
 from calque.lowering.kernels.native import emit_native, level_of
 
 AXES = 4  # gemm.c's

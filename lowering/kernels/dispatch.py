@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 
-Dtype = np.dtype[Any]
 Spec = tuple[tuple[int, ...], Dtype]
 
 

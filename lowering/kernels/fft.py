@@ -8,15 +8,14 @@ second of which reads what the first has turned (Bailey, "FFTs in external or hi
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from calque.core.types import Dtype, Ndarray, Shape
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
 from calque.lowering.forms import form_of
 from calque.lowering.kernels import fft_tables
-from calque.lowering.kernels.dispatch import Dtype
 from calque.lowering.kernels.native import emit_native
 from calque.lowering.passes.cost import is_dynamic
 
@@ -100,7 +99,7 @@ def _chirp(ctx: Context, x: Value, n: int, inverse: bool) -> Value:
     return _call(ctx, "times", x, chirp * scale, (count, n), (count, n, m, n, int(inverse)))
 
 
-def _call(ctx: Context, entry: str, x: Value, table: np.ndarray[Any, Any],
+def _call(ctx: Context, entry: str, x: Value, table: Ndarray,
           shape: tuple[int, int], scalars: tuple[int, ...]) -> Value:
     """One of the kernels that run over elements."""
     real = _real(x.dtype)
@@ -117,7 +116,7 @@ def _real(dtype: Dtype) -> Dtype:
 
 def _lines(ctx: Context, x: Value, sizes: tuple[int, int, int], read: tuple[int, int, int],
            written: tuple[int, int, int], inverse: bool, scale: float, whole: int,
-           real_result: bool, shape: tuple[int, ...]) -> Value:
+           real_result: bool, shape: Shape) -> Value:
     """One call: (outer, n, lanes) lines, with the strides of outer, elements and lanes."""
     outer, n, lanes = sizes
     real = _real(x.dtype)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.program import Equation
+from calque.core.types import Dtype
 from calque.lowering import mlir
-from calque.lowering.builder import Dtype, Value, int_array
+from calque.lowering.builder import Value, int_array
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.tensors import FOLDS
 from calque.lowering.kernels.values import BF16, F16, F32, SCALAR, KernelBuilder

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from calque.core.dims import is_static
+from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
-from calque.lowering.kernels.dispatch import Dtype
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.passes.cost import TILED_SIZE
 from calque.lowering.targets import Target
@@ -134,7 +134,7 @@ def _whole(n: int, unit: int) -> int:
     return _parts(n, unit) * unit
 
 
-def product(ctx: Context, x: Value, y: Value, dims: Dims, shape: tuple[int, ...],
+def product(ctx: Context, x: Value, y: Value, dims: Dims, shape: Shape,
             dtype: Dtype) -> Value | None:
     """dot_general of operands of one dtype, with sums of `dtype`; None where IREE's form stays."""
     (xc, yc), (xb, yb), target = *dims, ctx.target

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from calque.lowering.builder import Dtype, Value
+from calque.core.types import Dtype, Shape
+from calque.lowering.builder import Value
 from calque.lowering.kernels.memory import Memory
 
 ROW = 16  # elements of a box's rows from which on boxes pay
@@ -24,11 +25,11 @@ MOST_CODE = 400  # operations in all boxes
 class Joined:
     """Parts one after another along an axis; a Value stands for any number of its elements."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: Dtype
     axis: int
     parts: tuple[Value | Memory | Joined, ...]
-    sizes: tuple[int, ...]
+    sizes: Shape
 
     def starts(self) -> list[int]:
         return [0, *itertools.accumulate(self.sizes)]

@@ -12,6 +12,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, Program
+from calque.core.types import Params
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
@@ -203,7 +204,7 @@ def _taking_turns(body: Program, k: int, carry: int) -> list[bool]:
             for v, o in zip(body.inputs[k:k + carry], body.outputs)]
 
 
-def _scan(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list[Memory]
+def _scan(emitter: Emitter, p: Params, args: list[Entry], results: list[Memory]
           ) -> list[Entry]:
     body: Program = p["jaxpr"]
     n, k, length = p["num_consts"], p["num_consts"] + p["num_carry"], p["length"]
@@ -251,7 +252,7 @@ def _row(x: Entry, t: Index) -> Entry:
     return memory.entry(x.row(t))
 
 
-def _while(emitter: Emitter, p: dict[str, Any], args: list[Entry], results: list[Memory]
+def _while(emitter: Emitter, p: Params, args: list[Entry], results: list[Memory]
            ) -> list[Entry]:
     ir = mlir.ir()
     k = p["cond_nconsts"]

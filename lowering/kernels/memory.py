@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
-from calque.lowering.builder import Dtype, Value
+from calque.lowering.builder import Value
 from calque.lowering.kernels.values import SCALAR, KernelBuilder, scalar_text
 
 BOOL, I32 = np.dtype(bool), np.dtype(np.int32)
@@ -95,8 +96,8 @@ class Memory:
 
     ref: Any
     base: Index
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: Shape
+    strides: Shape
     dtype: Dtype
 
     @property
@@ -133,7 +134,7 @@ class Memory:
         shape[axis], strides[axis] = count, step * strides[axis]
         return self.view(shape, strides, times(first, self.strides[axis]))
 
-    def reshaped(self, shape: tuple[int, ...]) -> Memory | None:
+    def reshaped(self, shape: Shape) -> Memory | None:
         """The same elements in another shape, where no copy is needed."""
         if self.is_dense():
             return self.view(shape, row_major(shape))

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import is_static
+from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.aliasing import AliasAnalysis
 from calque.lowering.builder import Value
@@ -48,7 +49,7 @@ class Part:
     constant: int | None = None  # bits of all elements, whatever the operand holds
 
 
-def is_large(ctx: Context, shape: Sequence[int], dtype: np.dtype[Any], width: int) -> bool:
+def is_large(ctx: Context, shape: Sequence[int], dtype: Dtype, width: int) -> bool:
     """Whether a result of rows of a width is worth a kernel (not in loops that the host steps
     through: there IREE may free what a kernel reads, as lowering/passes/cost says)."""
     return (ctx.cpu and ctx.module is not None and not ctx.regions and is_static(shape)
@@ -258,7 +259,7 @@ def pick(ctx: Context, x: Value, ids: Value, inside: Value | None = None, fill: 
     return _moved(ctx, "pick", [x, ids, *([] if inside is None else [inside])], shape, [part])
 
 
-def _moved(ctx: Context, what: str, xs: Sequence[Value], shape: tuple[int, ...],
+def _moved(ctx: Context, what: str, xs: Sequence[Value], shape: Shape,
            parts: Sequence[Part]) -> Value:
     parts = [p for p in parts if p.rows and p.width]
     ctx.kernels += 1

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from calque.core.dims import Dim
+from calque.core.types import Dtype
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
-from calque.lowering.kernels.dispatch import Dtype, Spec, dispatch, insert
+from calque.lowering.kernels.dispatch import Spec, dispatch, insert
 from calque.lowering.targets import Target
 
 OBJECTS = Path(__file__).resolve().parent.parent / "native" / "objects"

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from calque.core.program import Equation
+from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
-from calque.lowering.builder import Dtype, Value, int_array
+from calque.lowering.builder import Value, int_array
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import apply
@@ -190,7 +191,7 @@ class _Loop:
         if self.plan.flat is not None or not is_table(shape):
             return self.get(m, place, at)
 
-        def take(starts: list[Symbol], sizes: tuple[int, ...]) -> Grid:
+        def take(starts: list[Symbol], sizes: Shape) -> Grid:
             base: Index = 0
             for i, (start, n, k) in enumerate(zip(starts, shape, sizes)):
                 if i not in place:
@@ -211,7 +212,7 @@ class _Loop:
             return grid(shape, self.sorted(rows, n, at))
         return grid(shape, [memory.load(self.b, rows, [*i, at]) for i in inside])
 
-    def apart(self, steps: tuple[int, ...], at: Index) -> list[Index]:
+    def apart(self, steps: Shape, at: Index) -> list[Index]:
         """Where the row of each lane begins."""
         if steps not in self.offsets:
             found = []

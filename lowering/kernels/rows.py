@@ -16,8 +16,9 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Literal, Program, Var, param_key
+from calque.core.types import Axes, Dtype, Shape
 from calque.lowering import mlir
-from calque.lowering.builder import Dtype, Value
+from calque.lowering.builder import Value
 from calque.lowering.context import Context
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.folds import Fold, across, fold_of
@@ -26,7 +27,7 @@ from calque.lowering.kernels.shell import FEW, Shell
 from calque.lowering.kernels.stretch import emit_stretch
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost
-from calque.lowering.passes.rows import EXTREMA, VECTOR, VIEWS, Axes, Rows, is_fold, price
+from calque.lowering.passes.rows import EXTREMA, VECTOR, VIEWS, Rows, is_fold, price
 
 GROUPS = 64  # workgroups at most
 WORTH = 50_000  # element operations that one should have
@@ -453,7 +454,7 @@ class _Chains:
         return memory.loop(stop, block, carry, step=CHAIN * step)
 
 
-def _strides(a: Atom, axes: Axes, rank: int) -> tuple[int, ...]:
+def _strides(a: Atom, axes: Axes, rank: int) -> Shape:
     """How far apart neighbours along each axis of the space lie in an array."""
     found = [0] * rank
     for axis, step in zip(axes, memory.row_major(a.aval.shape)):

@@ -14,8 +14,9 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, param_key
+from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.builder import Builder, Value
 from calque.lowering.compiler_server import FUNCTIONS
 from calque.lowering.context import Context
 from calque.lowering.kernels import memory
@@ -107,7 +108,7 @@ class Shell:
             self.own = memory.computed("muli", group, each)
         return group
 
-    def subspan(self, binding: Any, offset: Index, shape: tuple[int, ...], dtype: Dtype) -> Memory:
+    def subspan(self, binding: Any, offset: Index, shape: Shape, dtype: Dtype) -> Memory:
         with mlir.ir().InsertionPoint(self.mark):
             kind = memory.memref_type(max(1, math.prod(shape)), dtype)
             ref = mlir.value("stream.binding.subspan", kind, [binding, memory.index(offset)])
@@ -125,7 +126,7 @@ class Shell:
                 found[i] = whole.view(shape, memory.row_major(shape), at)
         return [found[i] for i in range(len(specs))]
 
-    def allocate(self, shape: tuple[int, ...], dtype: Dtype) -> Memory:
+    def allocate(self, shape: Shape, dtype: Dtype) -> Memory:
         """Scratch: on the stack while that lasts, where LLVM can turn it into registers."""
         ir, size = mlir.ir(), max(1, math.prod(shape))
         nbytes = -(-size * dtype.itemsize // 64) * 64

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from calque.core.types import Dtype
 from calque.lowering import mlir
-from calque.lowering.builder import Dtype, Value
+from calque.lowering.builder import Value
 from calque.lowering.kernels import memory
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Equation, Literal, Program, Var
-from calque.lowering.builder import Dtype, Value
+from calque.core.types import Dtype, Shape
+from calque.lowering.builder import Value
 from calque.lowering.context import Context
 from calque.lowering.kernels import indexing, joined, memory
 from calque.lowering.kernels.contract import dot_general
@@ -46,7 +47,7 @@ class Emitter:
         self.apply = shell.apply
         self.made: list[Any] = []  # the memory allocated so far, in order
 
-    def allocate(self, shape: tuple[int, ...], dtype: Dtype) -> Memory:
+    def allocate(self, shape: Shape, dtype: Dtype) -> Memory:
         memory = self.shell.allocate(shape, dtype)
         self.made.append(memory.ref)
         return memory
@@ -71,7 +72,7 @@ class Emitter:
         return target
 
 
-def elementwise(shape: tuple[int, ...], targets: Sequence[Memory], parts: Sequence[Part],
+def elementwise(shape: Shape, targets: Sequence[Memory], parts: Sequence[Part],
                 body: Callable[[KernelBuilder, list[Value]], Sequence[Value]]) -> None:
     """targets = body(parts) at every index of shape."""
     if any(isinstance(s, Joined) for s in parts):
@@ -443,7 +444,7 @@ class _Run:
                 mlir.operation("scf.yield", [], [])
 
 
-def _aligned(s: Part, shape: tuple[int, ...]) -> Part:
+def _aligned(s: Part, shape: Shape) -> Part:
     """Rank-0 operands among arrays are scalars."""
     if isinstance(s, Memory) and s.shape != shape:
         return memory.load(SCALAR, s, [0] * len(s.shape))

@@ -18,8 +18,9 @@ import numpy as np
 from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.kernel import Kernel, three
+from calque.core.types import Dtype, Shape
 from calque.lowering.folders import cache_directory
-from calque.lowering.kernels.dispatch import Dtype, Spec
+from calque.lowering.kernels.dispatch import Spec
 
 _MOST_GROUPS = 1 << 16  # on a CPU: each costs a call
 INT64 = range(-(1 << 63), 1 << 63)
@@ -43,11 +44,11 @@ class Call:
     name: str
     where: str
     ins: tuple[Dtype, ...]
-    sizes: tuple[int, ...]
+    sizes: Shape
     specs: tuple[Spec, ...]
     results: int
     scalars: tuple[int | float | Dim, ...]
-    grid: tuple[int, ...]
+    grid: Shape
     shared: int
     aliases: Mapping[int, int]
 
@@ -104,7 +105,7 @@ class Code:
     path: Path
     entry: str
     words: tuple[int, ...] = ()
-    block: tuple[int, ...] = ()
+    block: Shape = ()
     shared: int = 0
     needs: frozenset[str] = frozenset()
 
@@ -114,7 +115,7 @@ def prepared(kernel: Kernel, name: str, where: str, ins: Sequence[Any], outs: Se
     """The call of a kernel on arrays of these types."""
     work = [_spec(name, where, *s) for s in kernel.work(ins, outs, **attributes)
             ] if kernel.work else []
-    grid: tuple[int, ...] = ()
+    grid: Shape = ()
     if kernel.grid is not None:
         grid = three(f"ffi_call: the grid of {name!r}", kernel.grid(ins, outs, **attributes), 0,
                      where)

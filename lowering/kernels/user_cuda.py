@@ -11,6 +11,7 @@ import math
 import re
 import struct
 
+from calque.core.types import Shape
 from calque.lowering.kernels import nvrtc, ptx
 from calque.lowering.kernels.user import Call, Code, folder, kept
 from calque.lowering.targets import Target
@@ -79,7 +80,7 @@ def _newer(needed: str, there: str) -> bool:
     return a > b or needed[-1] in "af" and needed != there
 
 
-def _check_block(call: Call, found: ptx.Entry, sizes: tuple[int, ...], target: Target) -> None:
+def _check_block(call: Call, found: ptx.Entry, sizes: Shape, target: Target) -> None:
     name, what = call.name, " x ".join(map(str, sizes))
     if any(n > m for n, m in zip(sizes, _SIZES)) or math.prod(sizes) > _THREADS:
         raise call.error(f"the block of {name!r} has {what} threads; {target.name} allows "

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
+from calque.core.types import Shape
 from calque.lowering.kernels.user import Call
 from calque.lowering.kernels.user_c import linked
 from calque.lowering.targets import Target
@@ -108,7 +109,7 @@ def wanted() -> bool:
     return os.environ.get("CALQUE_FFI_GUARD", "0") not in ("", "0")
 
 
-def guarded(call: Call, target: Target, shapes: Sequence[tuple[int, ...]]
+def guarded(call: Call, target: Target, shapes: Sequence[Shape]
             ) -> Callable[[Sequence[Any]], list[Any]]:
     """f(arrays) -> results, which runs the kernel between guard pages.
 

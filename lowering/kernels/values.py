@@ -12,8 +12,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
-from calque.lowering.builder import Dtype, Value
+from calque.lowering.builder import Value
 from calque.lowering.math.region import BodyBuilder
 
 F16, BF16, F32 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)
@@ -37,7 +38,7 @@ class KernelBuilder(BodyBuilder):
             text = f"vector<{self.lanes}x{text}>"
         return mlir.ir().Type.parse(text, mlir.context())
 
-    def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
+    def splat(self, value: Any, shape: Shape, dtype: Any) -> Value:
         assert shape == ()
         if self.lanes == 1:
             return super().splat(value, shape, dtype)
@@ -61,7 +62,7 @@ class KernelBuilder(BodyBuilder):
             return Value(self, x.ir, (), x.dtype)
         return self._make("vector.broadcast", [x], x.dtype)
 
-    def emit(self, name: str, operands: Sequence[Value], shape: tuple[int, ...], dtype: Dtype,
+    def emit(self, name: str, operands: Sequence[Value], shape: Shape, dtype: Dtype,
              attributes: dict[str, str] | None = None) -> Value:
         kind = operands[-1].dtype.kind
         if kind in "iu" and name in ("divide", "remainder"):

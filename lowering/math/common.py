@@ -10,7 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from calque.lowering.builder import Builder, Dtype, Value
+from calque.core.types import Dtype
+from calque.lowering.builder import Builder, Value
 from calque.lowering.math.region import elementwise
 
 F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)

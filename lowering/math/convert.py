@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
+from calque.core.types import Dtype
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.builder import Builder, Value
 from calque.lowering.math.common import BF16, BOOL, F16, F32, F64, I32, I64, U32
 from calque.lowering.math.region import elementwise
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
-from calque.lowering.builder import BF16, F16, ROUNDED, Builder, Dtype, Value
+from calque.lowering.builder import BF16, F16, ROUNDED, Builder, Value
 from calque.lowering.folding import guarded_from_one_number
 
 _ARITH = {  # StableHLO name -> (float op, signed op, unsigned op)
@@ -74,14 +75,14 @@ class BodyBuilder(Builder):
                           **(attributes or {}))
         return Value(self, made, (), dtype)
 
-    def emit(self, name: str, operands: Sequence[Value], shape: tuple[int, ...], dtype: Dtype,
+    def emit(self, name: str, operands: Sequence[Value], shape: Shape, dtype: Dtype,
              attributes: dict[str, str] | None = None) -> Value:
         assert shape == ()
         if self.soft_f16 and dtype == F16 and name in ROUNDED:
             return self._widened(name, operands, shape)
         return self._make(_ARITH[name][_kind(operands[-1].dtype)], operands, dtype)
 
-    def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
+    def splat(self, value: Any, shape: Shape, dtype: Any) -> Value:
         dtype = np.dtype(dtype)
         a = np.asarray(value).astype(dtype)
         bits = int(a.view(f"u{dtype.itemsize}"))

@@ -19,6 +19,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.core.types import Dtype
 from calque.lowering.passes.cost import is_dynamic, is_unrolled
 from calque.lowering.passes.flat import flat
 
@@ -277,7 +278,7 @@ class _Loop:
                         for q in self.behind]]
 
 
-def _is_real(dtype: np.dtype[Any]) -> bool:
+def _is_real(dtype: Dtype) -> bool:
     return dtype.kind in "fV"
 
 

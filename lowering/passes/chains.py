@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from calque.core.program import Equation, Var
+from calque.core.types import Shape
 from calque.lowering.passes import rows
 
 SHORTEST = 40  # weight of what IREE compiles in good time: 3 sines, 10 tanh
@@ -52,7 +53,7 @@ class _Chain:
     """Equations that make arrays of one shape, none of which follows from another by way of what
     is not among them."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: Shape) -> None:
         self.shape, self.members, self.inside, self.weight = shape, list[int](), 0, 0
         self.arrays: set[Var] = set()  # that it reads or writes, as far as one can tell
         self.numbers: set[Var] = set()  # of one element, that it reads

@@ -15,6 +15,7 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, RuleMissingError, registry
 from calque.core.program import Equation, Program
+from calque.core.types import Ndarray
 
 const_p = Primitive("const", memory="fresh", keys=True, client=True)
 
@@ -27,7 +28,7 @@ class Held:
     def __init__(self, value: Any, aval: ShapedArray) -> None:
         self.value, self.aval = value, aval
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ndarray:
         return np.asarray(self.value, dtype)
 
 

@@ -15,6 +15,7 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import guess
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var
+from calque.core.types import Params, Shape
 from calque.lowering.passes import cost
 from calque.lowering.passes.rows import VIEWS, is_elementwise, is_fold
 
@@ -217,12 +218,12 @@ class _Region:
         self.make("concatenate", columns, out.aval, out.aval.shape,
                   {"dimension": len(shape) - 1}, out)
 
-    def reshaped(self, a: Atom, shape: tuple[int, ...]) -> Atom:
+    def reshaped(self, a: Atom, shape: Shape) -> Atom:
         return a if a.aval.shape == shape else self.make("reshape", [a], a.aval, shape, {
             "new_sizes": shape, "dimensions": None, "sharding": None})
 
-    def make(self, name: str, given: Sequence[Atom], like: ShapedArray, shape: tuple[int, ...],
-             params: dict[str, Any], out: Var | None = None) -> Var:
+    def make(self, name: str, given: Sequence[Atom], like: ShapedArray, shape: Shape,
+             params: Params, out: Var | None = None) -> Var:
         out = Var(like.update(shape=shape)) if out is None else out
         self.equations.append(Equation(registry[name], tuple(given), (out,), params,
                                        self.at.source, self.at.scope))

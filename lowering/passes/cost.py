@@ -12,6 +12,7 @@ from typing import Any
 
 from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.program import Equation, Program
+from calque.core.types import Params
 from calque.lowering.passes import hazards, loops, registers
 from calque.lowering.passes.split import GROUPS, part_of, rows_of
 
@@ -139,7 +140,7 @@ def _equations(p: Program) -> int:
         1 + sum(n * _equations(q) for q, n in inner_programs(e)) for e in p.equations))
 
 
-def is_unrolled(params: dict[str, Any]) -> bool:
+def is_unrolled(params: Params) -> bool:
     """Whether a scan is written out instead of looped; never one with unroll=0."""
     length: int = params["length"]
     if not params["unroll"] or isinstance(length, Dim):

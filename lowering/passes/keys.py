@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import registry
+from calque.core.types import Params
 
 
 def has_keys(avals: Sequence[ShapedArray]) -> bool:
@@ -21,8 +21,8 @@ def _words(a: ShapedArray) -> int:
     return a.dtype.words
 
 
-def physical_params(name: str, params: dict[str, Any], ins: Sequence[ShapedArray],
-                    outs: Sequence[ShapedArray]) -> dict[str, Any]:
+def physical_params(name: str, params: Params, ins: Sequence[ShapedArray],
+                    outs: Sequence[ShapedArray]) -> Params:
     """The parameters for the words of keys; the operation itself if keys cannot take it."""
     if not registry[name].keys:
         raise TypeError(explain(

@@ -13,6 +13,7 @@ import numpy as np
 
 from calque.core.config import is_off
 from calque.core.program import Atom, Equation, Program
+from calque.core.types import Shape
 
 DECOMPOSED = 32  # rows and columns of a matrix that a loop decomposes by itself
 enabled = not is_off("kernels")  # tests switch them off, too, to see the portable form
@@ -116,11 +117,11 @@ def parts(e: Equation) -> Iterator[tuple[Atom, bool]]:
     yield from ((a, i >= e.params["num_carry"]) for i, a in enumerate(e.outputs))
 
 
-def _per_step(shape: tuple[int, ...], stacked: bool) -> tuple[int, ...]:
+def _per_step(shape: Shape, stacked: bool) -> tuple[int, ...]:
     return shape[1:] if stacked else shape
 
 
-def _in_lanes(p: Program, shape: tuple[int, ...]) -> bool:
+def _in_lanes(p: Program, shape: Shape) -> bool:
     for e in p.equations:
         name = e.primitive.name
         if not is_plain(e):
@@ -144,5 +145,5 @@ def _in_lanes(p: Program, shape: tuple[int, ...]) -> bool:
     return all(o.aval.shape in ((), shape) for o in (*p.inputs, *p.outputs))
 
 
-def elements(shape: tuple[int, ...]) -> int:
+def elements(shape: Shape) -> int:
     return math.prod(shape)

@@ -17,6 +17,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.types import Axes, Dtype, Shape
 from calque.lowering.passes.cost import WHILE_STEPS
 from calque.lowering.passes.flat import flat
 
@@ -30,14 +31,14 @@ class Panels:
     the order of summed ones, then columns; padded with zeros to `padded` columns."""
 
     source: int
-    order: tuple[int, ...]
+    order: Axes
     depth: int
     padded: int
     width: int
-    dtype: np.dtype[Any]
+    dtype: Dtype
 
 
-def panels(e: Equation, width: Callable[[int, int, np.dtype[Any]], int]
+def panels(e: Equation, width: Callable[[int, int, Dtype], int]
            ) -> tuple[Equation, list[Panels | int]]:
     """A scan or while with such consts, and what each of its operands is made of: a panelled
     operand of e, or one as it is.  width: of panels, for rows, columns and a dtype."""
@@ -70,7 +71,7 @@ def panels(e: Equation, width: Callable[[int, int, np.dtype[Any]], int]
 
 
 def _plan(q: Equation, place: dict[Var, int], steps: int,
-          width: Callable[[int, int, np.dtype[Any]], int]) -> Panels | None:
+          width: Callable[[int, int, Dtype], int]) -> Panels | None:
     """How the right operand of a product is laid out, where that is a const and worth it."""
     if q.primitive.name != "dot_general" or isinstance(q.inputs[1], Literal) or (
             q.inputs[1] not in place):
@@ -95,7 +96,7 @@ def _multiplied(q: Equation, plan: Panels, right: Var) -> list[Equation]:
     lead = out.aval.shape[:x.aval.ndim - len(xc)]
     equations: list[Equation] = []
 
-    def put(name: str, a: Atom, shape: tuple[int, ...], last: Var | None = None,
+    def put(name: str, a: Atom, shape: Shape, last: Var | None = None,
             **params: Any) -> Var:
         v = last or Var(a.aval.update(shape=shape))
         equations.append(Equation(registry[name], (a,), (v,), params, q.source, q.scope))

@@ -15,6 +15,7 @@ from typing import Any
 
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.types import Params, Shape
 from calque.lowering.passes import loops
 from calque.lowering.passes.scalars import counted
 from calque.lowering.passes.split import Axes, Refused, Rewriter, Where, rewritten
@@ -39,11 +40,11 @@ class Plan:
     whose elements are the rows; numbers: what a row computes in a step; state: how many numbers of
     the carry differ between rows."""
 
-    sizes: tuple[int, ...]
-    params: dict[str, Any]
+    sizes: Shape
+    params: Params
     axes: tuple[Place, ...]
     results: tuple[Place, ...]
-    flat: tuple[int, ...] | None
+    flat: Shape | None
     numbers: int
     state: int
 
@@ -76,19 +77,19 @@ def _carry(e: Equation) -> list[Any]:
     return list(p["jaxpr"].in_avals[p["num_consts"]:p["num_consts"] + p["num_carry"]])
 
 
-def _bodies(params: dict[str, Any]) -> list[tuple[Program, int]]:
+def _bodies(params: Params) -> list[tuple[Program, int]]:
     """The Programs of a loop, and how many constants each has."""
     return [(params[k], params[n]) for k, n in (
         ("jaxpr", "num_consts"), ("cond_jaxpr", "cond_nconsts"), ("body_jaxpr", "body_nconsts"))
         if k in params]
 
 
-def _one_end(params: dict[str, Any]) -> bool:
+def _one_end(params: Params) -> bool:
     """Whether a row has one predicate, if any."""
     return "cond_jaxpr" not in params or params["cond_jaxpr"].out_avals[0].size == 1
 
 
-def _flat(e: Equation, shape: tuple[int, ...]) -> Plan | None:
+def _flat(e: Equation, shape: Shape) -> Plan | None:
     per_step = [(a.aval.shape[1:] if stacked else a.aval.shape) for a, stacked in loops.parts(e)]
     axes: list[Place] = [(0 if s else None,) for s in per_step]
     n = len(e.inputs)
@@ -291,7 +292,7 @@ def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int) -> bool:
             return False
 
 
-def _made(n: int, params: dict[str, Any], axes: Sequence[Axis], results: Sequence[Axis]
+def _made(n: int, params: Params, axes: Sequence[Axis], results: Sequence[Axis]
           ) -> Plan | None:
     count = counted(_bodies(params), NUMBERS, SIZE) if _one_end(params) else None
     if count is None:

@@ -18,10 +18,10 @@ import numpy as np
 
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.types import Axes, Shape
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.graph import Graph
 
-Axes = tuple[int, ...]
 EXTREMA = frozenset(("argmax", "argmin"))
 BITS = "bitcast_convert_type"
 VIEWS = ("broadcast_in_dim", "reshape", "squeeze")
@@ -43,7 +43,7 @@ class Rows:
     """How a group lies over its space: sizes of the axes, which of them folds go over, and for each
     equation the axes of its operands and of its result."""
 
-    sizes: tuple[int, ...]
+    sizes: Shape
     folded: frozenset[int]
     reads: tuple[tuple[Axes, ...], ...]
     made: tuple[Axes, ...]
@@ -247,7 +247,7 @@ Found = tuple[tuple[Axes, ...], Axes]  # axes of an equation's operands, and of 
 class Group:
     """A group that grows."""
 
-    def __init__(self, sizes: tuple[int, ...], folded: frozenset[int], seed: int) -> None:
+    def __init__(self, sizes: Shape, folded: frozenset[int], seed: int) -> None:
         self.sizes, self.folded, self.seed = sizes, folded, seed
         self.rows = frozenset(range(len(sizes))) - folded
         self.members: dict[int, tuple[Equation, Found]] = {}
@@ -343,7 +343,7 @@ class Group:
         whole = self.folded <= inside or self.folded.isdisjoint(inside)
         return found if self.rows <= inside and whole else None
 
-    def _fits(self, shape: tuple[int, ...], axes: Axes) -> bool:
+    def _fits(self, shape: Shape, axes: Axes) -> bool:
         real = [i for i in axes if i >= 0]
         return len(shape) == len(axes) and real == sorted(set(real)) and all(
             n == (1 if i < 0 else self.sizes[i]) for n, i in zip(shape, axes))
@@ -390,7 +390,7 @@ class Group:
         back = tuple(-1 if n == 1 else made[k] for k, n in zip(to, source))
         return None if reads[0] is not None and reads[0] != back else ((back,), made)
 
-    def _filled(self, shape: tuple[int, ...], at: dict[int, int]) -> Axes | None:
+    def _filled(self, shape: Shape, at: dict[int, int]) -> Axes | None:
         """Axes of a shape of which some are known: the only ones of these sizes in rising order."""
         def fill(i: int, low: int) -> list[Axes]:
             if i == len(shape):
@@ -425,7 +425,7 @@ def _numbered(shape: Sequence[int]) -> Axes:
     return tuple(next(at) if n > 1 else -1 for n in shape)
 
 
-def _spread(axes: Axes, shape: tuple[int, ...]) -> Axes:
+def _spread(axes: Axes, shape: Shape) -> Axes:
     """The axes of a shape with the same sizes but 1."""
     real = iter([a for a in axes if a >= 0])
     return tuple(next(real) if n > 1 else -1 for n in shape)

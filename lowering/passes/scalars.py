@@ -17,15 +17,15 @@ import numpy as np
 
 from calque.core.dims import is_static
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.types import Dtype, Function, Params, Shape
 from calque.lowering.passes.loops import DTYPES
 
 Grid = Any  # a NumPy array of symbols and of NumPy numbers
 Symbol = Any
-Dtype = np.dtype[Any]
 
 FOLDS = {"reduce_sum": "add", "reduce_prod": "multiply", "reduce_max": "maximum",
          "reduce_min": "minimum", "reduce_and": "and", "reduce_or": "or"}
-_KNOWN: dict[str, Callable[..., Any]] = {
+_KNOWN: dict[str, Function] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "max": np.maximum,
     "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
@@ -60,7 +60,7 @@ def is_known(s: Symbol) -> bool:
 class Table:
     """An array that stays in memory, of which elements at any position are read."""
 
-    def __init__(self, shape: tuple[int, ...], take: Callable[[list[Symbol], tuple[int, ...]], Grid]
+    def __init__(self, shape: Shape, take: Callable[[list[Symbol], tuple[int, ...]], Grid]
                  ) -> None:
         self.shape, self.take = shape, take
 
@@ -88,7 +88,7 @@ class Scalars:
     flat: a shape that stands for one number (each element of it runs the program by itself).
     """
 
-    def __init__(self, arithmetic: Arithmetic, most: int, flat: tuple[int, ...] | None = None
+    def __init__(self, arithmetic: Arithmetic, most: int, flat: Shape | None = None
                  ) -> None:
         self.a, self.most, self.flat = arithmetic, most, flat
 
@@ -412,7 +412,7 @@ class Scalars:
         return state.packed(self.a.loop(p["length"], state.flat(carry), lambda now: state.flat(
             self.run(body, [*consts, *state.packed(now)]))))
 
-    def written_out(self, p: dict[str, Any], consts: Sequence[Grid], carry: list[Grid],
+    def written_out(self, p: Params, consts: Sequence[Grid], carry: list[Grid],
                     xs: Sequence[Grid]) -> list[Grid]:
         if any(isinstance(x, Table) for x in (*carry, *xs)):
             raise Unfit
@@ -431,7 +431,7 @@ class Scalars:
     def _while(self, e: Equation, *args: Grid) -> list[Grid]:
         return self.loop_while(e.params, args)
 
-    def loop_while(self, p: dict[str, Any], args: Sequence[Grid]) -> list[Grid]:
+    def loop_while(self, p: Params, args: Sequence[Grid]) -> list[Grid]:
         """A loop whose end the data decides: its carry in the end."""
         k = p["cond_nconsts"]
         n = k + p["body_nconsts"]
@@ -527,14 +527,14 @@ class Count:
 
 
 def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,
-            flat: tuple[int, ...] | None = None) -> Count | None:
+            flat: Shape | None = None) -> Count | None:
     """How many numbers Programs compute, functions as several; None where one is not fit, or there
     are more than `limit`, or an array has more than `most`.  Of each Program so many inputs, the
     first ones, may be tables."""
     count = Count(limit)
     scalars = Scalars(count, most, flat)
 
-    def taken(starts: list[Symbol], sizes: tuple[int, ...]) -> Grid:
+    def taken(starts: list[Symbol], sizes: Shape) -> Grid:
         return grid(sizes, [count.more() for _ in range(int(np.prod(sizes, dtype=int)))])
 
     try:

@@ -18,6 +18,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.types import Params
 
 GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least
 TWICE = 1.2  # times as many rows at most, where the last group takes rows of the one before it, too
@@ -36,7 +37,7 @@ class Split:
     carry member the axis of rows (0) or None; scanned, stacked: the same for a step's part of each
     scanned array and each stacked output."""
 
-    params: dict[str, Any]
+    params: Params
     carried: tuple[int | None, ...]
     scanned: tuple[int | None, ...]
     stacked: tuple[int | None, ...]
@@ -88,7 +89,7 @@ def split(e: Equation, m: int) -> Split | None:
         return None
 
 
-def _scan(p: dict[str, Any], scanned: Axes, n: int, m: int) -> Split | None:
+def _scan(p: Params, scanned: Axes, n: int, m: int) -> Split | None:
     body: Program = p["jaxpr"]
     k, c = p["num_consts"], p["num_carry"]
     carried = [0 if a.shape else None for a in body.in_avals[k:k + c]]

@@ -9,8 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from calque.core.types import Dtype
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.builder import Builder, Value
 from calque.lowering.rules.registry import Op, rule
 
 

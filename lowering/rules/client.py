@@ -5,7 +5,7 @@ Start reading at `emitted`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.program import Program
+from calque.core.types import Function
 from calque.lowering import mlir
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
@@ -89,7 +90,7 @@ def emitted(prim: Primitive) -> Rule | None:
     """The rule of a client's primitive; None where it has none."""
     if not prim.client:
         return None
-    rule: Callable[..., Any] | None = getattr(prim, "lowering", None)
+    rule: Function | None = getattr(prim, "lowering", None)
 
     def constant(op: Op) -> Value:
         made = op.b.constant(np.asarray(op["value"]).reshape(op.out.shape))

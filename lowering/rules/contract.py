@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from calque.core.dims import is_static
+from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
@@ -29,8 +30,8 @@ def _dims_attribute(dims: Any) -> str:
     return f"#stablehlo.dot<{body}>"
 
 
-def emit_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
-             dtype: np.dtype[Any]) -> Value:
+def emit_dot(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
+             dtype: Dtype) -> Value:
     """One stablehlo.dot_general with accumulation in `dtype`."""
     x, y = b.apart(*guarded_one(x, y))
     if not is_static((*x.shape, *y.shape)):
@@ -40,7 +41,7 @@ def emit_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
 
 
 def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[Any, ...],
-                 dtype: np.dtype[Any]) -> Value:
+                 dtype: Dtype) -> Value:
     """One linalg.generic: of vectors IREE makes matrices, by reshapes whose sizes it asks for."""
     (xc, yc), (xb, yb) = dims
     names = [f"d{i}" for i in range(len(shape))]  # batch, rows, columns; then what is summed
@@ -120,15 +121,15 @@ def _dot(op: Op) -> Value:
     return result
 
 
-def real_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
-              dtype: np.dtype[Any]) -> Value:
+def real_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: Shape,
+              dtype: Dtype) -> Value:
     """By the C kernel where it is ahead, else IREE's."""
     made = gemm.product(ctx, x, y, dims, shape, dtype)
     return emit_dot(ctx.b, x, y, dims, shape, dtype) if made is None else made
 
 
-def _outer(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
-           dtype: np.dtype[Any]) -> Value:
+def _outer(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
+           dtype: Dtype) -> Value:
     """A sum of one product each is no contraction.
 
     Of complex numbers of one element, both from one array, IREE took the imaginary part for the
@@ -157,23 +158,23 @@ def _outer(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
     return b.complex(s * u - t * v, s * v + t * u)
 
 
-def _barred(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
-            dtype: np.dtype[Any]) -> Value:
+def _barred(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
+            dtype: Dtype) -> Value:
     """A dot whose converted operands are kept apart from it: fused, IREE reads the narrow
     operands as signed whatever they are (docs/iree.md)."""
     x, y = b.barrier(x, y)
     return emit_dot(b, x, y, dims, shape, dtype)
 
 
-def _integer_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
-                 dtype: np.dtype[Any]) -> Value:
+def _integer_dot(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
+                 dtype: Dtype) -> Value:
     wide = np.dtype("int64") if dtype.itemsize == 8 else np.dtype("int32")
     acc = _barred(b, x.astype(wide), y.astype(wide), dims, shape, wide)
     return acc.astype(dtype)  # the low bits are right whatever the sign
 
 
-def _complex_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: tuple[int, ...],
-                 dtype: np.dtype[Any]) -> Value:
+def _complex_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: Shape,
+                 dtype: Dtype) -> Value:
     b = ctx.b
     part = np.dtype(f"f{dtype.itemsize // 2}")
     xr, xi, yr, yi = b.barrier(b.real(x), b.imag(x), b.real(y), b.imag(y))

@@ -19,8 +19,9 @@ import numpy as np
 
 from calque.core.dims import floordiv, guess, is_static
 from calque.core.errors import InconclusiveDimensionOperation
+from calque.core.types import Dtype, Params
 from calque.lowering import math, mlir
-from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
 from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
@@ -53,7 +54,7 @@ class Conv:
     dtype of its sums.  Where it is channels last, groups are those of features."""
 
     ctx: Context
-    params: dict[str, Any]
+    params: Params
     shape: tuple[Any, ...]
     dtype: Dtype
 
@@ -226,7 +227,7 @@ def _by_columns(c: Conv, x: Value, y: Value) -> Value:
 
 
 # ---- operands with holes
-def _has_phases(p: dict[str, Any]) -> bool:
+def _has_phases(p: Params) -> bool:
     """Whether an axis has holes and every one that has is stepped through one by one."""
     holes = [(s, d) for h, s, d in zip(p["lhs_dilation"], p["window_strides"],
                                        p["rhs_dilation"]) if h > 1]

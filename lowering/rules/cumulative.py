@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import Dim, is_larger
+from calque.core.types import Dtype
 from calque.lowering import math, mlir
-from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.builder import Builder, Value
 from calque.lowering.math.region import BodyBuilder, scalar_type
 from calque.lowering.rules.reduce import NARROW, extreme
 from calque.lowering.rules.registry import Op, rule

@@ -10,6 +10,7 @@ import numpy as np
 
 from calque.core.primitive import registry
 from calque.core.program import Literal
+from calque.core.types import Shape
 from calque.lowering import math
 from calque.lowering.builder import Builder, Value
 from calque.lowering.rules.registry import Op, rule, rules
@@ -17,7 +18,7 @@ from calque.lowering.rules.registry import Op, rule, rules
 Emit = Callable[..., Value]
 
 
-def _spread(b: Builder, x: Value, shape: tuple[int, ...]) -> Value:
+def _spread(b: Builder, x: Value, shape: Shape) -> Value:
     return x if x.shape == shape else b.broadcast(x, shape, ())
 
 

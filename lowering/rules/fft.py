@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.types import Shape
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
 from calque.lowering.kernels import fft as kernel
@@ -68,7 +69,7 @@ def _axis(ctx: Context, x: Value, axis: int, inverse: bool) -> Value:
     return b.transpose(b.reshape(made, moved.shape), [int(i) for i in np.argsort(order)])
 
 
-def _size(shape: tuple[int, ...]) -> Any:
+def _size(shape: Shape) -> Any:
     return prod(shape)
 
 

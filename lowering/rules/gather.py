@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import in_int32, is_larger, is_static, min_dim
+from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.context import Context
@@ -28,7 +29,7 @@ class Addresses:
 
     ids: Value  # (*batch, *window axes that are not whole): the rows, inside the operand
     inside: Value | None  # (*batch): whether the window was inside as it came; None: not asked
-    batch: tuple[int, ...]
+    batch: Shape
     rows: int
     width: int
 
@@ -118,7 +119,7 @@ def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
     return ctx.fusion.note(_elements(data, ids, target).view(x.dtype), [x, ids])
 
 
-def _is_moved(ctx: Context, width: Any, dtype: np.dtype[Any]) -> bool:
+def _is_moved(ctx: Context, width: Any, dtype: Dtype) -> bool:
     """Whether rows are moved by linalg_ext.gather.  For AArch64 IREE compiles it where rows are
     whole vectors only ("large vector sizes": tests/lowering/test_refusals.py)."""
     if not ctx.cpu or dtype.kind not in "iuf" or dtype.itemsize == 1:

@@ -6,10 +6,10 @@ Start reading at `_bits`.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from calque.core.types import Dtype, Shape
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math.region import elementwise
 from calque.lowering.rules.random import I32, U32, threefry
@@ -55,12 +55,12 @@ def _join(b: Builder, words: Value) -> Value:
     return low | (high << 32)
 
 
-def _spread(b: Builder, x: Value, shape: tuple[int, ...]) -> Value:
+def _spread(b: Builder, x: Value, shape: Shape) -> Value:
     return b.broadcast(x, shape, ())
 
 
-def philox(b: Builder, w: list[Value], shape: tuple[int, ...],
-            dtype: np.dtype[Any]) -> tuple[Value, int]:
+def philox(b: Builder, w: list[Value], shape: Shape,
+            dtype: Dtype) -> tuple[Value, int]:
     """Bits and how far the counter goes; the counter's upper half starts as the key."""
     count = math.prod(shape)
     wide = dtype == U64
@@ -112,8 +112,8 @@ def wide_product(b: Builder, x: Value, by: int) -> tuple[Value, Value]:
     return x_high * high + shifted(second) + shifted(third), x * signed_word(by)
 
 
-def _threefry(b: Builder, w: list[Value], shape: tuple[int, ...],
-              dtype: np.dtype[Any]) -> tuple[Value, int]:
+def _threefry(b: Builder, w: list[Value], shape: Shape,
+              dtype: Dtype) -> tuple[Value, int]:
     """Each counter gives two words: one number of 64 bits, or two neighbours along the first even
     axis (else the longest one), the last of which is cut off where that is odd."""
     count = math.prod(shape)
@@ -133,7 +133,7 @@ def _threefry(b: Builder, w: list[Value], shape: tuple[int, ...],
     return b.reshape(whole.astype(dtype), shape), math.prod(half)
 
 
-def _threefry_at(b: Builder, w: list[Value], shape: tuple[int, ...]) -> tuple[Value, Value]:
+def _threefry_at(b: Builder, w: list[Value], shape: Shape) -> tuple[Value, Value]:
     """The two words of each counter from the state on, row-major."""
     line = (math.prod(shape),)
     low, carry = _plus(b, _spread(b, w[2], line), b.iota(line, U32, 0))

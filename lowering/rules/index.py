@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from calque.core.dims import in_int32, min_dim
+from calque.core.types import Shape
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
 from calque.lowering.rules.registry import Op, rule
@@ -31,7 +32,7 @@ def clamped(b: Builder, starts: Sequence[Value], shape: Sequence[int],
     return [r.astype(np.int64) for r in result] if wide else result
 
 
-def emit_slice(b: Builder, x: Value, starts: Sequence[Value], sizes: tuple[int, ...]) -> Value:
+def emit_slice(b: Builder, x: Value, starts: Sequence[Value], sizes: Shape) -> Value:
     if sizes == x.shape:
         return x
     return b.dynamic_slice(x, starts, sizes)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.dtypes import is_key
+from calque.core.types import Shape
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
 from calque.lowering.math.region import elementwise
@@ -135,7 +136,7 @@ rules.update((name, _of_keys(name, rules[name])) for name in ("eq", "ne"))
 
 
 # ---- XLA's generator
-def _drawn(b: Builder, keys: Value, shape: tuple[int, ...], dtype: Any) -> Value:
+def _drawn(b: Builder, keys: Value, shape: Shape, dtype: Any) -> Value:
     """Bits from the first key's state."""
     if not math.prod(keys.shape) or not math.prod(shape):
         return b.splat(0, shape, np.dtype(dtype))

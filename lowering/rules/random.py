@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from calque.core.dims import Dim
+from calque.core.types import Shape
 from calque.lowering.builder import Builder, Value
 from calque.lowering.math.region import elementwise
 
@@ -119,7 +120,7 @@ def _flat_bits_of_width(b: Builder, keys: Value, width: int, size: int) -> Value
     return b.slice(flat, [0] * (axis + 1), [*batch, size])
 
 
-def bits_of(b: Builder, keys: Value, width: int, shape: tuple[int, ...], partitionable: bool
+def bits_of(b: Builder, keys: Value, width: int, shape: Shape, partitionable: bool
             ) -> Value:
     """Random bits of `shape` for each key."""
     dtype = np.dtype(f"uint{width}")
@@ -133,7 +134,7 @@ def bits_of(b: Builder, keys: Value, width: int, shape: tuple[int, ...], partiti
     return mixed if width == 32 else (mixed & ((1 << width) - 1)).astype(dtype)
 
 
-def split_of(b: Builder, keys: Value, shape: tuple[int, ...], partitionable: bool) -> Value:
+def split_of(b: Builder, keys: Value, shape: Shape, partitionable: bool) -> Value:
     """Keys of `shape` for each key."""
     if partitionable:
         return _pair(b, *_partitionable_bits(b, keys, shape))

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from calque.core.dims import Dim, floordiv, is_static
+from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, int_array
 from calque.lowering.context import Context
@@ -60,7 +61,7 @@ def _adjacent(axes: Sequence[int]) -> bool:
     return list(axes) == list(range(axes[0], axes[0] + len(axes)))
 
 
-def _lanes(dtype: np.dtype[Any]) -> int:
+def _lanes(dtype: Dtype) -> int:
     return max(1, 64 // dtype.itemsize)
 
 
@@ -243,7 +244,7 @@ def _prod(op: Op) -> Value:
     return emit_sum(op.ctx, op.x, op["axes"], "multiply", 1)
 
 
-def extreme(dtype: np.dtype[Any], largest: bool) -> Any:
+def extreme(dtype: Dtype, largest: bool) -> Any:
     """The identity of min (largest) or max (not largest)."""
     if dtype == np.dtype(bool):
         return largest

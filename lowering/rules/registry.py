@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calque.core.avals import ShapedArray
+from calque.core.types import Params
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
 
@@ -26,7 +27,7 @@ class Op:
 
     ctx: Context
     operands: list[Value]
-    params: dict[str, Any]
+    params: Params
     outs: list[ShapedArray]
 
     def __getitem__(self, name: str) -> Any:

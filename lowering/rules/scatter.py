@@ -16,6 +16,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.dims import bounds, in_int32, is_nonnegative, is_static
 from calque.core.errors import InconclusiveDimensionOperation
+from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.context import Context
@@ -126,7 +127,7 @@ def _loop(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Va
     return out.ne(0) if dtype == np.dtype(bool) else out.view(dtype)
 
 
-def _is_narrow(dtype: np.dtype[Any]) -> bool:
+def _is_narrow(dtype: Dtype) -> bool:
     """Floats of 16 and 8 bits."""
     return dtype.kind in "fV" and dtype.itemsize < 4
 
@@ -175,7 +176,7 @@ def _portable(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -
     return _emit(b, how, data, b.maximum(at.ids, 0), updates)
 
 
-def _identity(how: str, dtype: np.dtype[Any]) -> Any:
+def _identity(how: str, dtype: Dtype) -> Any:
     if how == "add":
         return -0.0 if dtype.kind in "fc" else 0
     if how == "mul":

@@ -16,8 +16,9 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
+from calque.core.types import Dtype, Params, Shape
 from calque.lowering import math, mlir
-from calque.lowering.builder import Builder, Dtype, Value, signed
+from calque.lowering.builder import Builder, Value, signed
 from calque.lowering.folding import guarded
 from calque.lowering.math.common import MANTISSA
 from calque.lowering.math.region import BodyBuilder, elementwise, generic, scalar_type
@@ -31,7 +32,7 @@ LONG = 32  # windows longer than this along an axis are doubled: log2 passes
 Fold = Callable[[Builder, Value, Value], Value]
 
 
-def padded(b: Builder, x: Value, value: Any, params: dict[str, Any]) -> Value:
+def padded(b: Builder, x: Value, value: Any, params: Params) -> Value:
     """The operand of a window reduction with its padding and holes filled in."""
     config = [(low, high, d - 1) for (low, high), d in
               zip(params["padding"], params["base_dilation"])]
@@ -39,8 +40,8 @@ def padded(b: Builder, x: Value, value: Any, params: dict[str, Any]) -> Value:
     return b.pad(x, value, config) if known else shape_rules.padded(b, x, value, config)
 
 
-def _folded(b: Builder, x: Value, name: str, identity: Any, params: dict[str, Any],
-            shape: tuple[int, ...]) -> Value:
+def _folded(b: Builder, x: Value, name: str, identity: Any, params: Params,
+            shape: Shape) -> Value:
     """name folded over the windows of an operand."""
     y = padded(b, x, identity, params)
     windows, dilations = params["window_dimensions"], params["window_dilation"]
@@ -50,7 +51,7 @@ def _folded(b: Builder, x: Value, name: str, identity: Any, params: dict[str, An
     return y if y.shape == shape else b.slice(y, [0] * len(shape), shape)
 
 
-def fill(b: Builder, value: Any, shape: tuple[int, ...], dtype: Dtype) -> Value:
+def fill(b: Builder, value: Any, shape: Shape, dtype: Dtype) -> Value:
     """A tensor of one value, as linalg.fill: IREE makes one in each dispatch that starts from it.
 
     Equal constants it merges, and then several reductions accumulate into one buffer
@@ -172,7 +173,7 @@ def _window_sum(op: Op) -> Value:
     return emit_window_sum(op.b, op.x, op.params, op.out)
 
 
-def emit_window_sum(b: Builder, x: Value, params: dict[str, Any], out: ShapedArray) -> Value:
+def emit_window_sum(b: Builder, x: Value, params: Params, out: ShapedArray) -> Value:
     dtype = x.dtype
     if dtype.kind == "c":
         return b.complex(*[emit_window_sum(b, part, params, out)
@@ -275,7 +276,7 @@ def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], window
                             [*operands, *fixed, shape_only], starts, body))
 
 
-def _chosen(b: Builder, x: Value, params: dict[str, Any], shape: tuple[int, ...]) -> Value:
+def _chosen(b: Builder, x: Value, params: Params, shape: Shape) -> Value:
     """For each window the tap (row-major) of the first element that no other beats."""
     largest = params["select_prim"].name == "ge"
     edge = extreme(_comparable(x.dtype), not largest)
@@ -303,7 +304,7 @@ def _parts(f: Callable[..., Value], b: Builder, x: Value, *rest: Any) -> Value:
     return f(b, x, *rest)
 
 
-def _full(params: dict[str, Any]) -> dict[str, Any]:
+def _full(params: Params) -> dict[str, Any]:
     ones = (1,) * len(params["window_dimensions"])
     return {"base_dilation": ones, "window_dilation": ones, **params}
 

@@ -27,6 +27,7 @@ from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.sharding import PartitionSpec
 from calque.core.trace import Tracer, escaped_tracer_error
+from calque.core.types import Function, Ndarray, Params
 from calque.dispatch import stages
 from calque.dispatch.array import Array
 from calque.dispatch.eager import named_target
@@ -62,7 +63,7 @@ class Traced:
     archived: bool = False  # whether large captured arrays go to an archive
     placement: labels.Placement | None = None  # over a mesh of devices
 
-    def parameter_name(self, value: np.ndarray[Any, Any]) -> str | None:
+    def parameter_name(self, value: Ndarray) -> str | None:
         """The name of a captured array in the archive; None for those written into the file."""
         if (not self.archived or value.nbytes < ARCHIVED_BYTES
                 or value.dtype.kind not in "iuf" and value.dtype != dtypes.bfloat16):
@@ -90,7 +91,7 @@ class Artifact:
     """
 
     parts: tuple[Part, ...]
-    parameters: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict, repr=False)
+    parameters: Mapping[str, Ndarray] = field(default_factory=dict, repr=False)
 
     @property
     def vmfb(self) -> bytes:
@@ -143,7 +144,7 @@ def link(*sources: Artifact | str | Path | bytes) -> Artifact:
       array([1., 1., 1.], dtype=float32)
     """
     parts: list[Part] = []
-    parameters: dict[str, np.ndarray[Any, Any]] = {}
+    parameters: dict[str, Ndarray] = {}
     for source in sources:
         if isinstance(source, Artifact):
             parts += source.parts
@@ -161,7 +162,7 @@ def link(*sources: Artifact | str | Path | bytes) -> Artifact:
     return Artifact(tuple(parts), parameters)
 
 
-def compile(fun: Callable[..., Any], *specs: Any,  # noqa: A001
+def compile(fun: Function, *specs: Any,  # noqa: A001
             targets: str | Target | Sequence[str | Target] = ("cpu",),
             static: Mapping[str, Any] | None = None, donate_argnums: int | Sequence[int] = (),
             name: str | None = None, parameters: bool = False, constraints: Sequence[str] = (),
@@ -222,7 +223,7 @@ def load(path: str | Path | bytes, device: runtime.Device | None = None, *,
 
 
 # ---- tracing
-def trace(fun: Callable[..., Any], *specs: Any, static: Mapping[str, Any] | None = None,
+def trace(fun: Function, *specs: Any, static: Mapping[str, Any] | None = None,
           donate_argnums: int | Sequence[int] = (), name: str | None = None,
           constraints: Sequence[str] = (), **kwspecs: Any) -> Traced:
     """Trace a function for export; the arguments are those of `compile`."""
@@ -278,7 +279,7 @@ def _as_spec(x: Any) -> Any:
     return x
 
 
-def _positional(fun: Callable[..., Any]) -> list[inspect.Parameter]:
+def _positional(fun: Function) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):
@@ -286,7 +287,7 @@ def _positional(fun: Callable[..., Any]) -> list[inspect.Parameter]:
     return [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-def _place(fun: Callable[..., Any], args: Sequence[Any], static: dict[str, Any]
+def _place(fun: Function, args: Sequence[Any], static: Params
            ) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
     """The positional arguments in order, ("array", spec) or ("static", value), and what remains of
     static, to be passed by keyword."""
@@ -300,7 +301,7 @@ def _place(fun: Callable[..., Any], args: Sequence[Any], static: dict[str, Any]
     return [*slots, *[("array", g) for g in given]], static
 
 
-def _check_call(fun: Callable[..., Any], slots: Sequence[tuple[str, Any]],
+def _check_call(fun: Function, slots: Sequence[tuple[str, Any]],
                 kwargs: Mapping[str, Any], static: Mapping[str, Any]) -> None:
     """ArgumentError, in a sentence, where Python would refuse the call."""
     both = sorted(kwargs.keys() & static.keys())
@@ -321,7 +322,7 @@ def _check_call(fun: Callable[..., Any], slots: Sequence[tuple[str, Any]],
                 "array as static.")) from None
 
 
-def _path(fun: Callable[..., Any], slots: Sequence[tuple[str, Any]], path: Sequence[Any]) -> str:
+def _path(fun: Function, slots: Sequence[tuple[str, Any]], path: Sequence[Any]) -> str:
     """How the user calls a leaf: x, params['w'], args[2] where the parameter has no name."""
     root, first, *rest = path
     if root.idx == 1:  # keyword
@@ -352,7 +353,7 @@ def _with_numpy_consts(p: Program) -> Program:
                    p.name)
 
 
-def _value(x: Any) -> np.ndarray[Any, Any]:
+def _value(x: Any) -> Ndarray:
     if isinstance(x, Tracer):
         raise escaped_tracer_error(x, "aot.compile")
     return x._numpy() if isinstance(x, Array) else np.asarray(x, aval_of(x).dtype)

@@ -16,6 +16,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.dims import SymbolicScope, parse_dims, symbolic_shape
 from calque.core.errors import explain
+from calque.core.types import Ndarray
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.trees import util as tree_util
 
@@ -229,7 +230,7 @@ def has_64_bits(tree: Any) -> bool:
 
 
 # ---- arrays
-def parse_array(text: str) -> np.ndarray[Any, Any]:
+def parse_array(text: str) -> Ndarray:
     """The array of a text such as 'f32[2,3]=1,2,3,4,5,6'; one value fills the whole array.
 
     Raises:

@@ -19,6 +19,7 @@ from calque.core.primitive import UndefinedPrimal
 from calque.core.program import Program
 from calque.core.refs import Ref, assign, read
 from calque.core.trace import Tracer
+from calque.core.types import Function
 from calque.core.zeros import Zero, is_zero, zeros
 from calque.dispatch.array import Array, as_values, to_array
 from calque.dispatch.eager import lazy_eval
@@ -41,7 +42,7 @@ from calque.trees import util as tree_util
 class _Flat:
     """A function of trees as one of flat values; remembers the output's structure."""
 
-    def __init__(self, fun: Callable[..., Any], in_tree: Any, has_aux: bool = False) -> None:
+    def __init__(self, fun: Function, in_tree: Any, has_aux: bool = False) -> None:
         self.fun, self.in_tree, self.has_aux = fun, in_tree, has_aux
         self.out_tree: Any = None
         self.aux: Any = None
@@ -248,7 +249,7 @@ def _vjp(flat: _Flat, leaves: Sequence[Any], nonzero: Sequence[bool]
                            avals, flat.in_tree, flat.out_tree)
 
 
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False,
+def vjp(fun: Function, *primals: Any, has_aux: bool = False,
         reduce_axes: Any = ()) -> Any:
     """(fun(*primals), pullback): the pullback maps output cotangents to input cotangents.
 
@@ -290,9 +291,9 @@ def _differentiable(x: Any) -> bool:
     return not dtypes.is_key(dtype) and dtypes.is_inexact(dtype)
 
 
-def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0,
+def value_and_grad(fun: Function, argnums: int | Sequence[int] = 0,
                    has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False,
-                   reduce_axes: Any = ()) -> Callable[..., Any]:
+                   reduce_axes: Any = ()) -> Function:
     """A function that returns the value of scalar-valued fun and its gradient (see `grad`).
 
     Args:
@@ -387,9 +388,9 @@ def _check_scalar(flat: _Flat, outs: Sequence[Any], holomorphic: bool) -> None:
     check_real_output("grad", [aval], holomorphic)
 
 
-def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+def grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
          holomorphic: bool = False, allow_int: bool = False,
-         reduce_axes: Any = ()) -> Callable[..., Any]:
+         reduce_axes: Any = ()) -> Function:
     """A function that returns the gradient of scalar-valued fun.
 
     Args:
@@ -422,7 +423,7 @@ def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
 
 
 # ---- forward mode
-def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any],
+def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any],
         has_aux: bool = False) -> Any:
     """(fun(*primals), directional derivative along tangents).
 
@@ -501,7 +502,7 @@ def _check_linearized(t: Any, aval: ShapedArray) -> Any:
     return _check_tangent(t, aval)
 
 
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """(fun(*primals), the linear map of tangents at primals).
 
     Args:
@@ -550,7 +551,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         return (out, apply, flat.aux_tree.unflatten(outs[count:])) if has_aux else (out, apply)
 
 
-def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Any:
+def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Any:
     """The transpose of a linear function; primals give shapes and dtypes only.
 
     Args:

@@ -4,7 +4,7 @@ Start reading at `vmap`; the batching rules are in primitives/, the trace in tra
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from calque.core.errors import explain
 from calque.core.lists import as_tuple
 from calque.core.refs import Ref, assign, check_distinct
 from calque.core.refs import read as ref_value
+from calque.core.types import Function
 from calque.dispatch.array import as_values
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import argument_names, sizes_error
@@ -31,9 +32,9 @@ from calque.transforms.explicit import is_explicit
 from calque.trees import util as tree_util
 
 
-def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
+def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
          axis_size: int | None = None, spmd_axis_name: Any = None,
-         sum_match: bool = False) -> Callable[..., Any]:
+         sum_match: bool = False) -> Function:
     """A function that maps fun over an axis of its arguments.
 
     Args:

@@ -19,6 +19,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.trace import as_current
 from calque.core.trace import eval_trace as bottom_trace
+from calque.core.types import Function
 from calque.dispatch.array import from_numpy
 from calque.dispatch.tracing import check_arguments, name_of
 from calque.primitives import callback as prim
@@ -33,7 +34,7 @@ class HostFunction:
 
     __slots__ = ("callback", "in_tree", "out_tree", "avals", "batched")
 
-    def __init__(self, callback: Callable[..., Any], in_tree: Any, out_tree: Any,
+    def __init__(self, callback: Function, in_tree: Any, out_tree: Any,
                  avals: Sequence[ShapedArray], batched: bool = False) -> None:
         self.callback, self.in_tree, self.out_tree = callback, in_tree, out_tree
         self.avals, self.batched = avals, batched
@@ -80,7 +81,7 @@ def promised_avals(name: str, leaves: Sequence[Any]) -> tuple[ShapedArray, ...]:
                  for x in leaves)
 
 
-def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any,
+def pure_callback(callback: Function, result_shape_dtypes: Any, *args: Any,
                   sharding: Any = None, vmap_method: str | None = None, **kwargs: Any) -> Any:
     """Call a function of the host that has no side effects.
 
@@ -120,7 +121,7 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
     return out_tree.unflatten(outs)
 
 
-def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any,
+def io_callback(callback: Function, result_shape_dtypes: Any, *args: Any,
                 sharding: Any = None, ordered: bool = False, **kwargs: Any) -> Any:
     """Call a function of the host that may have side effects: it runs as often as the program says.
 

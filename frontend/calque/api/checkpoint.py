@@ -9,15 +9,16 @@ from typing import Any
 
 from calque.core.avals import aval_of, dtype_of
 from calque.core.lists import without
+from calque.core.types import Function
 from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs, type_of, wrapped
 from calque.primitives.checkpoint import bind, name_p
 from calque.transforms.stage import closed, stage
 from calque.trees import util as tree_util
 
 
-def checkpoint(fun: Callable[..., Any] | None = None, *, prevent_cse: bool = True,
-               policy: Callable[..., Any] | None = None,
-               static_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
+def checkpoint(fun: Function | None = None, *, prevent_cse: bool = True,
+               policy: Function | None = None,
+               static_argnums: int | Sequence[int] = ()) -> Function:
     """fun with its residuals computed again in the backward pass instead of being kept.
 
     Args:
@@ -150,7 +151,7 @@ class checkpoint_policies:  # noqa: N801
             policy_1(prim, *args, **params) or policy_2(prim, *args, **params))
 
 
-def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def print_saved_residuals(fun: Function, *args: Any, **kwargs: Any) -> None:
     """Print shape and dtype of each array that the backward pass of fun would keep.
 
     Args:

@@ -20,6 +20,7 @@ from calque.core.errors import explain
 from calque.core.program import Program, Var
 from calque.core.refs import AbstractRef, Ref, Uses, read, refuse_result
 from calque.core.trace import Tracer
+from calque.core.types import Function
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import branch_error, carry_error
@@ -32,7 +33,7 @@ from calque.trees import util as tree_util
 
 
 # ---- cond and switch
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any,
+def switch(index: Any, branches: Sequence[Function], *operands: Any,
            operand: Any = None) -> Any:
     """branches[index](*operands); an index outside is clamped to the nearest branch.
 
@@ -128,7 +129,7 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
         return _branch("cond", index, [false_fun, true_fun], operands)
 
 
-def _branch(name: str, index: Any, branches: Sequence[Callable[..., Any]],
+def _branch(name: str, index: Any, branches: Sequence[Function],
             operands: Sequence[Any]) -> Any:
     leaves, tree = tree_util.flatten((tuple(operands), {}))
     check_arguments(name, leaves, tree, refs=True)
@@ -173,7 +174,7 @@ def _equal_uses(leaves: Sequence[Any], traced: Sequence[tuple[Program, Any, Uses
     return made, Uses(traced[0][2].count, traced[0][2].places, stored, closed, written)
 
 
-def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None,
+def scan(f: Function, init: Any, xs: Any = None, length: int | None = None,
          reverse: bool = False, unroll: int | bool = 1, _split_transpose: bool = False) -> Any:
     """Loop with a carry: (carry, y) = f(carry, x) for each x; returns (carry, stacked ys).
 
@@ -364,7 +365,7 @@ def _scan_in_python(f: Any, init: Any, leaves: list[Any], tree: Any, n: int,
         *ys)
 
 
-def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001
+def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001
     """f applied to each element of the leading axis, one after another; results stacked.
 
     Args:

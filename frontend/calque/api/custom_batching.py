@@ -5,13 +5,14 @@ Start reading at `custom_vmap`; the primitive lies in primitives/custom.py.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from calque.api.control import map as lax_map
 from calque.api.custom_derivatives import flat_result, resolved
 from calque.core.errors import explain
 from calque.core.lists import flagged
+from calque.core.types import Function
 from calque.dispatch.tracing import check_arguments, name_of
 from calque.primitives.custom import Rule, custom_vmap_p
 from calque.trees import util as tree_util
@@ -39,12 +40,12 @@ class custom_vmap:  # noqa: N801
       Array([1., 1.], dtype=float32)
     """
 
-    def __init__(self, fun: Callable[..., Any]) -> None:
+    def __init__(self, fun: Function) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
-        self.vmap_rule: Callable[..., Any] | None = None
+        self.vmap_rule: Function | None = None
 
-    def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_vmap(self, vmap_rule: Function) -> Function:
         """Set the rule: vmap_rule(axis_size, in_batched, *args) -> (out, out_batched).
 
         Args:
@@ -100,7 +101,7 @@ class custom_vmap:  # noqa: N801
         return kept[-1].unflatten(outs)
 
 
-def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
+def sequential_vmap(fun: Function) -> custom_vmap:
     """fun with a batching rule that runs it once per element, in a loop.
 
     Args:

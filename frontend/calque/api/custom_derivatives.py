@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from calque.core import dtypes
@@ -17,6 +17,7 @@ from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.lists import as_tuple, flagged
 from calque.core.refs import Ref, bound_to_rules
 from calque.core.trace import Tracer
+from calque.core.types import Function
 from calque.core.zeros import instantiate, is_zero, zero_like
 from calque.dispatch.tracing import check_arguments, check_outputs, name_of
 from calque.primitives.custom import (
@@ -52,7 +53,7 @@ class CustomVJPPrimal:
 _signatures: weakref.WeakKeyDictionary[Any, inspect.Signature] = weakref.WeakKeyDictionary()
 
 
-def _signature(fun: Callable[..., Any]) -> inspect.Signature | None:
+def _signature(fun: Function) -> inspect.Signature | None:
     """The signature of a function, remembered: 50 us each time otherwise."""
     try:
         found = _signatures.get(fun)
@@ -67,7 +68,7 @@ def _signature(fun: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-def resolved(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+def resolved(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
               ) -> tuple[Any, ...]:
     """All arguments by position, defaults filled in."""
     signature = _signature(fun)
@@ -87,7 +88,7 @@ def resolved(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     return bound.args
 
 
-def _positions(fun: Callable[..., Any], numbers: Any, names: Any) -> tuple[int, ...]:
+def _positions(fun: Function, numbers: Any, names: Any) -> tuple[int, ...]:
     """Sorted positions of the arguments named by number or by name."""
     numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers)
     names = (names,) if isinstance(names, str) else tuple(names)
@@ -169,15 +170,15 @@ class custom_jvp:  # noqa: N801
       Array(1., dtype=float32, weak_type=True)
     """
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
+    def __init__(self, fun: Function, nondiff_argnums: int | Sequence[int] = (),
                  nondiff_argnames: str | Sequence[str] = ()) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
         self.nondiff_argnums = _positions(fun, nondiff_argnums, nondiff_argnames)
-        self.jvp: Callable[..., Any] | None = None
+        self.jvp: Function | None = None
         self.symbolic_zeros = False
 
-    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+    def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
         """Set the rule: jvp(*nondiff, primals, tangents) -> (primal out, tangent out).
 
         Args:
@@ -193,7 +194,7 @@ class custom_jvp:  # noqa: N801
         self.jvp, self.symbolic_zeros = jvp, symbolic_zeros
         return jvp
 
-    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+    def defjvps(self, *jvps: Function | None) -> None:
         """Set a rule per argument: jvps[i](t, out, *args) -> tangent out; None is zero.
 
         Args:
@@ -297,16 +298,16 @@ class custom_vjp:  # noqa: N801
       Array(1., dtype=float32, weak_type=True)
     """
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
+    def __init__(self, fun: Function, nondiff_argnums: int | Sequence[int] = (),
                  nondiff_argnames: str | Sequence[str] = ()) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
         self.nondiff_argnums = _positions(fun, nondiff_argnums, nondiff_argnames)
-        self.fwd: Callable[..., Any] | None = None
-        self.bwd: Callable[..., Any] | None = None
+        self.fwd: Function | None = None
+        self.bwd: Function | None = None
         self.symbolic_zeros = False
 
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any],
+    def defvjp(self, fwd: Function, bwd: Function,
                symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
         """Set the rules.
 
@@ -455,7 +456,7 @@ def _is_zero_or_none(x: Any) -> bool:
     return x is None or isinstance(x, SymbolicZero)
 
 
-def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(fun: Function) -> Function:
     """A function that returns its value together with its backward rule.
 
     Args:
@@ -512,8 +513,8 @@ class _Held:
         self.value = value
 
 
-def closure_convert(fun: Callable[..., Any], *example_args: Any
-                    ) -> tuple[Callable[..., Any], list[Any]]:
+def closure_convert(fun: Function, *example_args: Any
+                    ) -> tuple[Function, list[Any]]:
     """A function whose captured arrays have become arguments.
 
     Args:

@@ -5,7 +5,7 @@ Start reading at `check_grads`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from calque.api.autodiff import jvp, vjp
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of
 from calque.core.errors import explain
+from calque.core.types import Function, Ndarray
 from calque.dispatch.array import to_array
 from calque.trees import util as tree_util
 
@@ -44,7 +45,7 @@ def _inexact(x: Any) -> bool:
     return bool(dtypes.is_inexact(dtype_of(x)))
 
 
-def _wide(x: Any) -> np.ndarray[Any, Any]:
+def _wide(x: Any) -> Ndarray:
     """A value in float64 or complex128."""
     dtype = dtype_of(x)
     return np.asarray(to_array(x)).astype(
@@ -72,7 +73,7 @@ def _moved(args: Any, direction: Any, step: float) -> Any:
     return tree_util.tree_map(one, args, direction)
 
 
-def _slope(f: Callable[..., Any], args: Any, direction: Any, step: float) -> Any:
+def _slope(f: Function, args: Any, direction: Any, step: float) -> Any:
     """Central difference of f along a direction, in float64."""
     high, low = f(*_moved(args, direction, step)), f(*_moved(args, direction, -step))
     return tree_util.tree_map(lambda a, b: (_wide(a) - _wide(b)) / (2 * step), high, low)
@@ -104,7 +105,7 @@ def _compare(what: str, got: Any, want: Any, atol: float | None, rtol: float | N
                     "if the function is rough."))
 
 
-def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[Any],
+def check_jvp(f: Function, f_jvp: Function, args: Sequence[Any],
               atol: float | None = None, rtol: float | None = None, eps: float | None = None,
               err_msg: str = "") -> None:
     """Compare f_jvp with f, and along a random direction with central differences.
@@ -148,7 +149,7 @@ def _floats(like: Any, tree: Any) -> list[Any]:
     return [x for a, x in pairs if _inexact(a)]
 
 
-def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[Any],
+def check_vjp(f: Function, f_vjp: Function, args: Sequence[Any],
               atol: float | None = None, rtol: float | None = None, eps: float | None = None,
               err_msg: str = "") -> None:
     """Compare f_vjp with f, and in one random inner product with central differences.
@@ -190,7 +191,7 @@ def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[A
              rtol, precision, err_msg)
 
 
-def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int,
+def check_grads(f: Function, args: Sequence[Any], order: int,
                 modes: Sequence[str] = ("fwd", "rev"), atol: float | None = None,
                 rtol: float | None = None, eps: float | None = None) -> None:
     """Compare derivatives of f up to an order with finite differences, along random directions.
@@ -223,7 +224,7 @@ def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int,
     _check(f, args, order, modes, atol, rtol, eps, "")
 
 
-def _check(f: Callable[..., Any], args: tuple[Any, ...], order: int, modes: Sequence[str],
+def _check(f: Function, args: tuple[Any, ...], order: int, modes: Sequence[str],
            atol: float | None, rtol: float | None, eps: float | None, path: str) -> None:
     if "fwd" in modes:
         check_jvp(f, lambda p, t: jvp(f, p, t), args, atol, rtol, eps, f"{path}jvp of f")

@@ -5,7 +5,7 @@ A kernel is compiled with the program and becomes part of it.  Start reading at 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from calque.core.errors import explain
 from calque.core.kernel import PLATFORMS, Kernel, Kernels
 from calque.core.lists import types_of
 from calque.core.program import Program
+from calque.core.types import Function
 from calque.dispatch.array import Array, current_device
 from calque.dispatch.jit import jit
 from calque.dispatch.tracing import check_arguments, trace_to_program
@@ -31,7 +32,7 @@ _targets: dict[str, Kernels] = {}
 _lock = threading.Lock()
 
 
-def register_ffi_target(name: str, fn: Kernel | Callable[..., Any],
+def register_ffi_target(name: str, fn: Kernel | Function,
                         platform: str = "cpu") -> None:
     """Give a kernel, or the form elsewhere, a name under which `ffi_call` finds it.
 
@@ -78,7 +79,7 @@ def register_ffi_target(name: str, fn: Kernel | Callable[..., Any],
 
 def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: bool = False,
              vmap_method: str | None = None, input_layouts: Any = None, output_layouts: Any = None,
-             input_output_aliases: Mapping[int, int] | None = None) -> Callable[..., Any]:
+             input_output_aliases: Mapping[int, int] | None = None) -> Function:
     """A function that calls a registered kernel.
 
     Args:
@@ -141,7 +142,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
 def ffi_lowering(call_target_name: str, *, operand_layouts: Any = None,
                  result_layouts: Any = None, backend_config: Any = None,
                  has_side_effect: bool = False,
-                 operand_output_aliases: Mapping[int, int] | None = None) -> Callable[..., Any]:
+                 operand_output_aliases: Mapping[int, int] | None = None) -> Function:
     """A lowering rule that calls a registered kernel, for interpreters.mlir.register_lowering.
 
     Args:

@@ -22,6 +22,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dims import Dim, number
 from calque.core.lists import replaced
+from calque.core.types import Function
 from calque.core.zeros import zeros
 from calque.dispatch.array import as_values
 from calque.dispatch.eager import lazy_eval
@@ -71,7 +72,7 @@ def _single(argnums: Any) -> bool:
     return isinstance(argnums, (int, np.integer))
 
 
-def _chosen(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], argnums: Any
+def _chosen(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Any
             ) -> tuple[Any, Callable[[Any], Any]]:
     """The argument (or arguments) to differentiate by, and the function of it."""
     places = argument_places(args, argnums)
@@ -86,8 +87,8 @@ def _chosen(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     return chosen[0] if _single(argnums) else chosen, partial
 
 
-def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-           holomorphic: bool = False) -> Callable[..., Any]:
+def jacfwd(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
+           holomorphic: bool = False) -> Function:
     """The Jacobian by forward mode: one column at a time, batched with vmap (tall Jacobians).
 
     Args:
@@ -144,8 +145,8 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
     return wrapped(fun, run, "Jacobian (forward mode)")
 
 
-def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-           holomorphic: bool = False, allow_int: bool = False) -> Callable[..., Any]:
+def jacrev(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
+           holomorphic: bool = False, allow_int: bool = False) -> Function:
     """The Jacobian by reverse mode: one row at a time, batched with vmap (wide Jacobians).
 
     Args:
@@ -193,8 +194,8 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
     return wrapped(fun, run, "Jacobian (reverse mode)")
 
 
-def hessian(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-            holomorphic: bool = False) -> Callable[..., Any]:
+def hessian(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
+            holomorphic: bool = False) -> Function:
     """The second derivatives of a scalar-valued function: forward over reverse mode.
 
     Args:

@@ -5,7 +5,7 @@ Start reading at `while_loop`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from calque.api.control import as_aval, promoted, refuse_references, scan
@@ -18,6 +18,7 @@ from calque.core.lists import flagged
 from calque.core.program import Program, Var
 from calque.core.refs import Ref, Uses, read
 from calque.core.trace import Tracer
+from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import carry_error
 from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs
@@ -26,7 +27,7 @@ from calque.primitives import while_loop as prim
 from calque.trees import util as tree_util
 
 
-def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any) -> Any:
+def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     """val = body_fun(val) while cond_fun(val), beginning with init_val.
 
     Args:
@@ -130,7 +131,7 @@ def _check_structure(out_tree: Any, tree: Any) -> None:
             fix="return a carry with the structure of init_val."))
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any, *,
+def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *,
               unroll: int | bool | None = None) -> Any:
     """val = body_fun(i, val) for i from lower to upper - 1.
 

@@ -17,6 +17,7 @@ import numpy as np
 import calque
 from calque.core import dtypes, mesh, primitive, source, trace, tracebacks, zeros
 from calque.core.errors import explain
+from calque.core.types import Function
 
 JAX_VERSION = "0.10.2"  # the release whose API is kept
 MODULES: dict[str, Callable[[], dict[str, Any]]] = {}
@@ -225,7 +226,7 @@ def _hlo() -> dict[str, Any]:
     """Operations of StableHLO whose result has the type of their first operand: AddOp, ..."""
     from calque.lowering.mlir import ir
 
-    def operation(name: str) -> Callable[..., Any]:
+    def operation(name: str) -> Function:
         def make(*operands: Any) -> Any:
             values = [getattr(v, "result", v) for v in operands]
             return ir().Operation.create(f"stablehlo.{name}", results=[values[0].type],

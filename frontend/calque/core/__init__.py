@@ -3,6 +3,7 @@
   program.py     Program, Equation, Var, Literal: flat, typed, immutable
   avals.py       ShapedArray: shape and dtype of a value
   dtypes.py      dtypes, their promotion, keys
+  types.py       names for the types of annotations: Shape, Params, Function
   primitive.py   the record of a primitive: rules and facts; weights.py: what an element costs
   client.py      primitives of libraries and users; kernel.py: their kernels
   trace.py       dispatch: traces, tracers, the current one

@@ -16,6 +16,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.dims import Dim, as_size
 from calque.core.errors import explain
+from calque.core.types import Shape
 
 NOWHERE: frozenset[Any] = frozenset()
 
@@ -49,7 +50,7 @@ class ShapedArray(AbstractValue):
     """
 
     __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "sharding", "vma", "plain")
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: Any
     weak_type: bool
     ndim: int
@@ -107,7 +108,7 @@ class ShapedArray(AbstractValue):
             found = ShapedArray._marks.setdefault(key, found)
         return found
 
-    def of_shape(self, shape: tuple[int, ...]) -> ShapedArray:
+    def of_shape(self, shape: Shape) -> ShapedArray:
         """The same kind of value, which varies as this one does, of another shape."""
         made = ShapedArray(shape, self.dtype, self.weak_type)
         return made.marked(None, self.vma) if self.vma else made
@@ -169,7 +170,7 @@ class HasAval:
     aval: Any
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         return self.aval.shape
 
     @property
@@ -210,7 +211,7 @@ def aval_of(x: Any) -> ShapedArray:
         fix="pass an array, a NumPy array or a Python scalar; convert lists with jnp.asarray."))
 
 
-def shape_of(x: Any) -> tuple[int, ...]:
+def shape_of(x: Any) -> Shape:
     aval = getattr(x, "aval", None)
     return np.shape(x) if aval is None else aval.shape
 

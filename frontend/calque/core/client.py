@@ -9,11 +9,11 @@ Start reading at `ClientPrimitive`.  Imports core only.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, RuleMissingError, UndefinedPrimal, registry
+from calque.core.types import Function, Params
 from calque.core.zeros import Zero
 
 _names: set[str] = set()
@@ -57,8 +57,8 @@ class ClientPrimitive(Primitive):
         taken = name in registry or name in _names
         _names.add(name)
         super().__init__(_Name(name) if taken else name, client=True)
-        self.impl: Callable[..., Any] = self._no_impl
-        self.lowering: Callable[..., Any] | None = None  # in MLIR: interpreters.mlir
+        self.impl: Function = self._no_impl
+        self.lowering: Function | None = None  # in MLIR: interpreters.mlir
         self.inline = self._run
         self.is_effectful = False
         self.effects = lambda params: self.is_effectful
@@ -77,7 +77,7 @@ class ClientPrimitive(Primitive):
     def _run(self, *args: Any, **params: Any) -> Any:
         return self.impl(*args, **params)
 
-    def rule(self, kind: str) -> Callable[..., Any]:
+    def rule(self, kind: str) -> Function:
         """The rule of a kind, or JAX's error that says which is missing."""
         found = getattr(self, kind)
         if found is None:
@@ -87,17 +87,17 @@ class ClientPrimitive(Primitive):
         return found
 
     # ---- JAX's methods
-    def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
+    def def_impl(self, impl: Function) -> Function:
         """Set what the primitive does to values: impl(*arrays, **params)."""
         self.impl = impl
         return impl
 
-    def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_abstract_eval(self, rule: Function) -> Function:
         """Set the types of results: rule(*avals, **params) -> ShapedArray, or a list of them."""
         self.abstract = rule
         return rule
 
-    def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_effectful_abstract_eval(self, rule: Function) -> Function:
         """The same with effects: rule(*avals, **params) -> (types, set of effects)."""
         def abstract(*avals: Any, **params: Any) -> Any:
             out, effects = rule(*avals, **params)
@@ -110,12 +110,12 @@ class ClientPrimitive(Primitive):
         """(types of the results, effects)."""
         return self.rule("abstract")(*avals, **params), frozenset()
 
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def get_bind_params(self, params: Params) -> tuple[list[Any], Params]:
         """([], params): what bind takes beside the operands."""
         return [], params
 
 
-def transposing(rule: Callable[..., Any]) -> Callable[..., Any]:
+def transposing(rule: Function) -> Function:
     """A transpose rule of ours from one of JAX's: no cotangent may be None, Zero or its class."""
     def transpose(ct: Any, *args: Any, **params: Any) -> list[Any]:
         found = rule(ct, *args, **params)

@@ -15,8 +15,7 @@ import numpy as np
 
 from calque.core.config import config
 from calque.core.errors import TypePromotionError
-
-Dtype = np.dtype[Any]
+from calque.core.types import Dtype
 
 bool_ = np.dtype(bool)
 int32, float32 = np.dtype("int32"), np.dtype("float32")

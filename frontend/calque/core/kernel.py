@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from calque.core.errors import explain
+from calque.core.types import Function
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*\Z", re.ASCII)
 PLATFORMS = ("cpu", "cuda", "vulkan")
@@ -117,7 +118,7 @@ class Kernels:
 
     name: str
     of: tuple[tuple[str, Kernel], ...] = ()
-    plain: Callable[..., Any] | None = None
+    plain: Function | None = None
 
     def __repr__(self) -> str:
         return self.name

@@ -17,6 +17,7 @@ import numpy as np
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.processes import grid_of
+from calque.core.types import Axes, Ndarray
 
 
 class AxisType(enum.Enum):
@@ -40,7 +41,7 @@ class _Axes:
     """What Mesh and AbstractMesh have in common."""
 
     axis_names: tuple[Any, ...]
-    axis_sizes: tuple[int, ...]
+    axis_sizes: Axes
     axis_types: tuple[AxisType, ...]
 
     @property
@@ -160,7 +161,7 @@ class Mesh(_Axes):
         return self.devices.size if self.axis_names else 0
 
     @property
-    def device_ids(self) -> np.ndarray[Any, Any]:
+    def device_ids(self) -> Ndarray:
         """The numbers of the devices, in their grid."""
         return np.array([d.id for d in self.devices.flat], int).reshape(self.devices.shape)
 

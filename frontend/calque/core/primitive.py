@@ -33,6 +33,7 @@ from typing import Any
 from calque.core.avals import HasAval, ShapedArray
 from calque.core.errors import explain
 from calque.core.trace import current
+from calque.core.types import Function, Params
 from calque.core.weights import MEASURED
 
 registry: dict[str, Primitive] = {}
@@ -72,19 +73,19 @@ class Primitive:
         self.differentiable = differentiable
         self.higher_order = higher_order
         self.effects = effects
-        self.abstract: Callable[..., Any] | None = None
-        self.jvp: Callable[..., Any] | None = None
-        self.linearize: Callable[..., Any] | None = None
-        self.transpose: Callable[..., Any] | None = None
-        self.batch: Callable[..., Any] | None = None
-        self.program: Callable[..., Any] | None = None
-        self.collective: Callable[..., Any] | None = None  # over a named axis, see collectives.py
+        self.abstract: Function | None = None
+        self.jvp: Function | None = None
+        self.linearize: Function | None = None
+        self.transpose: Function | None = None
+        self.batch: Function | None = None
+        self.program: Function | None = None
+        self.collective: Function | None = None  # over a named axis, see collectives.py
         # which dimensions of operands are which of results, see primitives/factors
-        self.factors: Callable[..., Any] | None = None
+        self.factors: Function | None = None
         # axes over which results vary, of operands' axes and params; None: over all of them
         self.varying: Callable[..., frozenset[Any]] | None = None
         # primitives that hold Python functions: run one on values; (operands, params) of a record
-        self.inline: Callable[..., Any] | None = None
+        self.inline: Function | None = None
         self.staged: Callable[..., tuple[Any, dict[str, Any]]] | None = None
         if not client:
             assert name not in registry, name
@@ -95,10 +96,10 @@ class Primitive:
 
     __str__ = __repr__
 
-    def has_effects(self, params: dict[str, Any]) -> bool:
+    def has_effects(self, params: Params) -> bool:
         return self.effects is not None and self.effects(params)
 
-    def rule(self, kind: str) -> Callable[..., Any]:
+    def rule(self, kind: str) -> Function:
         """The rule of a kind, or an error that names what is missing."""
         found = getattr(self, kind)
         if found is None:

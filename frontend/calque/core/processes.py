@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
+from calque.core.types import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class ProcessGrid:
     """
 
     names: tuple[Any, ...]
-    counts: tuple[int, ...]
+    counts: Shape
     locals: tuple[int, ...]
     ranks: tuple[int, ...]
 
@@ -107,7 +108,7 @@ def grid_of(devices: Any, names: tuple[Any, ...]) -> ProcessGrid | None:
 
 
 def block_shape(shape: Sequence[int], spec: Sequence[tuple[Any, ...]], grid: ProcessGrid
-                ) -> tuple[int, ...]:
+                ) -> Shape:
     """The shape of a process's piece of an array whose dimensions are split by these axes."""
     return tuple(d // math.prod(grid.count(n) for n in axes) for d, axes in zip(shape, spec))
 

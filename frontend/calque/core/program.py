@@ -15,6 +15,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.lists import as_tuple
 from calque.core.source import UNKNOWN, Source
+from calque.core.types import Params
 
 if TYPE_CHECKING:
     from calque.core.primitive import Primitive
@@ -80,7 +81,7 @@ class Equation:
     __slots__ = ("primitive", "inputs", "outputs", "params", "source", "scope")
 
     def __init__(self, primitive: Primitive, inputs: tuple[Atom, ...], outputs: tuple[Var, ...],
-                 params: dict[str, Any], source: Source = UNKNOWN,
+                 params: Params, source: Source = UNKNOWN,
                  scope: tuple[str, ...] = ()) -> None:
         self.primitive, self.inputs, self.outputs = primitive, inputs, outputs
         self.params, self.source, self.scope = params, source, scope
@@ -238,7 +239,7 @@ def _holds_tracers(made: Any) -> bool:
                for p in as_tuple(made))
 
 
-def inner_of(params: dict[str, Any]) -> list[Program]:
+def inner_of(params: Params) -> list[Program]:
     """The Programs among the parameters of an operation."""
     return [q for value in params.values() for q in as_tuple(value) if isinstance(q, Program)]
 

@@ -16,6 +16,7 @@ from calque.core.lists import flagged
 from calque.core.primitive import registry
 from calque.core.source import Source, here
 from calque.core.trace import Trace, Tracer, current
+from calque.core.types import Shape
 
 
 class AbstractRef(AbstractValue):
@@ -50,7 +51,7 @@ class AbstractRef(AbstractValue):
         return AbstractRef, (self.inner_aval,)
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Sizes of the axes."""
         return self.inner_aval.shape
 
@@ -95,7 +96,7 @@ class Ref:
         self.written = self.frozen = False
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Sizes of the axes."""
         return self.abstract.shape
 

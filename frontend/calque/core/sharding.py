@@ -16,6 +16,7 @@ from calque.core.errors import explain
 from calque.core.lists import as_tuple
 from calque.core.mesh import AbstractMesh, AxisType, Mesh
 from calque.core.processes import between
+from calque.core.types import Shape
 
 Index = tuple[slice, ...]
 
@@ -181,7 +182,7 @@ class Sharding:
         return {d: index for d, index in self.devices_indices_map(global_shape).items()
                 if getattr(d, "is_local", True)}
 
-    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+    def shard_shape(self, global_shape: Sequence[int]) -> Shape:
         """The shape of each device's part; IndivisibleError where parts would be unequal."""
         raise NotImplementedError("Subclasses should implement this method.")
 
@@ -228,7 +229,7 @@ class SingleDeviceSharding(Sharding):
         """The whole array, for the one device."""
         return {self._device: (slice(None),) * len(global_shape)}
 
-    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+    def shard_shape(self, global_shape: Sequence[int]) -> Shape:
         """The whole shape."""
         return tuple(global_shape)
 
@@ -310,7 +311,7 @@ class NamedSharding(Sharding):
         """The mesh axes along which devices have the same part."""
         return frozenset(self.mesh.axis_names) - set(self.spec.names())
 
-    def parts(self, ndim: int) -> tuple[int, ...]:
+    def parts(self, ndim: int) -> Shape:
         """Into how many parts each dimension is split."""
         if len(self.spec) > ndim:
             raise ValueError(explain(
@@ -319,7 +320,7 @@ class NamedSharding(Sharding):
         sizes = self.mesh.shape
         return tuple(math.prod(sizes[n] for n in axes) for axes in self.spec.of_rank(ndim).axes())
 
-    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+    def shard_shape(self, global_shape: Sequence[int]) -> Shape:
         """The shape of each device's part; IndivisibleError where parts would be unequal."""
         parts = self.parts(len(global_shape))
         for i, (size, count) in enumerate(zip(global_shape, parts)):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calque.core.avals import HasAval, aval_of
 from calque.core.errors import ConcretizationTypeError, UnexpectedTracerError, explain
 from calque.core.source import Source, here
+from calque.core.types import Function, Params
 
 if TYPE_CHECKING:
     from calque.core.primitive import Primitive
@@ -38,7 +39,7 @@ class Trace:
         self.open = True
         self.source: Source | None = None
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         """The results of a primitive on these values."""
         raise NotImplementedError
 
@@ -58,7 +59,7 @@ class EvalTrace(Trace):
     __slots__ = ()
     kind = "eval"
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         for a in args:
             if isinstance(a, Tracer):
                 raise escaped_tracer_error(a, prim)
@@ -74,18 +75,18 @@ class EagerTrace(Trace):
     __slots__ = ()
     kind = "eager"
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         assert self.parent is not None
         trace = self.parent if any(isinstance(a, Tracer) for a in args) else eval_trace
         with as_current(trace):
             return trace.process(prim, args, params)
 
 
-def _no_evaluator(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _no_evaluator(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     raise RuntimeError("calque.core has no evaluator installed; import calque.")
 
 
-evaluator: list[Callable[..., Any]] = [_no_evaluator]  # set once by calque/__init__
+evaluator: list[Function] = [_no_evaluator]  # set once by calque/__init__
 eval_trace = EvalTrace(None)
 current: contextvars.ContextVar[Trace] = contextvars.ContextVar("calque_trace", default=eval_trace)
 

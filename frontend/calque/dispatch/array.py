@@ -26,6 +26,7 @@ from calque.core.errors import (
 )
 from calque.core.sharding import Sharding, SingleDeviceSharding
 from calque.core.trace import Tracer, concretization_error
+from calque.core.types import Ndarray, Shape
 from calque.runtime import Buffer, Device
 
 HOST_BYTES = 65536  # values up to this size stay NumPy arrays until a program wants them
@@ -60,7 +61,7 @@ class Array(metaclass=_ArrayMeta):
 
     # ---- what is known at once
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Sizes of the axes.
 
         Example:
@@ -146,7 +147,7 @@ class Array(metaclass=_ArrayMeta):
             raise RuntimeError(explain(f"Array has been deleted: it was {self.aval}."))
         return buffer
 
-    def _numpy(self) -> np.ndarray[Any, Any]:
+    def _numpy(self) -> Ndarray:
         """The value as a read-only NumPy array (no copy on the CPU); keys as their words."""
         return self._buffer.numpy()
 
@@ -295,7 +296,7 @@ class Array(metaclass=_ArrayMeta):
         raise TypeError(f"unhashable type: '{type(self).__name__}'")
 
     # ---- conversion to other worlds
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ndarray:
         if dtypes.is_key(self.dtype):
             raise TypeError("JAX array with PRNGKey dtype cannot be converted to a NumPy array. "
                             "Use jax.random.key_data(arr) if you wish to extract the underlying "
@@ -413,7 +414,7 @@ class Array(metaclass=_ArrayMeta):
         return self.dtype.impl if dtypes.is_key(self.dtype) else ""
 
 
-def array_repr(value: np.ndarray[Any, Any], weak: bool) -> str:
+def array_repr(value: Ndarray, weak: bool) -> str:
     """JAX's form: Array([1., 2.], dtype=float32)."""
     tail = f"dtype={value.dtype.name}" + (", weak_type=True" if weak else "") + ")"
     prefix = "Array("
@@ -430,7 +431,7 @@ def array_repr(value: np.ndarray[Any, Any], weak: bool) -> str:
     return f"{prefix}{body},{sep}{tail}"
 
 
-def _unpickle(value: np.ndarray[Any, Any], weak: bool, impl: str, sharding: Any = None) -> Array:
+def _unpickle(value: Ndarray, weak: bool, impl: str, sharding: Any = None) -> Array:
     made = from_numpy(value, weak)
     aval = made.aval
     if impl:

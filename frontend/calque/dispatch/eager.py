@@ -15,7 +15,7 @@ import pathlib
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +45,7 @@ from calque.core.trace import (
     eval_trace,
     scopes,
 )
+from calque.core.types import Function, Params
 from calque.dispatch import numpy_rules, shape_polymorphic
 from calque.dispatch.array import (
     Array,
@@ -269,7 +270,7 @@ def check_floats(arrays: Sequence[Array], where: str = "") -> None:
 
 
 # ---- the bottom trace
-def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     """Run one primitive on concrete values."""
     done = _at_once(prim, args, params)
     if done is not None:
@@ -288,7 +289,7 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> An
     return results if prim.multiple_results else results[0]
 
 
-def _at_once(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _at_once(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     """The results without a program of these shapes, by the first that has them."""
     for way in LADDER:
         done: Any = way(prim, args, params)
@@ -299,13 +300,13 @@ def _at_once(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> An
     return done
 
 
-def _by_view(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _by_view(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     """What moves nothing (reshape, squeeze, a change of the weak type only), and callbacks."""
     shortcut = _called if prim.calls_python else _SHORTCUTS.get(prim.name)
     return None if shortcut is None else shortcut(prim, args, params)
 
 
-def _reshaped(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _reshaped(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     """reshape and squeeze share the memory."""
     (x,) = args
     if type(x) is not Array or x._pending is not None:
@@ -315,7 +316,7 @@ def _reshaped(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> A
     return Array(x._buffer.with_shape(shape), out)
 
 
-def _converted(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _converted(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     """A conversion that changes only the weak type."""
     (x,) = args
     if type(x) is not Array or x._pending is not None or x.aval.dtype != params["new_dtype"]:
@@ -324,7 +325,7 @@ def _converted(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> 
     return Array(x._buffer.with_shape(x._buffer.shape), out)
 
 
-def _placed(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _placed(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     """A constraint of where a value is: another label."""
     x = to_array(args[0])
     if type(x) is not Array or x._pending is not None or params["sharding"].spans:
@@ -333,7 +334,7 @@ def _placed(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any
     return Array(x._buffer.with_shape(x._buffer.shape), out)
 
 
-def _called(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any] | None:
+def _called(prim: Primitive, args: Sequence[Any], params: Params) -> list[Any] | None:
     """A callback on concrete values needs no program."""
     if any_spans([aval_of(a) for a in args]):
         return None
@@ -341,7 +342,7 @@ def _called(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> lis
     return [from_numpy(o, False) for o in outs]
 
 
-_SHORTCUTS: dict[str, Callable[..., Any]] = {
+_SHORTCUTS: dict[str, Function] = {
     "reshape": _reshaped, "squeeze": _reshaped, "convert_element_type": _converted,
     "sharding_constraint": _placed}
 
@@ -387,7 +388,7 @@ class LazyTrace(Trace):
             found = self.inputs[id(array)] = (Var(array.aval), array)
         return found[0]
 
-    def _now(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def _now(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         """The results of an operation on small, known values; None for what is recorded."""
         limit = math.inf if prim.name in numpy_rules.READS_PARTS else numpy_rules.LIMIT
         if any(type(a) is Array and numpy_rules.known(a, limit) is None for a in args):
@@ -395,7 +396,7 @@ class LazyTrace(Trace):
         with as_current(eval_trace):
             return _at_once(prim, args, params)
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         if prim.inline is not None:
             with as_current(self):
                 return prim.inline(*args, **params)

@@ -10,7 +10,7 @@ import functools
 import os
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from calque.core.program import Program
 from calque.core.refs import AbstractRef, Uses
 from calque.core.trace import Tracer, current, eval_trace
 from calque.core.tracebacks import filter_traceback
+from calque.core.types import Function
 from calque.dispatch import signatures, stages
 from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
 from calque.dispatch.eager import Compiled, check_floats, compiled
@@ -123,7 +124,7 @@ def _with_numbers(p: Program) -> Program:
 class JitFunction:
     """A function compiled per signature; see `jit`."""
 
-    def __init__(self, fun: Callable[..., Any], static_argnums: tuple[int, ...],
+    def __init__(self, fun: Function, static_argnums: tuple[int, ...],
                  static_argnames: tuple[str, ...], donate_argnums: tuple[int, ...],
                  donate_argnames: tuple[str, ...], inline: bool, keep_unused: bool) -> None:
         self._fun = fun
@@ -216,7 +217,7 @@ class JitFunction:
         return entry.out_tree.unflatten(arrays)
 
     # ---- tracing
-    def _trace(self, key: tuple[Any, ...], fun: Callable[..., Any], tree: Any,
+    def _trace(self, key: tuple[Any, ...], fun: Function, tree: Any,
                avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         """donated: positions of the arguments of fun whose memory is given away."""
         self._explain_miss(key)
@@ -267,7 +268,7 @@ class JitFunction:
 
     # ---- static arguments, calls inside transformations
     def _split_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]
-                      ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]:
+                      ) -> tuple[Function, tuple[Any, ...], dict[str, Any], Any]:
         """(function of the dynamic arguments, those arguments, the static key)."""
         if self._plain:
             return self._fun, args, kwargs, None
@@ -419,7 +420,7 @@ def _check_hashable(name: str, where: Any, value: Any) -> None:
         ) from None
 
 
-def jit(fun: Callable[..., Any] | None = None, *, static_argnums: Any = None,
+def jit(fun: Function | None = None, *, static_argnums: Any = None,
         static_argnames: Any = None, donate_argnums: Any = None, donate_argnames: Any = None,
         keep_unused: bool = False, device: Any = None, backend: Any = None,
         inline: bool = False, in_shardings: Any = None, out_shardings: Any = None,

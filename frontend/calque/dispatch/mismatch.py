@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray, same_type
 from calque.core.errors import explain
+from calque.core.types import Function
 from calque.dispatch.tracing import name_of, signature_of
 from calque.transforms.explicit import is_explicit
 from calque.trees import util as tree_util
@@ -23,7 +24,7 @@ def leaf_paths(tree: Any) -> list[str]:
     return [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(marks)]
 
 
-def argument_names(fun: Callable[..., Any], args: Any, kwargs: Any) -> list[str]:
+def argument_names(fun: Function, args: Any, kwargs: Any) -> list[str]:
     """A name for every leaf of (args, kwargs), by fun's signature: params['w'], or args[0]['w']."""
     names = [f"args[{i}]" for i in range(len(args))]
     signature = signature_of(fun)
@@ -61,13 +62,13 @@ def _reason(a: ShapedArray, b: ShapedArray) -> str:
     return f"so the {' and '.join(parts)} do not match"
 
 
-def _first_parameter(fun: Callable[..., Any], fallback: str) -> str:
+def _first_parameter(fun: Function, fallback: str) -> str:
     signature = signature_of(fun)
     names = list(signature.parameters) if signature is not None else []
     return names[0] if names else fallback
 
 
-def carry_error(loop: str, fun: Callable[..., Any], tree: Any, have: Sequence[ShapedArray],
+def carry_error(loop: str, fun: Function, tree: Any, have: Sequence[ShapedArray],
                 got: Sequence[ShapedArray]) -> TypeError | None:
     """The error of a loop whose body changes the types of its carry; None if it does not."""
     root = _first_parameter(fun, "carry")

@@ -23,6 +23,7 @@ from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.trace import Tracer, as_current, current, eval_trace
+from calque.core.types import Function, Params
 from calque.dispatch import numpy_rules, shape_polymorphic
 from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.dispatch.eager import is_literal, lazy_eval, run_program
@@ -119,14 +120,14 @@ class _PlanTrace(StageTrace):
     __slots__ = ()
     kind = "plan"
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         if prim.inline is not None:
             with as_current(self):
                 return prim.inline(*args, **params)
         return super().process(prim, args, params)
 
 
-def _learn(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]) -> Any:
+def _learn(f: Function, args: Any, kwargs: Any, arrays: list[Array]) -> Any:
     """The plan of a signature, None where f has to run as it is."""
     if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit or _OFF or (
             resolved.get()):
@@ -137,7 +138,7 @@ def _learn(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]) -
         return None
 
 
-def _record(f: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array]
+def _record(f: Function, args: Any, kwargs: Any, arrays: list[Array]
             ) -> _OnHost | _Whole:
     trace = _PlanTrace(f.__name__, eval_trace)
     avals = [a.aval for a in arrays]

@@ -17,6 +17,7 @@ from calque.core.dtypes import is_key
 from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.types import Params
 from calque.dispatch import precompiled
 from calque.dispatch.array import Array, on_device, to_array
 from calque.dispatch.numpy_rules import abstract
@@ -63,7 +64,7 @@ def known_operand(prim: Primitive, args: Sequence[Any]) -> int | None:
     return None if i is None or isinstance(args[i], (Array, np.ndarray)) else i
 
 
-def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Array | None:
+def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Array | None:
     """The result of an elementwise primitive, None where it needs a program of its shapes."""
     if not is_flat(prim) or prim.multiple_results:
         return None

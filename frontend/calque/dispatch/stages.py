@@ -5,7 +5,7 @@ Start reading at `Traced`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -15,6 +15,7 @@ from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.sharding import SingleDeviceSharding
 from calque.core.trace import Tracer
+from calque.core.types import Function, Shape
 from calque.dispatch import costs
 from calque.dispatch.array import current_device, to_array
 from calque.dispatch.tracing import ShapeDtypeStruct, argument_path, check_arguments
@@ -67,7 +68,7 @@ class ArgInfo:
     donated: bool
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Sizes of the axes."""
         return self._aval.shape
 
@@ -202,7 +203,7 @@ class Lowered(_Stage):
         return self._fun._static_argnums
 
     @property
-    def fun(self) -> Callable[..., Any]:
+    def fun(self) -> Function:
         """The Python function."""
         return self._fun._fun
 

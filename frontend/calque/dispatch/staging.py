@@ -1,13 +1,13 @@
 """Looking at a function without running it: its Program, the shapes of its results."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from calque.core.avals import aval_of, is_arraylike
 from calque.core.errors import explain
 from calque.core.refs import Ref
 from calque.core.trace import scope
+from calque.core.types import Function
 from calque.dispatch import stages
 from calque.dispatch.jit import JitFunction, as_ints
 from calque.dispatch.tracing import (
@@ -22,8 +22,8 @@ from calque.dispatch.tracing import (
 from calque.trees import util as tree_util
 
 
-def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any = None,
-               return_shape: bool = False, **_: Any) -> Callable[..., Any]:
+def make_jaxpr(fun: Function, static_argnums: Any = (), axis_env: Any = None,
+               return_shape: bool = False, **_: Any) -> Function:
     """A function that returns the Program of fun for given arguments; print it to read it.
 
     Args:
@@ -60,7 +60,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any 
     return wrapped(fun, run, "Program")
 
 
-def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     """Shapes and dtypes of fun(*args, **kwargs), without running anything.
 
     Args:
@@ -113,7 +113,7 @@ def typeof(x: Any) -> Any:
     return aval_of(x)
 
 
-def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+def named_call(fun: Function, *, name: str | None = None) -> Function:
     """fun inside a named_scope.
 
     Args:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,14 @@ from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
 from calque.core.sharding import Sharding
 from calque.core.trace import current
 from calque.core.tracebacks import boundary
+from calque.core.types import Function
 from calque.transforms.explicit import of_types
 from calque.transforms.stage import stage
 from calque.trees import util as tree_util
 from calque.trees.spec import structure_of
 
 
-def name_of(fun: Callable[..., Any]) -> str:
+def name_of(fun: Function) -> str:
     """The function's name for programs and messages."""
     while isinstance(fun, functools.partial):
         fun = fun.func
@@ -40,7 +41,7 @@ def check_callable(fun: Any) -> None:
             fix="pass a function, not its result."))
 
 
-def wrapped(fun: Callable[..., Any], new: Callable[..., Any], verb: str) -> Callable[..., Any]:
+def wrapped(fun: Function, new: Function, verb: str) -> Function:
     """`new` under fun's name, with a docstring that says what it is of fun."""
     new = boundary(new)
     functools.update_wrapper(new, fun, updated=())  # not the attributes: jit's are its own
@@ -185,7 +186,7 @@ def check_outputs(name: str, leaves: Sequence[Any], tree: Any, verb: str = "trac
                 fix="return arrays, numbers and trees of them."))
 
 
-def trace_with_refs(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any],
+def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
                     name: str | None = None, verb: str = "jit") -> tuple[Program, Any, Uses]:
     """(Program, output tree, what becomes of references) of fun(*args, **kwargs); in_tree is the
     tree of (args, kwargs).  An AbstractRef among avals is an argument that is a reference.  Labels
@@ -218,7 +219,7 @@ def trace_with_refs(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any],
     return program, kept[0], kept[1]
 
 
-def trace_to_program(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray],
+def trace_to_program(fun: Function, in_tree: Any, avals: Sequence[ShapedArray],
                      name: str | None = None, verb: str = "tracing") -> tuple[Program, Any]:
     """(Program, output tree) of a function that writes into no reference of others; what it reads
     of references is read now."""
@@ -242,7 +243,7 @@ def type_of(x: Any) -> Any:
     return x.abstract if type(x) is Ref else aval_of(x)
 
 
-def signature_of(fun: Callable[..., Any]) -> inspect.Signature | None:
+def signature_of(fun: Function) -> inspect.Signature | None:
     try:
         return inspect.signature(fun)
     except (TypeError, ValueError):

@@ -28,6 +28,7 @@ from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.sharding import NamedSharding
+from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array, from_numpy, to_array
 from calque.dispatch.sharded.shards import device_put, make_array_from_callback
 from calque.dispatch.tracing import ShapeDtypeStruct
@@ -57,13 +58,13 @@ class _Leaf:
     keys have their words along one more axis."""
 
     path: str
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: str
     stored: str
     words: int  # of a key; 0: no key
 
     @property
-    def sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> Shape:
         return (*self.shape, self.words) if self.words else self.shape
 
 
@@ -81,7 +82,7 @@ class _Part:
 
     number: int
     index: tuple[slice, ...]
-    value: np.ndarray[Any, Any]
+    value: Ndarray
 
 
 class Save:
@@ -238,7 +239,7 @@ def _agreed(world: Any, folder: str, leaves: Sequence[_Leaf]) -> str:
     return str(world.gathered(token.encode(), "checkpoints.save")[0].decode())
 
 
-def _write(folder: Path, name: str, leaves: Sequence[_Leaf], chunks: Sequence[tuple[int, ...]],
+def _write(folder: Path, name: str, leaves: Sequence[_Leaf], chunks: Sequence[Shape],
            parts: Sequence[_Part], world: Any, comm: Any) -> None:
     """Process 0 makes the arrays, all write their parts, process 0 writes the index."""
     first = world is None or world.rank == 0
@@ -280,7 +281,7 @@ def _spec(folder: Path, i: int) -> dict[str, Any]:
     return {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(folder / str(i))}}
 
 
-def _make(folder: Path, leaves: Sequence[_Leaf], chunks: Sequence[tuple[int, ...]]) -> None:
+def _make(folder: Path, leaves: Sequence[_Leaf], chunks: Sequence[Shape]) -> None:
     ts = _tensorstore()
     folder.mkdir(parents=True)
     made = [ts.open({**_spec(folder, i), "metadata": {
@@ -422,17 +423,17 @@ def _check(folder: Path, wanted: Sequence[_Leaf], stored: dict[str, dict[str, An
 
 
 def _read(store: Any, leaf: _Leaf, like: Any) -> Any:
-    def box(index: tuple[slice, ...]) -> np.ndarray[Any, Any]:
+    def box(index: tuple[slice, ...]) -> Ndarray:
         shape = tuple(len(range(*s.indices(n))) for s, n in zip(index, leaf.sizes))
         if store is None:
             return np.zeros((*shape, *leaf.sizes[len(shape):]), leaf.stored)
         return np.asarray(store[index].read().result())
 
-    def numbers(index: tuple[slice, ...]) -> np.ndarray[Any, Any]:
+    def numbers(index: tuple[slice, ...]) -> Ndarray:
         found = np.ascontiguousarray(box(index)).reshape(box_shape(index))
         return found if leaf.words else found.view(aval.dtype)
 
-    def box_shape(index: tuple[slice, ...]) -> tuple[int, ...]:
+    def box_shape(index: tuple[slice, ...]) -> Shape:
         cut = tuple(len(range(*s.indices(n))) for s, n in zip(index, leaf.sizes))
         return (*cut, *leaf.sizes[len(cut):])
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.processes import Between
+from calque.core.types import Ndarray
 from calque.distributed.world import World
 from calque.runtime import watch
 
@@ -182,12 +183,12 @@ class Engine:
             self.world.finish(r, what)
 
 
-def _bytes(a: np.ndarray[Any, Any]) -> Any:
+def _bytes(a: Ndarray) -> Any:
     """The memory of an array as bytes."""
     return np.ascontiguousarray(a).reshape(-1).view(np.uint8)
 
 
-def _ordered(x: np.ndarray[Any, Any], high: bool) -> np.ndarray[Any, Any]:
+def _ordered(x: Ndarray, high: bool) -> Ndarray:
     """Integers that are ordered as floats are, -0 before 0, NaN above all (high) or below."""
     integer = np.dtype(f"i{x.dtype.itemsize}")
     bits, limits = x.view(integer), np.iinfo(integer)
@@ -196,7 +197,7 @@ def _ordered(x: np.ndarray[Any, Any], high: bool) -> np.ndarray[Any, Any]:
     return made
 
 
-def _unordered(bits: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
+def _unordered(bits: Ndarray, dtype: Any) -> Ndarray:
     limits = np.iinfo(bits.dtype)
     made = np.where(bits < 0, bits ^ limits.max, bits).view(dtype)
     return np.where((bits == limits.max) | (bits == limits.min), np.array(np.nan, dtype), made)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import calque.numpy as jnp
 from calque.core.errors import explain
+from calque.core.types import Function
 from calque.trees import util as tree_util
 
 Schedule = Callable[[Any], Any]
@@ -30,9 +31,9 @@ class Optimizer(NamedTuple):
       0.8
     """
 
-    init_fn: Callable[..., Any]
-    update_fn: Callable[..., Any]
-    params_fn: Callable[..., Any]
+    init_fn: Function
+    update_fn: Function
+    params_fn: Function
 
 
 class OptimizerState(NamedTuple):
@@ -65,7 +66,7 @@ def _packed(subtrees: Iterable[Any], structure: Any) -> OptimizerState:
                           tuple(s for _, s in pairs))
 
 
-def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
+def optimizer(opt_maker: Function) -> Callable[..., Optimizer]:
     """Makes an optimizer of trees from one of arrays.
 
     Args:
@@ -299,7 +300,7 @@ def _documented(formula: str, arguments: str, example: str, source: str) -> Call
     return finish
 
 
-def _with_slots(count: int, update: Callable[..., Any]) -> Any:
+def _with_slots(count: int, update: Function) -> Any:
     """(init, update, params) of a state of the array and so many arrays of zeros like it."""
     def init(x: Any) -> Any:
         return x, *[jnp.zeros_like(x) for _ in range(count)]

@@ -16,6 +16,7 @@ import calque.numpy as jnp
 from calque import lax, nn, random
 from calque.core.errors import explain
 from calque.core.lists import replaced, without
+from calque.core.types import Function, Shape
 from calque.dispatch.staging import eval_shape
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.nn.initializers import glorot_normal, normal, ones, zeros
@@ -168,7 +169,7 @@ def BatchNorm(axis: Any = (0, 1, 2), epsilon: float = 1e-5, center: bool = True,
 @_layer("A function applied to all inputs, without parameters.",
         "fun: function of an array.\n      **fun_kwargs: passed on to it.",
         "calque.numpy.sin")
-def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
+def elementwise(fun: Function, **fun_kwargs: Any) -> Layer:
     return _without_parameters(lambda shape: shape, lambda x: fun(x, **fun_kwargs))
 
 
@@ -201,13 +202,13 @@ def _pooling(fun: Any, start: Any, window: Any, strides: Any, padding: Any, spec
     strides = tuple(strides or (1,) * len(window))
     spec = spec or ("NHWC" if len(window) == 2 else "N" + "D" * len(window) + "C")
 
-    def whole(sizes: Sequence[int]) -> tuple[int, ...]:
+    def whole(sizes: Sequence[int]) -> Shape:
         given = iter(sizes)
         return tuple(1 if c in "NC" else next(given) for c in spec)
 
     dims, steps = whole(window), whole(strides)
 
-    def shape(input_shape: Sequence[int]) -> tuple[int, ...]:
+    def shape(input_shape: Sequence[int]) -> Shape:
         pads = lax.padtype_to_pads(input_shape, dims, steps, padding)
         return tuple((n + a + b - d) // s + 1
                      for n, (a, b), d, s in zip(input_shape, pads, dims, steps))

@@ -4,7 +4,6 @@ What is done to Programs is in experimental/checks.  Start reading at `checkify`
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from calque.core.avals import dtype_of, is_arraylike, shape_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.core.trace import current as current_trace
+from calque.core.types import Function
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.tracing import check_callable, name_of, trace_with_refs, wrapped
@@ -142,7 +142,7 @@ tree_util.register_pytree_node(Error, _flatten, _unflatten)
 init_error = Error(np.int32(0), [], ())
 
 
-def checkify(f: Callable[..., Any], errors: frozenset[Any] = user_checks) -> Callable[..., Any]:
+def checkify(f: Function, errors: frozenset[Any] = user_checks) -> Function:
     """A function that returns (error, f's result): what failed is a value, also inside jit.
 
     Args:

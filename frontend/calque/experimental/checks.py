@@ -20,6 +20,7 @@ from calque.core.evaluate import each, literal_value
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Equation, Program, Var, inner_of
 from calque.core.trace import Tracer
+from calque.core.types import Function, Params, Shape
 from calque.lax import dynamic_index_in_dim
 from calque.numpy import argmax, array, asarray, broadcast_to, isnan, moveaxis, where, zeros
 from calque.primitives import control
@@ -244,14 +245,14 @@ class _Run:
         self.values += values
 
     # ---- the checks that are put in
-    def before(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
+    def before(self, prim: Primitive, args: Sequence[Any], params: Params) -> None:
         if prim.name == "div" and DivisionByZeroError in self.errors:
             zero = (asarray(args[1]) == 0).any()
             self.failed(Site(DivisionByZeroError, "division by zero"), zero, [])
         if OOBError in self.errors and prim.name in POSITIONS:
             self.positions(shape_of(args[0]), *POSITIONS[prim.name](args, params))
 
-    def positions(self, shape: tuple[int, ...], index: Any, axes: Sequence[int],
+    def positions(self, shape: Shape, index: Any, axes: Sequence[int],
                   sizes: Sequence[int]) -> None:
         """index: (..., n) positions along `axes` of windows with these sizes."""
         if not axes or 0 in shape_of(index):
@@ -300,27 +301,27 @@ def _of_slice(sizes: Sequence[int], starts: Sequence[Any]) -> Any:
     return together, known, [sizes[i] for i in known]
 
 
-def _dynamic_slice(args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _dynamic_slice(args: Sequence[Any], params: Params) -> Any:
     return _of_slice(params["slice_sizes"], args[1:])
 
 
-def _dynamic_update_slice(args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _dynamic_update_slice(args: Sequence[Any], params: Params) -> Any:
     return _of_slice(shape_of(args[1]), args[2:])
 
 
-def _gather(args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _gather(args: Sequence[Any], params: Params) -> Any:
     axes = params["dimension_numbers"].start_index_map
     return asarray(args[1]), axes, [params["slice_sizes"][d] for d in axes]
 
 
-def _scatter(args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _scatter(args: Sequence[Any], params: Params) -> Any:
     numbers = params["dimension_numbers"]
     axes = numbers.scatter_dims_to_operand_dims
     windows = window_sizes((1,) * ndim_of(args[0]), numbers, shape_of(args[2]))
     return asarray(args[1]), axes, [windows[d] for d in axes]
 
 
-POSITIONS: dict[str, Callable[..., Any]] = {
+POSITIONS: dict[str, Function] = {
     "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather, **{f"scatter{n}": _scatter for n in (
         "", "-add", "_add", "-mul", "_mul", "-min", "_min", "-max", "_max", "-sub", "_sub",
@@ -341,16 +342,16 @@ def _split(state: _Run, sites: Sequence[Site], outs: Sequence[Any]) -> list[Any]
     return list(outs[n:])
 
 
-def _jit(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
+def _jit(state: _Run, args: list[Any], params: Params) -> list[Any]:
     return _call(state, args, params["jaxpr"], lambda p, a: call(p, a, params["name"]))
 
 
-def _checkpoint(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
+def _checkpoint(state: _Run, args: list[Any], params: Params) -> list[Any]:
     rest = {k: v for k, v in params.items() if k != "jaxpr"}
     return _call(state, args, params["jaxpr"], lambda p, a: bind_checkpoint(p, a, **rest))
 
 
-def _cond(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
+def _cond(state: _Run, args: list[Any], params: Params) -> list[Any]:
     pairs = [checked(b, state.errors) for b in params["branches"]]
     every = [s for _, sites in pairs for s in sites]
     if not every:
@@ -390,7 +391,7 @@ def _as_strong(x: Any) -> Any:
 class _Carried:
     """The state of a loop: a code and the values of the body's sites."""
 
-    def __init__(self, avals: Sequence[ShapedArray], shape: tuple[int, ...] = ()) -> None:
+    def __init__(self, avals: Sequence[ShapedArray], shape: Shape = ()) -> None:
         self.avals, self.shape = [a.strong() for a in avals], shape
         self.count = 1 + len(self.avals)
 
@@ -415,7 +416,7 @@ class _Carried:
                               for a, v in zip(self.avals, final[1:])]]
 
 
-def _scan(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
+def _scan(state: _Run, args: list[Any], params: Params) -> list[Any]:
     p, sites = checked(params["jaxpr"], state.errors)
     options = {k: params[k] for k in ("length", "reverse", "unroll")}
     k, m = params["num_consts"], params["num_consts"] + params["num_carry"]
@@ -438,7 +439,7 @@ def _scan(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
     return outs[n:]
 
 
-def _while(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
+def _while(state: _Run, args: list[Any], params: Params) -> list[Any]:
     """The condition's checks are made before the loop and after each step."""
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     k, m = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
@@ -482,7 +483,7 @@ def _while(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
     return outs[n:]
 
 
-def _custom(state: _Run, args: list[Any], params: dict[str, Any], prim: Primitive,
+def _custom(state: _Run, args: list[Any], params: Params, prim: Primitive,
             rules: Callable[..., dict[str, Any]]) -> list[Any]:
     """A function with rules of its own keeps them; what its rules compute is not checked."""
     fun: Program = params["fun"]
@@ -502,8 +503,8 @@ def _custom(state: _Run, args: list[Any], params: dict[str, Any], prim: Primitiv
     return _split(state, sites, outs)
 
 
-def _custom_jvp(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
-    def rules(params: dict[str, Any], n: int, state_of: Any) -> dict[str, Any]:
+def _custom_jvp(state: _Run, args: list[Any], params: Params) -> list[Any]:
+    def rules(params: Params, n: int, state_of: Any) -> dict[str, Any]:
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
             first = state_of(primals)
             outs, moved = params["jvp"](primals, tangents)
@@ -513,8 +514,8 @@ def _custom_jvp(state: _Run, args: list[Any], params: dict[str, Any]) -> list[An
     return _custom(state, args, params, custom_jvp_p, rules)
 
 
-def _custom_vjp(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
-    def rules(params: dict[str, Any], n: int, state_of: Any) -> dict[str, Any]:
+def _custom_vjp(state: _Run, args: list[Any], params: Params) -> list[Any]:
+    def rules(params: Params, n: int, state_of: Any) -> dict[str, Any]:
         def forward(primals: Sequence[Any], nonzero: Sequence[bool]) -> Any:
             first = state_of(primals)
             outs, residuals = params["fwd"](primals, nonzero)
@@ -526,13 +527,13 @@ def _custom_vjp(state: _Run, args: list[Any], params: dict[str, Any]) -> list[An
     return _custom(state, args, params, custom_vjp_p, rules)
 
 
-def _pallas(state: _Run, args: list[Any], params: dict[str, Any]) -> list[Any]:
+def _pallas(state: _Run, args: list[Any], params: Params) -> list[Any]:
     program = registry["pallas_call"].program
     assert program is not None
     return _jit(state, args, {"jaxpr": program(**params), "name": params["name"] or "pallas_call"})
 
 
-WITHIN: dict[str, Callable[..., Any]] = {
+WITHIN: dict[str, Function] = {
     "jit": _jit, "checkpoint": _checkpoint, "cond": _cond, "scan": _scan, "while": _while,
     "pallas_call": _pallas,
     "custom_jvp_call": _custom_jvp, "custom_vjp_call": _custom_vjp}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
+from calque.core.types import Ndarray
 from calque.dispatch.devices import devices as all_devices
 
 __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
@@ -15,7 +16,7 @@ __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 
 def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, *,
                        contiguous_submeshes: bool = False,
-                       allow_split_physical_axes: bool = False) -> np.ndarray[Any, Any]:
+                       allow_split_physical_axes: bool = False) -> Ndarray:
     """The devices in an array of a shape, in their order.
 
     Args:
@@ -49,7 +50,7 @@ def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None 
 def create_hybrid_device_mesh(mesh_shape: Sequence[int], dcn_mesh_shape: Sequence[int],
                               devices: Sequence[Any] | None = None, *,
                               process_is_granule: bool = False,
-                              **options: Any) -> np.ndarray[Any, Any]:
+                              **options: Any) -> Ndarray:
     """A mesh within processes times one across them: of one process the former.
 
     Args:

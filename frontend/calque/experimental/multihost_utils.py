@@ -16,6 +16,7 @@ from calque import distributed
 from calque.core.errors import explain
 from calque.core.mesh import Mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
+from calque.core.types import Ndarray
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.sharded.shards import (
     device_put,
@@ -67,7 +68,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
         for x, a in zip(leaves, arrays)])
 
 
-def _joined(every: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _joined(every: Ndarray) -> Ndarray:
     """The processes' values along their first axis; numbers are stacked."""
     return every if every.ndim == 1 else every.reshape(-1, *every.shape[2:])
 
@@ -76,7 +77,7 @@ def _spans(x: Any) -> bool:
     return isinstance(x, Array) and x.sharding.spans
 
 
-def _whole(x: Any) -> np.ndarray[Any, Any]:
+def _whole(x: Any) -> Ndarray:
     return np.asarray(device_put(x, NamedSharding(x.sharding.mesh, PartitionSpec())))
 
 
@@ -285,11 +286,11 @@ def _each(name: str, f: Callable[[Any, NamedSharding], Any], values: Any, mesh: 
                            for x, s in zip(leaves, specs)])
 
 
-def _array(x: Any) -> np.ndarray[Any, Any]:
+def _array(x: Any) -> Ndarray:
     return np.asarray(x if isinstance(x, (np.ndarray, np.generic)) else to_array(x))
 
 
-def _check_alike(arrays: list[np.ndarray[Any, Any]], tree: str, what: str) -> None:
+def _check_alike(arrays: list[Ndarray], tree: str, what: str) -> None:
     """ValueError in all processes where their arguments are not of one kind."""
     world = distributed.peers()
     if world is None:
@@ -298,7 +299,7 @@ def _check_alike(arrays: list[np.ndarray[Any, Any]], tree: str, what: str) -> No
     world.agree(said, what)
 
 
-def _gathered(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _gathered(a: Ndarray) -> Ndarray:
     """An array of all processes, stacked."""
     world = distributed.peers()
     if world is None:

@@ -1,17 +1,17 @@
 """shard_map by its older name and arguments."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from calque.core.types import Function
 from calque.parallel.mapping import Infer
 from calque.parallel.mapping import shard_map as _shard_map
 
 __all__ = ["shard_map"]
 
 
-def shard_map(f: Callable[..., Any], mesh: Any, in_specs: Any = Infer, out_specs: Any = None,
-              check_rep: bool = True, auto: Any = frozenset()) -> Callable[..., Any]:
+def shard_map(f: Function, mesh: Any, in_specs: Any = Infer, out_specs: Any = None,
+              check_rep: bool = True, auto: Any = frozenset()) -> Function:
     """calque.shard_map with the arguments of older programs.
 
     Args:

@@ -13,16 +13,17 @@ import numpy as np
 
 from calque.core.dims import Dim, is_static, max_dim
 from calque.core.lists import types_of
+from calque.core.types import Dtype, Ndarray, Shape
 from calque.export import hlo
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import DYNAMIC, Block, Enum, Number, Op, Tensor
-from calque.lowering.builder import Builder, Dtype, Value
+from calque.lowering.builder import Builder, Value
 
 I32, I64 = np.dtype("i4"), np.dtype("i8")
 Spec = tuple[tuple[int, ...], Dtype]
 
 
-def ints(values: Sequence[int]) -> np.ndarray[Any, Any]:
+def ints(values: Sequence[int]) -> Ndarray:
     """A vector of 64-bit integers as an attribute."""
     return np.asarray(list(values), I64)
 
@@ -62,7 +63,7 @@ class PortableBuilder(Builder):
         self.block.ops.append(op)
         return [Value(self, r, tuple(s), d) for r, (s, d) in zip(op.results, results)]
 
-    def emit(self, name: str, operands: Sequence[Value], shape: tuple[int, ...], dtype: Dtype,
+    def emit(self, name: str, operands: Sequence[Value], shape: Shape, dtype: Dtype,
              attributes: dict[str, Any] | None = None) -> Value:
         return self.make(name, operands, [(shape, dtype)], **(attributes or {}))[0]
 
@@ -113,10 +114,10 @@ class PortableBuilder(Builder):
                          [self.region(specs, more), self.region(specs, body)])[1:]
 
     # ---- what Builder spells with attributes in MLIR's text
-    def _dense(self, a: np.ndarray[Any, Any]) -> Value:
+    def _dense(self, a: Ndarray) -> Value:
         return self.one("constant", [], a.shape, a.dtype, value=np.array(a))
 
-    def splat(self, value: Any, shape: tuple[int, ...], dtype: Any) -> Value:
+    def splat(self, value: Any, shape: Shape, dtype: Any) -> Value:
         dtype = np.dtype(dtype)
         if isinstance(value, Dim):
             return self.broadcast(self.number(value, dtype), shape, ())
@@ -136,14 +137,14 @@ class PortableBuilder(Builder):
     def convert(self, x: Value, dtype: Dtype) -> Value:
         return x if x.dtype == dtype else self.one("convert", [x], x.shape, dtype)
 
-    def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
+    def reshape(self, x: Value, shape: Shape) -> Value:
         if x.shape == tuple(shape):
             return x
         if not is_static(shape):
             return self.one("dynamic_reshape", [x, self.vector(shape)], shape, x.dtype)
         return self.one("reshape", [x], shape, x.dtype)
 
-    def broadcast(self, x: Value, shape: tuple[int, ...], dims: Sequence[int]) -> Value:
+    def broadcast(self, x: Value, shape: Shape, dims: Sequence[int]) -> Value:
         if x.shape == tuple(shape) and tuple(dims) == tuple(range(len(shape))):
             return x
         if not is_static(shape):
@@ -195,7 +196,7 @@ class PortableBuilder(Builder):
         return self.one("pad", [x, value], shape, x.dtype, edge_padding_low=ints(low),
                         edge_padding_high=ints(high), interior_padding=ints(interior))
 
-    def iota(self, shape: tuple[int, ...], dtype: Any, axis: int) -> Value:
+    def iota(self, shape: Shape, dtype: Any, axis: int) -> Value:
         if not is_static(shape):
             return self.one("dynamic_iota", [self.vector(shape)], shape, dtype,
                             iota_dimension=number(axis))

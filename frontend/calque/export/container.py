@@ -7,7 +7,7 @@ Start reading at `write_record` and `read_record`; `Record` says what there is.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.types import Function
 from calque.export.errors import DeserializationError, UnsupportedOperationError
 from calque.export.stream import damaged, decoded
 
@@ -112,7 +113,7 @@ def _exported(b: Any, r: Record) -> int:
 
 
 def _table(b: Any, offsets: dict[int, int], size: int,
-           scalars: Sequence[tuple[int, Callable[..., Any], Any]] = ()) -> int:
+           scalars: Sequence[tuple[int, Function, Any]] = ()) -> int:
     b.StartObject(size)
     for slot, offset in offsets.items():
         b.PrependUOffsetTRelativeSlot(slot, offset, 0)

@@ -15,6 +15,7 @@ from calque.core import dtypes
 from calque.core.dims import Dim
 from calque.core.lists import replaced, without
 from calque.core.primitive import registry
+from calque.core.types import Function
 from calque.export.build import ints
 from calque.export.hlo import Number
 from calque.export.write import Use, Writer, rule, rules
@@ -209,7 +210,7 @@ _FOLD = {"reduce_sum": ("add", 0), "reduce_prod": ("multiply", 1), "reduce_and":
 
 
 def reduced(w: Writer, xs: list[Value], starts: list[Any], axes: Any,
-            body: Callable[..., Any]) -> list[Value]:
+            body: Function) -> list[Value]:
     """stablehlo.reduce of operands of one shape; body(*accumulated, *elements)."""
     b = w.b
     gone = set(axes)

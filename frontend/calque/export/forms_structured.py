@@ -14,6 +14,7 @@ from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
 from calque.core.lists import types_of
 from calque.core.program import Program
+from calque.core.types import Params, Shape
 from calque.export.build import ints, number
 from calque.export.forms import BOOL, I32, extremum, reduced
 from calque.export.hlo import Enum
@@ -133,7 +134,7 @@ def _scatter(use: Use) -> Value:
 
 
 # ---- products
-def _precision(params: dict[str, Any]) -> tuple[Enum, Enum]:
+def _precision(params: Params) -> tuple[Enum, Enum]:
     given = params.get("precision")
     pair = given if isinstance(given, tuple) else (given, given)
     names = [getattr(p, "name", "DEFAULT") for p in pair]
@@ -196,7 +197,7 @@ def _fft(use: Use) -> Value:
 
 
 # ---- windows
-def _window(params: dict[str, Any]) -> dict[str, Any]:
+def _window(params: Params) -> dict[str, Any]:
     n = len(params["window_dimensions"])
     ones = (1,) * n
     return {"window_dimensions": ints(params["window_dimensions"]),
@@ -226,7 +227,7 @@ for _name in ("sum", "max", "min"):
     _windows(_name)
 
 
-def _chosen(w: Writer, t: Value, x: Value, params: dict[str, Any], shape: tuple[int, ...],
+def _chosen(w: Writer, t: Value, x: Value, params: Params, shape: Shape,
             none: Any) -> Value:
     """Of t what goes with the first element of each window of x that no other beats."""
     b = w.b
@@ -261,7 +262,7 @@ def _select_and_scatter(use: Use) -> Value:
     return _picked(use.w, source, x, use.params)
 
 
-def _scattered(w: Writer, source: Value, x: Value, params: dict[str, Any]) -> Value:
+def _scattered(w: Writer, source: Value, x: Value, params: Params) -> Value:
     """With dilated windows: the position that each window takes, then a scatter."""
     b, size = w.b, math.prod(x.shape)
     positions = b.reshape(b.iota((size,), I32, 0), x.shape)
@@ -278,7 +279,7 @@ def _scattered(w: Writer, source: Value, x: Value, params: dict[str, Any]) -> Va
     return b.reshape(made, x.shape)
 
 
-def _picked(w: Writer, source: Value, x: Value, params: dict[str, Any]) -> Value:
+def _picked(w: Writer, source: Value, x: Value, params: Params) -> Value:
     b, of = w.b, source.dtype
     if of != x.dtype:
         x = x.astype(of) if of.itemsize >= x.dtype.itemsize else x

@@ -15,7 +15,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-Dtype = np.dtype[Any]
+from calque.core.types import Dtype, Shape
+
 DYNAMIC = -(2**63)  # a size that is not known, as MLIR writes it
 
 
@@ -23,7 +24,7 @@ DYNAMIC = -(2**63)  # a size that is not known, as MLIR writes it
 class Tensor:
     """tensor<shape x dtype>; sizes that are not known are DYNAMIC."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: Any  # of NumPy's or ml_dtypes', or Special('index')
     bounds: tuple[int, ...] = ()
 
@@ -102,7 +103,7 @@ class Value:
         self.type = type
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         return self.type.shape
 
     @property

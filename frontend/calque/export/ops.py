@@ -4,7 +4,6 @@ ops_structured.py has the others.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from calque import lax
 from calque.core.avals import aval_of, dtype_of, is_complex, ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Axes, Function, Shape
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Op
 from calque.export.read import (
@@ -50,7 +50,7 @@ def _truncated(x: Any, y: Any) -> Any:
     return np.where((x < 0) != (y < 0), -quotient, quotient).astype(x.dtype)
 
 
-_FOLDED: dict[str, Callable[..., Any]] = {
+_FOLDED: dict[str, Function] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum,
     "minimum": np.minimum, "negate": np.negative, "sign": np.sign, "abs": np.abs,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
@@ -58,7 +58,7 @@ _FOLDED: dict[str, Callable[..., Any]] = {
     "divide": _truncated, "remainder": lambda x, y: (x - _truncated(x, y) * y).astype(x.dtype)}
 
 
-def folded(op: Op, xs: list[Any], f: Callable[..., Any] | None = None) -> Any:
+def folded(op: Op, xs: list[Any], f: Function | None = None) -> Any:
     """The result where all operands are known small integers; None otherwise."""
     f = f or _FOLDED.get(op.name)
     if f is None or not xs or any(known(x) is None or x.dtype.kind not in "biu" or x.size > LARGE
@@ -125,7 +125,7 @@ def _round(r: Reader, op: Op, xs: list[Any]) -> Any:
     return bind("round", *xs, rounding_method=method)
 
 
-_COMPARE: dict[str, Callable[..., Any]] = {
+_COMPARE: dict[str, Function] = {
     "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater,
     "GE": np.greater_equal}
 
@@ -212,7 +212,7 @@ def _reshape(r: Reader, op: Op, xs: list[Any]) -> Any:
     return _reshaped(xs[0], static_shape(op))
 
 
-def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
+def _reshaped(x: Any, shape: Shape) -> Any:
     if known(x) is not None and x.size <= LARGE and x.size == int(np.prod(shape)):
         return x.reshape(shape)
     return bind("reshape", x, new_sizes=shape, dimensions=None, sharding=None)
@@ -228,7 +228,7 @@ def _broadcast(r: Reader, op: Op, xs: list[Any]) -> Any:
     return spread(xs[0], static_shape(op), ints(op, "broadcast_dimensions"))
 
 
-def spread(x: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+def spread(x: Any, shape: Shape, dims: Axes) -> Any:
     """x with its axes at dims of the shape; axes of one element are repeated."""
     a = aval_of(x)
     if len(dims) != a.ndim or any(not 0 <= d < len(shape) for d in dims) or any(
@@ -300,7 +300,7 @@ def _size(r: Reader, op: Op, xs: list[Any]) -> Any:
     return np.asarray(shape_of(xs[0])[integer(op, "dimension")], np.int32)
 
 
-def _sizes(op: Op, x: Any) -> tuple[int, ...]:
+def _sizes(op: Op, x: Any) -> Shape:
     value = known(x)
     if value is None or value.ndim != 1 or value.dtype.kind not in "iu":
         raise UnsupportedOperationError(explain(

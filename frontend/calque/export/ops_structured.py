@@ -11,6 +11,7 @@ import numpy as np
 from calque import lax
 from calque.core.avals import dtype_of, is_complex, ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Axes, Params, Shape
 from calque.export import regions
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Block, Op
@@ -82,7 +83,7 @@ def _is_positions(r: Reader, op: Op, axis: int) -> bool:
         maker, "iota_dimension") == axis and op.results[1].dtype.kind == "i"
 
 
-def _folded(x: Any, start: Any, axes: tuple[int, ...], fold: str) -> Any:
+def _folded(x: Any, start: Any, axes: Axes, fold: str) -> Any:
     x, dtype = used(x), dtype_of(x)
     if dtype == BOOL:
         fold = {"add": "or", "maximum": "or", "multiply": "and", "minimum": "and"}.get(fold, fold)
@@ -105,7 +106,7 @@ def _reduce_window(r: Reader, op: Op, xs: list[Any]) -> Any:
     return windows(r, op.regions[0], xs, {**window, "padding": pairs(op, "padding")})
 
 
-def windows(r: Reader, body: Block, xs: list[Any], window: dict[str, Any]) -> Any:
+def windows(r: Reader, body: Block, xs: list[Any], window: Params) -> Any:
     """Operands and their start values, folded over windows."""
     n = len(xs) // 2
     fold = regions.fold_of(body) if n == 1 else ""
@@ -134,7 +135,7 @@ def windows(r: Reader, body: Block, xs: list[Any], window: dict[str, Any]) -> An
 _PICKED = "v4=compare(a0,a2){%s %s}; v5=select(v4,a0,a2); v6=select(v4,a1,a3); =return(v5,v6)"
 
 
-def _picked_windows(body: Block, xs: list[Any], window: dict[str, Any]) -> Any:
+def _picked_windows(body: Block, xs: list[Any], window: Params) -> Any:
     """The element of each window that is largest, and what goes with it, as JAX writes it."""
     text = regions.text_of(body)
     for direction, prim, extreme in (("GE", ge_p, "max"), ("LE", le_p, "min")):
@@ -144,7 +145,7 @@ def _picked_windows(body: Block, xs: list[Any], window: dict[str, Any]) -> Any:
     return None
 
 
-def _cumulative(x: Any, fold: str, sizes: tuple[int, ...], padding: Any) -> Any:
+def _cumulative(x: Any, fold: str, sizes: Shape, padding: Any) -> Any:
     shape = shape_of(x)
     axes = [i for i, n in enumerate(sizes) if n != 1]
     if len(axes) != 1 or any(padding[i] != (0, 0) for i in range(len(shape)) if i != axes[0]):

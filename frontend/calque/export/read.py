@@ -18,6 +18,7 @@ from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.core.program import Program
+from calque.core.types import Ndarray, Shape
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import DYNAMIC, Block, Func, Module, Op, Tensor, Value
 from calque.export.stream import damaged
@@ -71,7 +72,7 @@ def used(x: Any) -> Any:
     return x
 
 
-def known(x: Any) -> np.ndarray[Any, Any] | None:
+def known(x: Any) -> Ndarray | None:
     """The value of something known while tracing."""
     return x if isinstance(x, np.ndarray) else None
 
@@ -179,9 +180,9 @@ def case(op: Op, name: str) -> str:
     return str(op.attributes[name].case)
 
 
-def static_shape(op: Op, position: int = 0) -> tuple[int, ...]:
+def static_shape(op: Op, position: int = 0) -> Shape:
     """The shape that a result has, where it is written."""
-    shape: tuple[int, ...] = op.results[position].shape
+    shape: Shape = op.results[position].shape
     if DYNAMIC in shape:
         raise damaged(f"{op.name} has a result of no known shape")
     return shape

@@ -5,6 +5,7 @@ follow.  Every read is checked against the end.  Start reading at `Stream`.
 """
 from __future__ import annotations
 
+from calque.core.types import Shape
 from calque.export.errors import DeserializationError
 
 _MASK = (1 << 64) - 1
@@ -61,7 +62,7 @@ class Stream:
         n = self.varint()
         return (n >> 1) ^ -(n & 1)
 
-    def sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> Shape:
         return tuple(self.signed() for _ in range(self.count()))
 
     def count(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.types import Ndarray
 from calque.export.hlo import (
     NAMES,
     Accuracy,
@@ -198,5 +199,5 @@ def _dense(value: Any) -> str:
     return f"dense<{body}> : tensor<{kind}>"
 
 
-def _splat(value: np.ndarray[Any, Any]) -> bool:
+def _splat(value: Ndarray) -> bool:
     return value.size == 1 or not any(s for s, n in zip(value.strides, value.shape) if n > 1)

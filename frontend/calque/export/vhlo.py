@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from calque.core.types import Ndarray, Shape
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import (
     DYNAMIC,
@@ -157,7 +158,7 @@ def _types(s: Stream, t: Tables) -> tuple[Any, ...]:
     return tuple(t.type(s.varint()) for _ in range(s.count()))
 
 
-def _tensor(shape: tuple[int, ...], dtype: Any, bounds: Any) -> Any:
+def _tensor(shape: Shape, dtype: Any, bounds: Any) -> Any:
     if not isinstance(dtype, np.dtype):
         if dtype == Special("index"):  # layouts of custom calls
             return Tensor(shape, np.dtype("i8"))
@@ -201,7 +202,7 @@ def write_type(value: Any, n: Numbers) -> bytes:
 class Bounds:
     """type_extensions: the bounds of sizes that are not known."""
 
-    sizes: tuple[int, ...]
+    sizes: Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +287,7 @@ def _integer(s: Stream, dtype: Any) -> Number:
     return Number(n - 2**bits if dtype.kind == "i" and n >> (bits - 1) else n, dtype)
 
 
-def _dense(t: Any, raw: bytes) -> np.ndarray[Any, Any]:
+def _dense(t: Any, raw: bytes) -> Ndarray:
     """Elements from their bytes; one element for all is spread without memory."""
     if not isinstance(t, Tensor) or DYNAMIC in t.shape:
         raise damaged("a constant of no fixed shape")
@@ -301,7 +302,7 @@ def _dense(t: Any, raw: bytes) -> np.ndarray[Any, Any]:
     raise damaged(f"{len(raw)} bytes for {count} elements of {t.dtype}")
 
 
-def _booleans(t: Tensor, raw: bytes, count: int) -> np.ndarray[Any, Any]:
+def _booleans(t: Tensor, raw: bytes, count: int) -> Ndarray:
     """Packed by eight; one byte of ones for all true."""
     if len(raw) == 1 and raw[0] in (0, 0xFF) and count:
         return np.broadcast_to(np.bool_(raw[0] == 0xFF), t.shape)
@@ -314,7 +315,7 @@ def _booleans(t: Tensor, raw: bytes, count: int) -> np.ndarray[Any, Any]:
     raise damaged(f"{len(raw)} bytes for {count} booleans")
 
 
-def dense_key(a: np.ndarray[Any, Any]) -> Dense:
+def dense_key(a: Ndarray) -> Dense:
     """An array as it is stored: one element where all are the same bits."""
     a = np.asarray(a)
     kind, size = Tensor(a.shape, a.dtype), a.dtype.itemsize

@@ -17,6 +17,7 @@ from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
 from calque.core.lists import types_of
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.core.types import Params
 from calque.export.build import PortableBuilder, ints
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Block, Func, Module, Number, Op
@@ -37,7 +38,7 @@ class Use:
 
     w: Writer
     operands: list[Value]
-    params: dict[str, Any]
+    params: Params
     outs: list[ShapedArray]
 
     def __getitem__(self, name: str) -> Any:
@@ -126,7 +127,7 @@ def _check_sizes(p: Program, known: dict[str, Value]) -> None:
                             f"2*{name} + 1."))
 
 
-def parameters_text(params: dict[str, Any]) -> str | None:
+def parameters_text(params: Params) -> str | None:
     """Parameters that are plain values as JSON; None for others."""
     plain = all(v is None or isinstance(v, bool | int | str) for v in params.values())
     return json.dumps(params, sort_keys=True) if plain else None
@@ -216,7 +217,7 @@ class Writer:
             assert same_type(v, a), (name, v, a)
         return outs
 
-    def _apply(self, name: str, values: list[Value], params: dict[str, Any],
+    def _apply(self, name: str, values: list[Value], params: Params,
                avals: list[ShapedArray]) -> list[Value]:
         e = self.equation
         if name in CALLS:

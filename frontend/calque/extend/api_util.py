@@ -10,13 +10,14 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
+from calque.core.types import Function
 from calque.dispatch.tracing import name_of, signature_of
 from calque.extend.core.jaxprs import DebugInfo
 from calque.extend.linear_util import WrappedFun, transformation2, transformation_with_aux2
 from calque.trees import util as tree_util
 
 
-def debug_info(traced_for: str, fun: Callable[..., Any], args: Sequence[Any],
+def debug_info(traced_for: str, fun: Function, args: Sequence[Any],
                kwargs: dict[str, Any], *, static_argnums: Sequence[int] = (),
                static_argnames: Sequence[str] = (), result_paths_thunk: Any = None,
                sourceinfo: str | None = None,
@@ -54,14 +55,14 @@ def debug_info(traced_for: str, fun: Callable[..., Any], args: Sequence[Any],
     return DebugInfo(traced_for, name_of(fun), tuple(names) or None)
 
 
-def _flat(f: Callable[..., Any], store: Any, in_tree: Any, *flat: Any) -> list[Any]:
+def _flat(f: Function, store: Any, in_tree: Any, *flat: Any) -> list[Any]:
     args, kwargs = in_tree.unflatten(flat)
     leaves, tree = tree_util.tree_flatten(f(*args, **kwargs))
     store.store(tree)
     return leaves
 
 
-def _flat_nokwargs(f: Callable[..., Any], store: Any, in_tree: Any, *flat: Any) -> list[Any]:
+def _flat_nokwargs(f: Function, store: Any, in_tree: Any, *flat: Any) -> list[Any]:
     leaves, tree = tree_util.tree_flatten(f(*in_tree.unflatten(flat)))
     store.store(tree)
     return leaves
@@ -115,7 +116,7 @@ def flatten_fun_nokwargs(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Cal
     return transformation_with_aux2(_flat_nokwargs, fun, in_tree)
 
 
-def _fixed(f: Callable[..., Any], positions: Sequence[int], args: tuple[Any, ...], *given: Any,
+def _fixed(f: Function, positions: Sequence[int], args: tuple[Any, ...], *given: Any,
            **kwargs: Any) -> Any:
     every, values = list(args), iter(given)
     for i in positions:
@@ -216,7 +217,7 @@ def shaped_abstractify(x: Any) -> ShapedArray:
     return aval_of(x)
 
 
-def safe_map(f: Callable[..., Any], *args: Any) -> list[Any]:
+def safe_map(f: Function, *args: Any) -> list[Any]:
     """map over sequences of one length.
 
     Args:

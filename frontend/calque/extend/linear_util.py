@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calque.core.errors import explain
+from calque.core.types import Function, Params
 from calque.dispatch.tracing import name_of
 
 
@@ -67,8 +68,8 @@ class WrappedFun:
 
     __slots__ = ("f", "layers", "params", "debug_info")
 
-    def __init__(self, f: Callable[..., Any], layers: tuple[Any, ...] = (),
-                 params: dict[str, Any] | None = None, debug_info: Any = None) -> None:
+    def __init__(self, f: Function, layers: tuple[Any, ...] = (),
+                 params: Params | None = None, debug_info: Any = None) -> None:
         self.f, self.layers, self.params = f, layers, dict(params or {})
         self.debug_info = debug_info
 
@@ -76,13 +77,13 @@ class WrappedFun:
     def __name__(self) -> str:
         return name_of(self.f)
 
-    def wrap(self, layer: Callable[..., Callable[..., Any]]) -> WrappedFun:
+    def wrap(self, layer: Callable[..., Function]) -> WrappedFun:
         """The same with one more layer: a function of what is inside that gives the new one."""
         return WrappedFun(self.f, (*self.layers, layer), self.params, self.debug_info)
 
     def call_wrapped(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the outermost layer."""
-        made: Callable[..., Any] = self.f
+        made: Function = self.f
         if self.params:
             inner, params = self.f, self.params
 
@@ -99,7 +100,7 @@ class WrappedFun:
         return self
 
 
-def wrap_init(f: Callable[..., Any], params: dict[str, Any] | None = None, *,
+def wrap_init(f: Function, params: Params | None = None, *,
               debug_info: Any = None) -> WrappedFun:
     """A function without layers.
 
@@ -121,9 +122,9 @@ def wrap_init(f: Callable[..., Any], params: dict[str, Any] | None = None, *,
     return WrappedFun(f, (), params, debug_info)
 
 
-def _generated(gen: Callable[..., Any], static: tuple[Any, ...], store: Store | None
-               ) -> Callable[..., Any]:
-    def layer(inside: Callable[..., Any]) -> Callable[..., Any]:
+def _generated(gen: Function, static: tuple[Any, ...], store: Store | None
+               ) -> Function:
+    def layer(inside: Function) -> Function:
         def run(*args: Any, **kwargs: Any) -> Any:
             steps = gen(*static, *args, **kwargs)
             inner_args, inner_kwargs = next(steps)
@@ -138,7 +139,7 @@ def _generated(gen: Callable[..., Any], static: tuple[Any, ...], store: Store | 
     return layer
 
 
-def transformation(gen: Callable[..., Any], fun: Any = None, *gen_static_args: Any) -> Any:
+def transformation(gen: Function, fun: Any = None, *gen_static_args: Any) -> Any:
     """A layer that is a generator.
 
     Args:
@@ -167,7 +168,7 @@ def transformation(gen: Callable[..., Any], fun: Any = None, *gen_static_args: A
     return fun.wrap(_generated(gen, gen_static_args, None))
 
 
-def transformation_with_aux(gen: Callable[..., Any], fun: Any = None, *gen_static_args: Any,
+def transformation_with_aux(gen: Function, fun: Any = None, *gen_static_args: Any,
                             use_eq_store: bool = False) -> Any:
     """A layer that is a generator and keeps something aside.
 
@@ -198,7 +199,7 @@ def transformation_with_aux(gen: Callable[..., Any], fun: Any = None, *gen_stati
     return fun.wrap(_generated(gen, gen_static_args, store)), store
 
 
-def transformation2(gen: Callable[..., Any], fun: Any = None, *gen_static_args: Any) -> Any:
+def transformation2(gen: Function, fun: Any = None, *gen_static_args: Any) -> Any:
     """A layer that is a function.
 
     Args:
@@ -225,7 +226,7 @@ def transformation2(gen: Callable[..., Any], fun: Any = None, *gen_static_args: 
         inside, *gen_static_args, *args, **kwargs))
 
 
-def transformation_with_aux2(gen: Callable[..., Any], fun: Any = None, *gen_static_args: Any,
+def transformation_with_aux2(gen: Function, fun: Any = None, *gen_static_args: Any,
                              use_eq_store: bool = False, unk_names: bool = False) -> Any:
     """A layer that is a function and keeps something aside.
 
@@ -284,7 +285,7 @@ def merge_linear_aux(aux1: Store, aux2: Store) -> tuple[bool, Any]:
     return (True, aux1.val) if aux1 else (False, aux2.val)
 
 
-def cache(call: Callable[..., Any], *, explain: Any = None) -> Callable[..., Any]:
+def cache(call: Function, *, explain: Any = None) -> Function:
     """The function itself: what a jitted function is keyed by remembers more than this would.
 
     Args:

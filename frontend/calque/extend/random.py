@@ -10,6 +10,7 @@ from typing import Any
 from calque import random
 from calque.core.dtypes import key_dtype_of
 from calque.core.errors import explain
+from calque.core.types import Shape
 from calque.numpy import asarray, concatenate, uint32
 
 
@@ -30,7 +31,7 @@ class PRNGImpl:
 
     name: str
     tag: str
-    key_shape: tuple[int, ...]
+    key_shape: Shape
 
 
 def _impl(name: str) -> PRNGImpl:

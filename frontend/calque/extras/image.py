@@ -19,6 +19,7 @@ import calque.numpy as jnp
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Dtype, Shape
 from calque.lax import Precision
 
 
@@ -83,7 +84,7 @@ def _method(method: str | ResizeMethod) -> ResizeMethod:
     return ResizeMethod.from_string(method) if isinstance(method, str) else ResizeMethod(method)
 
 
-def _checked_shape(name: str, image: Any, shape: Sequence[int]) -> tuple[int, ...]:
+def _checked_shape(name: str, image: Any, shape: Sequence[int]) -> Shape:
     wanted = tuple(map(operator.index, shape))
     given = shape_of(image)
     if len(wanted) != len(given):
@@ -199,7 +200,7 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
     return _resampled(image, wanted, dims, scales, still, chosen, antialias, precision)
 
 
-def _kind(*arrays: Any) -> np.dtype[Any]:
+def _kind(*arrays: Any) -> Dtype:
     """The dtype of weights: of half precision they would move pixels."""
     wide = any(dtype_of(x) in (np.float64, np.complex128) for x in arrays)
     return np.dtype(np.float64 if wide else np.float32)

@@ -19,6 +19,7 @@ from calque.core.refs import AbstractRef as AbstractRef
 from calque.core.refs import Ref as Ref
 from calque.core.refs import assign, read
 from calque.core.trace import Tracer
+from calque.core.types import Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.lax import dynamic_slice, dynamic_update_slice
@@ -417,7 +418,7 @@ class View:
         self.ref[self.index] = value
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Sizes of the axes."""
         return shape_of(self._part())
 

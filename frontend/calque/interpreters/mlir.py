@@ -5,7 +5,7 @@ costs what the same operations cost elsewhere.  Start reading at `register_lower
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from calque.core.client import ClientPrimitive
 from calque.core.errors import explain
 from calque.core.kernel import PLATFORMS, Kernel, Kernels
 from calque.core.program import Program
+from calque.core.types import Function
 from calque.lowering import mlir as _mlir
 from calque.lowering.rules.client import LoweringContext as LoweringRuleContext
 from calque.transforms.stage import stage
@@ -24,7 +25,7 @@ from calque.transforms.stage import stage
 class _LowerFun:
     """A function of arrays as a lowering rule."""
 
-    def __init__(self, fun: Callable[..., Any], multiple_results: bool) -> None:
+    def __init__(self, fun: Function, multiple_results: bool) -> None:
         self.fun, self.multiple_results = fun, multiple_results
         self.kernels: Kernels | None = None  # where it is the call of kernels
 
@@ -39,7 +40,7 @@ class _LowerFun:
         return ctx.emit(self.program(*ctx.avals_in, **params), args)
 
 
-def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Callable[..., Any]:
+def lower_fun(fun: Function, multiple_results: bool = True) -> Function:
     """A lowering rule from a function of arrays.
 
     Args:
@@ -89,7 +90,7 @@ def _kernel(prim: ClientPrimitive, kernel: Kernel, platform: str | None) -> _Low
     return made
 
 
-def _text(name: str, text: str) -> Callable[..., Any]:
+def _text(name: str, text: str) -> Function:
     """A lowering rule from one function in MLIR's text."""
     def error(what: str, ctx: Any, fix: str) -> Exception:
         return ValueError(explain(f"{name}: its lowering in StableHLO {what}.",
@@ -118,7 +119,7 @@ def _text(name: str, text: str) -> Callable[..., Any]:
     return rule
 
 
-def register_lowering(prim: Any, rule: Callable[..., Any] | Kernel | str,
+def register_lowering(prim: Any, rule: Function | Kernel | str,
                       platform: str | None = None, inline: bool = True,
                       cacheable: bool = True) -> None:
     """Set what a primitive is compiled to.

@@ -9,6 +9,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, ndim_of
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.types import Axes
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand
 from calque.primitives import contract as ct
@@ -182,7 +183,7 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
         preferred_element_type=preferred, out_sharding=None)
 
 
-def _axes(axes: Any, rank: int) -> tuple[int, ...]:
+def _axes(axes: Any, rank: int) -> Axes:
     return tuple(a + rank if -rank <= a < 0 else a for a in (int(a) for a in axes))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Axes, Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand, as_sizes
@@ -27,7 +28,7 @@ ConvGeneralDilatedDimensionNumbers = (
 
 
 # ---- layouts
-def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], ...]:
+def conv_general_permutations(dimension_numbers: Any) -> tuple[Axes, ...]:
     """The axes of lhs, rhs and result in the order batch, feature, spatial (rhs: output, input).
 
     Args:
@@ -62,7 +63,7 @@ def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], 
             f"characters, got {tuple(dimension_numbers)}."))
     space = [letter for letter in rhs if letter not in "OI"]
 
-    def order(spec: str, a: str, b: str) -> tuple[int, ...]:
+    def order(spec: str, a: str, b: str) -> Axes:
         return tuple(spec.index(letter) for letter in (a, b, *space))
 
     return order(lhs, "N", "C"), order(rhs, "O", "I"), order(out, "N", "C")
@@ -475,7 +476,7 @@ def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Any, padding:
 
 # ---- shapes
 def conv_general_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any,
-                             dimension_numbers: Any) -> tuple[int, ...]:
+                             dimension_numbers: Any) -> Shape:
     """The shape of a convolution without dilation.
 
     Args:
@@ -501,7 +502,7 @@ def conv_general_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any
 
 
 def _shape(lhs: Any, rhs: Any, dn: ConvDimensionNumbers, strides: Any, padding: Any, ld: Any,
-           batches: int = 1) -> tuple[int, ...]:
+           batches: int = 1) -> Shape:
     ones = (1,) * (len(lhs) - 2)
     pads = padding if not isinstance(padding, str) else _pads(lhs, rhs, dn, strides, padding, ones,
                                                               ones)
@@ -514,7 +515,7 @@ def _shape(lhs: Any, rhs: Any, dn: ConvDimensionNumbers, strides: Any, padding: 
 
 
 def conv_shape_tuple(lhs_shape: Any, rhs_shape: Any, strides: Any, pads: Any,
-                     batch_group_count: int = 1) -> tuple[int, ...]:
+                     batch_group_count: int = 1) -> Shape:
     """The shape of a convolution in the layout batch, feature, spatial.
 
     Args:
@@ -541,7 +542,7 @@ def conv_shape_tuple(lhs_shape: Any, rhs_shape: Any, strides: Any, pads: Any,
 
 
 def conv_transpose_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any,
-                               dimension_numbers: Any) -> tuple[int, ...]:
+                               dimension_numbers: Any) -> Shape:
     """The shape of a transposed convolution.
 
     Args:

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, canonical_axis
 from calque.lax.shape import unchanged
@@ -37,7 +37,7 @@ _DOC = """{sentence} along an axis: element i of the result is that of elements 
 
 
 def _cumulative(prim: Primitive, sentence: str, accepts: str, example: str,
-                result: str) -> Callable[..., Any]:
+                result: str) -> Function:
     name = prim.name
 
     def f(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
@@ -63,7 +63,7 @@ cumlogsumexp = _cumulative(
     "lax.cumlogsumexp(np.zeros(2, np.float32))", "Array([0.       , 0.6931472], dtype=float32)")
 
 
-def associative_scan(fn: Callable[..., Any], elems: Any, reverse: bool = False,
+def associative_scan(fn: Function, elems: Any, reverse: bool = False,
                      axis: int = 0) -> Any:
     """All prefixes of elems under an associative function, in 2 log2(n) applications of it.
 

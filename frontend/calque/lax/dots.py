@@ -14,6 +14,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.contract import dot_general
@@ -106,7 +107,7 @@ def _checked(lhs: ShapedArray, rhs: ShapedArray, sizes: ShapedArray,
     return mode, axis, outer
 
 
-def _mask(sizes: Any, shape: tuple[int, ...], axis: int, outer: tuple[int, ...]) -> Any:
+def _mask(sizes: Any, shape: Shape, axis: int, outer: tuple[int, ...]) -> Any:
     """(*shape, groups): whether an element's index along axis lies in a group."""
     count, rank = shape_of(sizes)[-1], len(shape)
     full = (*shape, count)

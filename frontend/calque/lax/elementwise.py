@@ -6,19 +6,17 @@ promotes).  Conversion, select and clamp stand at the end.  Start reading at `_u
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from typing import Any
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, document
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-
-Function = Callable[..., Any]
 
 
 def _unary(name: str, prim: Primitive, sentence: str, accepts: str, example: str, result: str,

@@ -4,7 +4,6 @@ Start reading at `custom_root`; the primitive lies in primitives/implicit.py.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from calque.api.autodiff import jvp, linearize
@@ -14,6 +13,7 @@ from calque.core.errors import explain
 from calque.core.lists import flagged
 from calque.core.primitive import UndefinedPrimal
 from calque.core.program import Program
+from calque.core.types import Function
 from calque.core.zeros import instantiate, is_zero
 from calque.primitives.elementwise import neg
 from calque.primitives.implicit import linear_solve_p
@@ -23,8 +23,8 @@ from calque.transforms.transpose import backward
 from calque.trees import util as tree_util
 
 
-def custom_root(f: Callable[..., Any], initial_guess: Any, solve: Callable[..., Any],
-                tangent_solve: Callable[..., Any], has_aux: bool = False) -> Any:
+def custom_root(f: Function, initial_guess: Any, solve: Function,
+                tangent_solve: Function, has_aux: bool = False) -> Any:
     """The root of f that `solve` finds, differentiable by what f captures.
 
     Args:
@@ -102,8 +102,8 @@ def _zero(x: Any) -> Any:
     return zero_like(x)
 
 
-def custom_linear_solve(matvec: Callable[..., Any], b: Any, solve: Callable[..., Any],
-                        transpose_solve: Callable[..., Any] | None = None,
+def custom_linear_solve(matvec: Function, b: Any, solve: Function,
+                        transpose_solve: Function | None = None,
                         symmetric: bool = False, has_aux: bool = False) -> Any:
     """The x with matvec(x) = b that `solve` finds, differentiable by b and what matvec captures.
 
@@ -134,7 +134,7 @@ def custom_linear_solve(matvec: Callable[..., Any], b: Any, solve: Callable[...,
     avals = [aval_of(x) for x in leaves]
     kept: list[Any] = []
 
-    def flat(what: str, fun: Callable[..., Any], extra: bool = False) -> Any:
+    def flat(what: str, fun: Function, extra: bool = False) -> Any:
         def run(*xs: Any) -> list[Any]:
             out = fun(tree.unflatten(xs))
             aux: list[Any] = []
@@ -178,7 +178,7 @@ def _first(out: Any, has_aux: bool) -> Any:
     return out[0] if has_aux else out
 
 
-def _caller(program: Program, consts: list[Any], tree: Any) -> Callable[..., Any]:
+def _caller(program: Program, consts: list[Any], tree: Any) -> Function:
     def call(x: Any) -> Any:
         return tree.unflatten(replay(program, *consts, *tree_util.flatten(x)[0]))
     return call

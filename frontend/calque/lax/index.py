@@ -15,6 +15,7 @@ from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dims import min_dim, number
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.core.types import Shape
 from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, as_sizes, canonical_axis, check_fits
 from calque.lax.shape import expand_dims, squeeze
@@ -53,7 +54,7 @@ def wrap_negative(index: Any, size: int) -> Any:
     return ew.select_n(ew.lt(index, zero), index, ew.add(index, shift))
 
 
-def _starts(name: str, indices: Any, shape: tuple[int, ...], negative: Any) -> list[Any]:
+def _starts(name: str, indices: Any, shape: Shape, negative: Any) -> list[Any]:
     """The start indices of a sequence or an integer vector."""
     if hasattr(indices, "shape") and len(indices.shape) == 1:
         indices = [indices[i] for i in range(indices.shape[0])]

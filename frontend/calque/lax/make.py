@@ -9,6 +9,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.core.types import Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import made_on
 from calque.lax.elementwise import convert
@@ -51,7 +52,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     return made_on("full", sharding, None, lambda: spread_scalar(value, sizes, wanted, weak), sizes)
 
 
-def spread_scalar(value: Any, sizes: tuple[int, ...], dtype: Any, weak: bool = False) -> Any:
+def spread_scalar(value: Any, sizes: Shape, dtype: Any, weak: bool = False) -> Any:
     """A scalar as an array of a shape; NumPy and Python scalars are converted on the host."""
     if not hasattr(value, "aval"):
         value = host_scalar(value, dtype, weak)

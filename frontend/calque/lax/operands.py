@@ -5,7 +5,7 @@ docstring of a function that is one row of a table.  Imports core and array only
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.core.types import Function, Shape
 from calque.dispatch.array import Array
 
 _PASS = frozenset((Array, bool, int, float, complex))
@@ -73,7 +74,7 @@ def canonical_axis(axis: Any, ndim: int) -> int:
     return value % ndim
 
 
-def as_sizes(name: str, shape: Any) -> tuple[int, ...]:
+def as_sizes(name: str, shape: Any) -> Shape:
     """A shape as a tuple of Python ints; traced sizes raise ConcretizationTypeError."""
     if isinstance(shape, (int, np.integer)) and not isinstance(shape, bool):
         return (int(shape),)
@@ -151,8 +152,8 @@ OPERANDS = {
 }
 
 
-def document(f: Callable[..., Any], name: str, sentence: str, arguments: Sequence[str],
-             accepts: str, returns: str, example: str, result: str) -> Callable[..., Any]:
+def document(f: Function, name: str, sentence: str, arguments: Sequence[str],
+             accepts: str, returns: str, example: str, result: str) -> Function:
     """Name f and write its docstring from the row of a table."""
     lines = [f"      {a}: array of {OPERANDS[accepts]}, or a scalar.\n" for a in arguments]
     if len(arguments) > 1:

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.types import Function
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand
 from calque.lax.shape import unchanged
@@ -35,7 +35,7 @@ _DOC = """{sentence} over axes.
 
 
 def _reduction(name: str, prim: Primitive, sentence: str, accepts: str, example: str,
-               result: str, sharded: bool = False) -> Callable[..., Any]:
+               result: str, sharded: bool = False) -> Function:
     with_sharding = {"out_sharding": None} if prim is rd.reduce_sum_p else {}
 
     def reduce(operand: Any, axes: Any) -> Any:
@@ -54,7 +54,7 @@ def _reduction(name: str, prim: Primitive, sentence: str, accepts: str, example:
             return resharded(name, out_sharding, reduce, operand, axes)
         return reduce(operand, axes)
 
-    f: Callable[..., Any] = reduce_sharded if sharded else reduce
+    f: Function = reduce_sharded if sharded else reduce
     f.__name__ = f.__qualname__ = name
     f.__module__ = "calque.lax"
     f.__doc__ = _DOC.format(

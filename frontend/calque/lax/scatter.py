@@ -18,6 +18,7 @@ from calque.core.avals import aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer
+from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode
 from calque.lax.operands import as_operand, as_sizes
@@ -96,7 +97,7 @@ _DOCUMENT = """{sentence}
 
 def _function(
     name: str, p: Primitive, sentence: str, accepts: str, result: str, notes: str
-) -> Callable[..., Any]:
+) -> Function:
     def f(
         operand: Any,
         scatter_indices: Any,

@@ -15,6 +15,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, is_arraylike, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.core.types import Shape
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
@@ -312,7 +313,7 @@ def stop_gradient(x: Any) -> Any:
     return tree_util.tree_map(stop, x)
 
 
-def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
     """The shape that shapes broadcast to by NumPy's rules.
 
     Args:
@@ -333,7 +334,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     return broadcast_sizes(sizes)
 
 
-def broadcast_sizes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def broadcast_sizes(shapes: Sequence[Shape]) -> Shape:
     """The common shape of shapes."""
     rank = max((len(s) for s in shapes), default=0)
     result = []

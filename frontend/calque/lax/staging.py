@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from calque.core.avals import aval_of
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.trace import Tracer
+from calque.core.types import Function
 from calque.dispatch import devices
 from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand
@@ -46,8 +46,8 @@ def optimization_barrier(operand: Any, /) -> Any:
     return tree.unflatten(optimization_barrier_p.bind(*values) if values else [])
 
 
-def composite(decomposition: Callable[..., Any], name: str, version: int = 0
-              ) -> Callable[..., Any]:
+def composite(decomposition: Function, name: str, version: int = 0
+              ) -> Function:
     """A function with a name that a compiler may know; it is its decomposition.
 
     Args:
@@ -120,8 +120,8 @@ def _opaque(x: Any) -> Any:
     return x
 
 
-def platform_dependent(*args: Any, default: Callable[..., Any] | None = None,
-                       **per_platform: Callable[..., Any]) -> Any:
+def platform_dependent(*args: Any, default: Function | None = None,
+                       **per_platform: Function) -> Any:
     """The function for the platform that the program is traced for, called.
 
     Args:

@@ -6,7 +6,7 @@ Start reading at `reduce`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from calque.core.lists import types_of
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Program
 from calque.core.trace import Tracer
+from calque.core.types import Axes, Function, Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand, as_sizes
@@ -43,7 +44,7 @@ _WINDOWED = {"add": wi.reduce_window_sum_p, "max": wi.reduce_window_max_p,
 class _Function:
     """A function of two trees of scalars, as a Program."""
 
-    def __init__(self, name: str, f: Callable[..., Any], tree: Any,
+    def __init__(self, name: str, f: Function, tree: Any,
                  avals: Sequence[ShapedArray]) -> None:
         found: list[Any] = []
         n = len(avals)
@@ -158,7 +159,7 @@ def _monoid(f: _Function, x: Any) -> str:
     return found if found != "mul" or dtype != dtypes.bool_ else ""
 
 
-def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dimensions: Any,
+def reduce(operands: Any, init_values: Any, computation: Function, dimensions: Any,
            out_sharding: Any = None) -> Any:
     """Elements along axes, combined by any associative and commutative function.
 
@@ -209,7 +210,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
                                for o, w in zip(outs, weak)])
 
 
-def _known_reduction(name: str, x: Any, init: Any, axes: tuple[int, ...]) -> Any:
+def _known_reduction(name: str, x: Any, init: Any, axes: Axes) -> Any:
     if not is_identity(name, init):
         _check_inits("reduce", [x], [init])
     if not axes:
@@ -266,7 +267,7 @@ def int_pairs(padding: Any) -> list[tuple[int, int]]:
     return [(int(low), int(high)) for low, high in padding]
 
 
-def window_of(name: str, shape: tuple[int, ...], dimensions: Any, strides: Any, padding: Any,
+def window_of(name: str, shape: Shape, dimensions: Any, strides: Any, padding: Any,
               base: Any, dilation: Any) -> wi.Window:
     """The arguments of a window reduction, checked."""
     k = as_sizes(name, dimensions)
@@ -297,7 +298,7 @@ def window_of(name: str, shape: tuple[int, ...], dimensions: Any, strides: Any, 
     return wi.Window(k, s, tuple(pads), b, d)
 
 
-def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any],
+def reduce_window(operand: Any, init_value: Any, computation: Function,
                   window_dimensions: Any, window_strides: Any = None, padding: Any = "VALID",
                   base_dilation: Any = None, window_dilation: Any = None) -> Any:
     """Elements of each window, combined by any associative and commutative function.
@@ -349,7 +350,7 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
 
 def reduce_window_shape_tuple(operand_shape: Any, window_dimensions: Any, window_strides: Any,
                               padding: Any, base_dilation: Any = None,
-                              window_dilation: Any = None) -> tuple[int, ...]:
+                              window_dilation: Any = None) -> Shape:
     """The shape of a window reduction.
 
     Args:

@@ -9,6 +9,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Axes, Shape
 from calque.lax.make import broadcasted_iota
 from calque.nn.normalize import logsumexp, softmax
 from calque.numpy import util
@@ -152,7 +153,7 @@ def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, 
     return out, ew.convert(sh.reshape(residual, (batch, targets, heads)), dtype)
 
 
-def _by_group(x: Any, full: tuple[int, ...]) -> Any:
+def _by_group(x: Any, full: Shape) -> Any:
     """A mask or bias over (B, N, T, S) as one over (B, K, N / K, T, S)."""
     x = util.one_array("dot_product_attention", x)
     batch, groups, shared, targets, sources = full
@@ -182,13 +183,13 @@ def _below(shape: tuple[int, int], lengths: Any) -> Any:
     return ew.lt(broadcasted_iota(dtypes.int32, shape, 1), ends)
 
 
-def _seen(full: tuple[int, ...], is_causal: bool, query_lengths: Any, key_lengths: Any,
+def _seen(full: Shape, is_causal: bool, query_lengths: Any, key_lengths: Any,
           window: Any) -> Any:
     """Which keys a query sees by position: a bool array of the scores' shape, or None."""
     batch, _, _, targets, sources = full
     found = None
 
-    def both(x: Any, axes: tuple[int, ...]) -> Any:
+    def both(x: Any, axes: Axes) -> Any:
         x = sh.broadcast_in_dim(x, full, axes)
         return x if found is None else ew.and_(found, x)
 

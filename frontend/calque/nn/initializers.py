@@ -14,6 +14,7 @@ import numpy as np
 from calque import random
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.core.types import Dtype, Function, Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_sizes
@@ -39,7 +40,7 @@ class Initializer(Protocol):
         """Draw an array."""
 
 
-def _kind(dtype: Any) -> np.dtype[Any]:
+def _kind(dtype: Any) -> Dtype:
     return dtypes.default_dtype(float) if dtype is None else util.user_dtype("initializer", dtype)
 
 
@@ -173,12 +174,12 @@ def _scaled(x: Any, scale: Any, kind: Any) -> Any:
 
 
 # ---- by variance
-def _sizes(shape: tuple[int, ...], axis: Any) -> int:
+def _sizes(shape: Shape, axis: Any) -> int:
     axes = [axis] if hasattr(axis, "__index__") else list(axis)
     return math.prod(shape[a] for a in axes)
 
 
-def _fans(shape: tuple[int, ...], in_axis: Any, out_axis: Any,
+def _fans(shape: Shape, in_axis: Any, out_axis: Any,
           batch_axis: Any) -> tuple[float, float]:
     """Inputs and outputs of one unit, the window of a convolution included."""
     if len(shape) <= 1 and in_axis == -2:
@@ -207,7 +208,7 @@ _FANS = "(when called) the shape has one axis only"
     "1.0, 'fan_in', 'normal'", raises=f"the mode or distribution is unknown, or {_FANS}")
 def variance_scaling(scale: Any, mode: str, distribution: str, in_axis: Any = -2,
                      out_axis: Any = -1, batch_axis: Any = (), dtype: Any = None) -> Initializer:
-    def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+    def draw(key: Any, shape: Shape, kind: Any) -> Any:
         fans = _fans(shape, in_axis, out_axis, batch_axis)
         if mode not in _MODES:
             raise ValueError(explain(
@@ -223,7 +224,7 @@ def variance_scaling(scale: Any, mode: str, distribution: str, in_axis: Any = -2
     return _named("variance_scaling", draw, dtype)
 
 
-def _truncated(key: Any, shape: tuple[int, ...], kind: Any, variance: Any) -> Any:
+def _truncated(key: Any, shape: Shape, kind: Any, variance: Any) -> Any:
     # the standard deviations of the cut distributions (real; complex: cut at radius 2)
     if kind.kind != "c":
         return _scaled(random.truncated_normal(key, -2, 2, shape, kind),
@@ -237,7 +238,7 @@ def _halves(key: Any) -> tuple[Any, Any]:
     return pair[0], pair[1]
 
 
-def _disk(key: Any, shape: tuple[int, ...], kind: Any, upper: float | None) -> Any:
+def _disk(key: Any, shape: Shape, kind: Any, upper: float | None) -> Any:
     """Complex draws of variance 1: normal and cut at a radius, or uniform in a disk."""
     first, second = _halves(key)
     real = dtypes.real_dtype(kind)
@@ -253,17 +254,17 @@ def _disk(key: Any, shape: tuple[int, ...], kind: Any, upper: float | None) -> A
     return ew.mul(r, ew.exp(angle))
 
 
-def _normal(key: Any, shape: tuple[int, ...], kind: Any, variance: Any) -> Any:
+def _normal(key: Any, shape: Shape, kind: Any, variance: Any) -> Any:
     return _scaled(random.normal(key, shape, kind), np.sqrt(variance), kind)
 
 
-def _uniform(key: Any, shape: tuple[int, ...], kind: Any, variance: Any) -> Any:
+def _uniform(key: Any, shape: Shape, kind: Any, variance: Any) -> Any:
     if kind.kind == "c":
         return _scaled(_disk(key, shape, kind, None), np.sqrt(variance), kind)
     return _scaled(random.uniform(key, shape, kind, -1), np.sqrt(kind.type(3) * variance), kind)
 
 
-_DRAWS: dict[str, Callable[..., Any]] = {
+_DRAWS: dict[str, Function] = {
     "truncated_normal": _truncated, "normal": _normal, "uniform": _uniform}
 
 
@@ -305,7 +306,7 @@ def _orthogonal(key: Any, rows: int, columns: int, kind: Any) -> Any:
              "      scale: factor of all elements.\n      column_axis: axis of the columns.\n",
              raises="(when called) the shape has fewer than 2 axes")
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+    def draw(key: Any, shape: Shape, kind: Any) -> Any:
         if len(shape) < 2:
             raise ValueError(explain("orthogonal initializer requires at least a 2D shape, "
                                      f"got {shape}."))
@@ -323,7 +324,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
              shape="(3, 2, 2)", raises="(when called) the shape has not 3 to 5 axes, or has more "
              "inputs than outputs")
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+    def draw(key: Any, shape: Shape, kind: Any) -> Any:
         if len(shape) not in (3, 4, 5):
             raise ValueError(explain(
                 f"Delta orthogonal initializer requires a 3D, 4D or 5D shape. Got {shape}."))

@@ -20,6 +20,7 @@ from calque.core.errors import NonConcreteBooleanIndexError, explain
 from calque.core.lists import as_tuple, inserted, without
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer, at_bottom
+from calque.core.types import Axes, Shape
 from calque.dispatch.array import Array, from_numpy
 from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode, python_fill
@@ -42,16 +43,16 @@ class Fancy:
     """What an index with arrays asks for."""
 
     base: ix.Plan  # the slices; axes with index arrays are whole, new axes are left out
-    axes: tuple[int, ...]  # that have an index array
+    axes: Axes  # that have an index array
     arrays: tuple[Any, ...]  # one for each of them: NumPy's, or known later
-    batch: tuple[int, ...]  # the arrays' common shape
+    batch: Shape  # the arrays' common shape
     place: int  # of the batch axes in the result without new axes
-    shape: tuple[int, ...]  # of the result
+    shape: Shape  # of the result
     kept: tuple[int, ...]  # places in the result of the axes that are not new
     masked: bool  # the shape depends on the values of a mask
 
     @property
-    def rest(self) -> tuple[int, ...]:
+    def rest(self) -> Shape:
         """Sizes of the axes without index arrays."""
         return without(self.base.shape, self.axes)
 
@@ -61,12 +62,12 @@ class Fancy:
         return inserted(self.rest, self.place, *self.batch)
 
     @property
-    def window(self) -> tuple[int, ...]:
+    def window(self) -> Shape:
         """Places of the rest axes in the result without new axes."""
         batch = range(self.place, self.place + len(self.batch))
         return tuple(i for i in range(len(self.rest) + len(self.batch)) if i not in batch)
 
-    def sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> Shape:
         return tuple(1 if i in self.axes else n for i, n in enumerate(self.base.shape))
 
     @property
@@ -117,7 +118,7 @@ def _from_list(item: Any) -> Any:
     return asarray(item)
 
 
-def _entries(items: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
+def _entries(items: Sequence[Any], shape: Shape) -> list[Any]:
     """Slices, None and index arrays, one for each axis; a mask of several axes gives several."""
     used = 0
     found: list[Any] = []
@@ -144,7 +145,7 @@ def _entries(items: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
     return [*found[:at], *fill, *found[at + len(ellipses):]]
 
 
-def _mask_positions(mask: Any, shape: tuple[int, ...], axis: int, position: int) -> list[Any]:
+def _mask_positions(mask: Any, shape: Shape, axis: int, position: int) -> list[Any]:
     expected = shape[axis:axis + mask.ndim]
     if any(m not in (0, n) for m, n in zip(mask.shape, expected)):  # empty masks fit, as in JAX
         raise IndexError(explain(
@@ -153,14 +154,14 @@ def _mask_positions(mask: Any, shape: tuple[int, ...], axis: int, position: int)
     return list(np.nonzero(mask))
 
 
-def plan(index: Any, shape: tuple[int, ...], wrap: bool = True) -> Fancy:
+def plan(index: Any, shape: Shape, wrap: bool = True) -> Fancy:
     """The Fancy of an index into an array of a shape; wrap: negatives count from the end."""
     items = as_tuple(index)
     entries = _entries(items, shape)
     runs: list[ix.Run] = []
     axes: list[int] = []
     arrays: list[Any] = []
-    shapes: list[tuple[int, ...]] = []
+    shapes: list[Shape] = []
     order: list[str] = []  # of the result: new, rest, array, gap
     for position, item in enumerate(entries):
         axis = len(runs)
@@ -190,7 +191,7 @@ def plan(index: Any, shape: tuple[int, ...], wrap: bool = True) -> Fancy:
     return _placed(runs, axes, arrays, _common(shapes), order, masked)
 
 
-def _placed(runs: list[ix.Run], axes: list[int], arrays: list[Any], batch: tuple[int, ...],
+def _placed(runs: list[ix.Run], axes: list[int], arrays: list[Any], batch: Shape,
             order: list[str], masked: bool) -> Fancy:
     places = [i for i, kind in enumerate(order) if kind == "array"]
     together = places == list(range(places[0], places[0] + len(places)))
@@ -215,7 +216,7 @@ def _placed(runs: list[ix.Run], axes: list[int], arrays: list[Any], batch: tuple
     return Fancy(base, tuple(axes), tuple(arrays), batch, place, tuple(shape), tuple(kept), masked)
 
 
-def _common(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+def _common(shapes: list[Shape]) -> tuple[int, ...]:
     try:
         if not all(map(is_static, shapes)):
             return broadcast_sizes(shapes)

@@ -12,6 +12,7 @@ from typing import Any
 from calque.api.batching import vmap
 from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Function, Shape
 from calque.lax.operands import as_size, canonical_axis
 from calque.numpy import creation, ranges, util
 from calque.numpy.shapes import expand_dims
@@ -35,7 +36,7 @@ def _parse(signature: str) -> tuple[Core, Core]:
     return first, second
 
 
-def _sizes(args: Sequence[Any], core: Core, where: str) -> tuple[tuple[int, ...], dict[str, int]]:
+def _sizes(args: Sequence[Any], core: Core, where: str) -> tuple[Shape, dict[str, int]]:
     """The shape that is looped over, and the sizes of the named axes."""
     loops: list[tuple[int, ...]] = []
     sizes: dict[str, int] = {}
@@ -54,7 +55,7 @@ def _sizes(args: Sequence[Any], core: Core, where: str) -> tuple[tuple[int, ...]
         raise ValueError(str(error)) from None
 
 
-def _note(sizes: dict[str, int], shape: tuple[int, ...], names: tuple[str, ...],
+def _note(sizes: dict[str, int], shape: Shape, names: tuple[str, ...],
           where: str) -> None:
     for name, n in zip(names, shape):
         if sizes.setdefault(name, n) != n:
@@ -62,8 +63,8 @@ def _note(sizes: dict[str, int], shape: tuple[int, ...], names: tuple[str, ...],
                 f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]} {where}"))
 
 
-def _checked(f: Callable[..., Any], sizes: dict[str, int], core: Core | None,
-             where: str) -> Callable[..., Any]:
+def _checked(f: Function, sizes: dict[str, int], core: Core | None,
+             where: str) -> Function:
     """f, its results checked against the signature."""
     def g(*args: Any) -> Any:
         out = f(*args)
@@ -88,8 +89,8 @@ def _checked(f: Callable[..., Any], sizes: dict[str, int], core: Core | None,
     return g
 
 
-def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(),
-              signature: str | None = None) -> Callable[..., Any]:
+def vectorize(pyfunc: Function, *, excluded: Any = frozenset(),
+              signature: str | None = None) -> Function:
     """A function of small arrays as one of larger arrays, whose leading axes broadcast.
 
     Args:
@@ -141,7 +142,7 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(),
     return wrapped
 
 
-def _over(f: Callable[..., Any], values: list[Any], core: Core, loop: tuple[int, ...]) -> Any:
+def _over(f: Function, values: list[Any], core: Core, loop: tuple[int, ...]) -> Any:
     """f mapped over every axis of the loop; axes of size 1 are not mapped for their owner."""
     axes: list[list[int | None]] = []
     for i, (x, names) in enumerate(zip(values, core)):
@@ -159,7 +160,7 @@ def _over(f: Callable[..., Any], values: list[Any], core: Core, loop: tuple[int,
 
 
 # ---- along axes
-def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any,
+def apply_along_axis(func1d: Function, axis: int, arr: Any, *args: Any,
                      **kwargs: Any) -> Any:
     """func1d of every vector along an axis.
 
@@ -231,7 +232,7 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
     return a
 
 
-def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float,
+def fromfunction(function: Function, shape: Any, *, dtype: Any = float,
                  **kwargs: Any) -> Any:
     """function of every position of a shape.
 

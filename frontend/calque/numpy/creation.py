@@ -12,6 +12,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
+from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array, from_numpy, from_scalar
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import made_on
@@ -171,7 +172,7 @@ def _scalar(x: Any, dtype: Any) -> Array:
     return from_numpy(_host(x, dtype))
 
 
-def _host(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
+def _host(x: Any, dtype: Any) -> Ndarray:
     """np.asarray of Python values with its errors in three parts."""
     try:
         return np.asarray(x, dtype=dtype)
@@ -259,7 +260,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, sharding
     return made_on(name, device, sharding, lambda: spread_scalar(value, sizes, wanted), sizes)
 
 
-def _check_sizes(name: str, sizes: tuple[int, ...]) -> None:
+def _check_sizes(name: str, sizes: Shape) -> None:
     if any(n < 0 for n in sizes):
         raise TypeError(explain(f"{name}: shape must have every element be nonnegative, got "
                                 f"{sizes}."))
@@ -367,7 +368,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None,
     return _full(value, sizes, "full", dtype, None, device, out_sharding)
 
 
-def _full(value: Any, sizes: tuple[int, ...], name: str, dtype: Any, default: Any, device: Any,
+def _full(value: Any, sizes: Shape, name: str, dtype: Any, default: Any, device: Any,
           sharding: Any = None) -> Any:
     """default: (dtype, weak) where dtype is None; those of the value when it is None too."""
     found, weak = default or dtypes.dtype_and_weak(value)

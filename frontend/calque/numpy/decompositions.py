@@ -14,6 +14,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, dtype_of, ndim_of, shape_of
 from calque.core.dims import max_dim
 from calque.core.errors import explain
+from calque.core.types import Shape
 from calque.core.zeros import zeros
 from calque.lax import decompositions as lax
 from calque.lax.operands import canonical_axis
@@ -309,7 +310,7 @@ def _tolerance(rtol: Any, like: Any, default: Any) -> Any:
     return ew.convert(util.array(rtol), dtype_of(like))
 
 
-def _beside(x: Any, shape: tuple[int, ...]) -> Any:
+def _beside(x: Any, shape: Shape) -> Any:
     """A number per matrix, spread over its singular values."""
     lead = shape_of(x)
     return sh.columns_of(util.spread(x, shape[:-1]) if lead != shape[:-1] else x, shape)

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+
+from calque.core.types import Function
 
 _TEMPLATE = """{sentence}
 
@@ -44,8 +45,8 @@ def weak_truth(value: str) -> str:
     return WEAK.format(value, "bool")
 
 
-def document(f: Callable[..., Any], name: str, sentence: str, arguments: Sequence[str],
-             returns: str, example: str, result: str) -> Callable[..., Any]:
+def document(f: Function, name: str, sentence: str, arguments: Sequence[str],
+             returns: str, example: str, result: str) -> Function:
     """Name f and write its docstring."""
     lines = [f"      {a}: array or scalar.\n" for a in arguments]
     if len(arguments) > 1:
@@ -58,8 +59,8 @@ def document(f: Callable[..., Any], name: str, sentence: str, arguments: Sequenc
 
 
 def named(sentence: str, arguments: Sequence[str], returns: str, example: str,
-          result: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+          result: str) -> Callable[[Function], Function]:
     """Decorator form of document, for functions with a body of their own."""
-    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(f: Function) -> Function:
         return document(f, f.__name__, sentence, arguments, returns, example, result)
     return decorate

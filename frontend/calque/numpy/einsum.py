@@ -17,6 +17,7 @@ from calque.core.avals import shape_of
 from calque.core.dims import guess
 from calque.core.errors import explain
 from calque.core.lists import without
+from calque.core.types import Shape
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.contract import canonical_precision
 from calque.numpy import reductions as rd
@@ -63,7 +64,7 @@ def _letters(text: str) -> Labels:
 
 
 def _expand(terms: Sequence[Labels], out: Labels | None,
-            shapes: Sequence[tuple[int, ...]]) -> tuple[list[Labels], Labels]:
+            shapes: Sequence[Shape]) -> tuple[list[Labels], Labels]:
     """Ellipses replaced by labels counted from the right; the implicit result filled in."""
     expanded, longest = [], 0
     for i, (term, shape) in enumerate(zip(terms, shapes)):
@@ -105,7 +106,7 @@ def _text(term: Sequence[Any]) -> str:
     return "".join("..." if x is Ellipsis else str(x) for x in term)
 
 
-def _sizes(terms: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> dict[Any, int]:
+def _sizes(terms: Sequence[Labels], shapes: Sequence[Shape]) -> dict[Any, int]:
     found: dict[Any, int] = {}
     for i, (term, shape) in enumerate(zip(terms, shapes)):
         for label, n in zip(term, shape):
@@ -130,7 +131,7 @@ class _Plan:
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(terms: tuple[Labels, ...], out: Labels | None, shapes: tuple[tuple[int, ...], ...],
+def _plan(terms: tuple[Labels, ...], out: Labels | None, shapes: tuple[Shape, ...],
           optimize: Any) -> _Plan:
     expanded, result = _expand(terms, out, shapes)
     sizes = _sizes(expanded, shapes)

@@ -14,6 +14,7 @@ import numpy as np
 
 from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Axes, Shape
 from calque.lax.fourier import as_input
 from calque.lax.operands import canonical_axis
 from calque.numpy import creation, util
@@ -40,8 +41,8 @@ def _scale(name: str, norm: Any, inverse: bool, sizes: Sequence[int]) -> float:
     return 1.0
 
 
-def _axes_and_sizes(name: str, kind: FftType, shape: tuple[int, ...], s: Any,
-                    axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _axes_and_sizes(name: str, kind: FftType, shape: Shape, s: Any,
+                    axes: Any) -> tuple[Axes, Axes]:
     """Which axes, and the sizes of the transform (for IRFFT those of the result)."""
     sizes = None if s is None else tuple(map(operator.index, s))
     if sizes is not None and any(n <= 0 for n in sizes):

@@ -19,6 +19,7 @@ from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.lists import as_tuple
 from calque.core.trace import Tracer, at_bottom
+from calque.core.types import Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.lax.index import wrap_negative
@@ -60,11 +61,11 @@ class Plan:
     """What an index asks for."""
 
     axes: tuple[Run | Traced, ...]
-    shape: tuple[int, ...]  # of the result
+    shape: Shape  # of the result
     kept: tuple[int, ...]  # places in the result of the axes that are not dropped
 
     @property
-    def window(self) -> tuple[int, ...]:
+    def window(self) -> Shape:
         """The result's shape with dropped axes at size 1 and without new axes."""
         return tuple(a.count if isinstance(a, Run) else 1 for a in self.axes)
 

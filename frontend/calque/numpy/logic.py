@@ -1,7 +1,7 @@
 """Logical functions and choices: logical_and ..., where, select, isclose, allclose, array_equal."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.types import Function
 from calque.numpy import special, util
 from calque.numpy.arithmetic import as_truth, choose, constant
 from calque.numpy.creation import asarray
@@ -18,7 +19,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 
 
-def _logical(name: str, prim: Primitive, sentence: str, result: str) -> Callable[..., Any]:
+def _logical(name: str, prim: Primitive, sentence: str, result: str) -> Function:
     def f(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
         special._no_keywords(name, out, where)
         x, y = util.check_arrays(name, x, y)

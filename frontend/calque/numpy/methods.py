@@ -5,11 +5,12 @@ refused outright, as JAX does, so that `x == [1]` is no silent False.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.core.types import Function
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import check_fits
@@ -32,8 +33,6 @@ from calque.numpy import contract as ct
 from calque.numpy.advanced import take
 from calque.numpy.at import At
 from calque.numpy.creation import array as make_array
-
-Function = Callable[..., Any]
 
 
 def _binary(symbol: str, f: Function, reflected: bool = False) -> Function:

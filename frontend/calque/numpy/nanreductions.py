@@ -9,6 +9,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Function
 from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, full_constant
@@ -42,8 +43,8 @@ _DTYPE = "      dtype: the dtype of the result and of the accumulation.\n"
 
 
 def _doc(sentence: str, result: str, more: str = "", rest: str = _WHERE, empty: str = "",
-         raises: str = "") -> Callable[..., Any]:
-    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+         raises: str = "") -> Function:
+    def decorate(f: Function) -> Function:
         f.__doc__ = _DOC.format(sentence=sentence, result=result, more=more, rest=rest,
                                 empty=empty, raises=raises, name=f.__name__)
         return f
@@ -77,7 +78,7 @@ def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepd
     return rd.prod(x, axis, dtype, out, keepdims, initial, where)
 
 
-def _extremum(name: str, reduce: Callable[..., Any], edge: Callable[[Any], Any], a: Any, axis: Any,
+def _extremum(name: str, reduce: Function, edge: Callable[[Any], Any], a: Any, axis: Any,
               out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     x, nan = _without_nan(name, a, edge)
     made = reduce(x, axis, out, keepdims, initial, where)
@@ -153,7 +154,7 @@ def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: 
     return ew.sqrt(_nanvar("nanstd", a, axis, dtype, ddof, keepdims, where, mean))
 
 
-def _index(name: str, find: Callable[..., Any], edge: Callable[[Any], Any], a: Any, axis: Any,
+def _index(name: str, find: Function, edge: Callable[[Any], Any], a: Any, axis: Any,
            out: Any, keepdims: Any) -> Any:
     util.refuse_out(name, out)
     x = util.one_array(name, a)

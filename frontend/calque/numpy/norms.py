@@ -10,6 +10,7 @@ import numpy as np
 
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Axes
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
 from calque.numpy.arithmetic import power
@@ -61,7 +62,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if axis is None:
         if ord is None:
             return _vectors(x, 2, tuple(range(rank)), keepdims)
-        axes: tuple[int, ...] = tuple(range(rank))
+        axes: Axes = tuple(range(rank))
     else:
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
         axes = tuple(canonical_axis(a, rank) for a in given)
@@ -110,7 +111,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     return _vectors(x, ord, axes, keepdims)
 
 
-def _vectors(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _vectors(x: Any, ord: Any, axes: Axes, keepdims: bool) -> Any:
     how: dict[str, Any] = {"axis": axes, "keepdims": keepdims}
     if isinstance(ord, str) and ord not in ("inf", "-inf"):
         raise ValueError(explain(f"Invalid order '{ord}' for vector norm.",
@@ -163,7 +164,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     return _matrices(x, ord, (canonical_axis(-2, rank), canonical_axis(-1, rank)), keepdims)
 
 
-def _matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _matrices(x: Any, ord: Any, axes: Axes, keepdims: bool) -> Any:
     row, column = axes
     ord = {"inf": np.inf, "-inf": -np.inf}.get(ord, ord) if isinstance(ord, str) else ord
     if ord in (2, -2, "nuc"):
@@ -183,7 +184,7 @@ def _matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         return out if keepdims else sh.squeeze(out, axes)
 
 
-def _by_singular_values(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _by_singular_values(x: Any, ord: Any, axes: Axes, keepdims: bool) -> Any:
     shape, rank = shape_of(x), ndim_of(x)
     with util.lazy_eval("norm"):
         s = svdvals(sh.transpose(x, (*[i for i in range(rank) if i not in axes], *axes)))

@@ -5,7 +5,6 @@ compute what they put at the ends.  Start reading at `pad`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import as_tuple, replaced
 from calque.core.trace import Tracer
+from calque.core.types import Function, Ndarray
 from calque.numpy import arithmetic as ar
 from calque.numpy import picking, ranges, statistics, util
 from calque.numpy import reductions as rd
@@ -147,7 +147,7 @@ def _pairs(name: str, value: Any, rank: int) -> Pairs:
         f"({rank}, 2), (1, 2), (2,), (1,), or ().", fix="give one pair (before, after) per axis."))
 
 
-def _along(x: Any, widths: Pairs, mode: str, extend: Callable[..., Any]) -> Any:
+def _along(x: Any, widths: Pairs, mode: str, extend: Function) -> Any:
     for axis, width in enumerate(widths):
         if width == (0, 0):
             continue
@@ -211,7 +211,7 @@ def _repeated(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
     return _join(parts, axis)
 
 
-def _runs(places: np.ndarray[Any, Any]) -> list[tuple[int, int, int]]:
+def _runs(places: Ndarray) -> list[tuple[int, int, int]]:
     """Maximal runs (first, last, step) with step 1 or -1; step 0: (position, count, 0)."""
     runs, i, n = [], 0, len(places)
     steps = np.diff(places)
@@ -267,7 +267,7 @@ def _ramps(x: Any, axis: int, width: tuple[int, int], ends: tuple[Any, Any]) -> 
     return _join(parts, axis)
 
 
-_STATISTICS: dict[str, Callable[..., Any]] = {
+_STATISTICS: dict[str, Function] = {
     "maximum": rd.max, "minimum": rd.min, "mean": rd.mean, "median": statistics.median}
 
 
@@ -297,7 +297,7 @@ def _statistic(x: Any, axis: int, width: tuple[int, int], mode: str,
     return _join(parts, axis)
 
 
-def _by_function(x: Any, widths: Pairs, f: Callable[..., Any], kwargs: Any) -> Any:
+def _by_function(x: Any, widths: Pairs, f: Function, kwargs: Any) -> Any:
     from calque.numpy.apply import apply_along_axis
     x = _constant(x, widths, [(0, 0)] * len(widths))
     for axis, width in enumerate(widths):

@@ -3,7 +3,7 @@ compress, piecewise and their kin.  Start reading at `take`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import replaced
+from calque.core.types import Function
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode, python_fill
@@ -537,7 +538,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         return out
 
 
-def _each(f: Callable[..., Any], x: Any, args: Sequence[Any], kw: dict[str, Any]) -> Any:
+def _each(f: Function, x: Any, args: Sequence[Any], kw: dict[str, Any]) -> Any:
     """f of every element."""
     aval = aval_of(x)
     (out,), (axis,) = vmap_flat(lambda v: [asarray(f(v, *args, **kw))], aval.size,

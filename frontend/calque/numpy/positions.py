@@ -6,7 +6,7 @@ Start reading at `nonzero`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
 from calque.lax.cumulative import cumsum
 from calque.lax.operands import as_size, as_sizes
@@ -396,7 +397,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
     return triu_indices(n, k, m)
 
 
-def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0, *,
+def mask_indices(n: int, mask_func: Function, k: int = 0, *,
                  size: int | None = None) -> tuple[Any, Any]:
     """The positions where mask_func(ones((n, n)), k) is not zero.
 

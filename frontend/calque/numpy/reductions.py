@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive
+from calque.core.types import Axes, Function, Shape
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
 from calque.numpy.arithmetic import as_truth, choose
@@ -52,8 +52,8 @@ _PROMOTE = ("      dtype: the dtype of the result and of the accumulation; by de
 
 
 def _doc(name: str, sentence: str, example: str, result: str, *, more: str = "",
-         initial: bool = False, empty: bool = False) -> Callable[..., Any]:
-    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+         initial: bool = False, empty: bool = False) -> Function:
+    def decorate(f: Function) -> Function:
         f.__doc__ = _DOC.format(
             name=name, sentence=sentence, example=example, result=result, more=more,
             initial=_INITIAL if initial else "",
@@ -62,7 +62,7 @@ def _doc(name: str, sentence: str, example: str, result: str, *, more: str = "",
     return decorate
 
 
-def with_axes(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+def with_axes(x: Any, shape: Shape, axes: Axes) -> Any:
     """A reduced value with its reduced axes put back at size 1."""
     kept = tuple(i for i in range(len(shape)) if i not in axes)
     full = tuple(1 if i in axes else n for i, n in enumerate(shape))
@@ -284,7 +284,7 @@ def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *,
 
 
 # ---- means and variances
-def _count(name: str, shape: tuple[int, ...], axes: tuple[int, ...], where: Any, dtype: Any,
+def _count(name: str, shape: Shape, axes: Axes, where: Any, dtype: Any,
            keepdims: bool) -> Any:
     """How many elements each result is made of: a scalar, or an array when there is a mask."""
     if where is None:

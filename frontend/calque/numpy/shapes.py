@@ -10,6 +10,7 @@ import numpy as np
 
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Shape
 from calque.dispatch.sharded.placing import resharded
 from calque.lax import shape as lx
 from calque.lax.operands import as_sizes, canonical_axis
@@ -21,7 +22,7 @@ _MOVED = "An array with the same elements."
 
 
 # ---- questions
-def shape(a: Any) -> tuple[int, ...]:
+def shape(a: Any) -> Shape:
     """Sizes of the axes of an array (or of nested lists).
 
     Args:
@@ -84,7 +85,7 @@ def size(a: Any, axis: Any = None) -> int:
 
 
 # ---- reshape
-def sizes_for(x: Any, wanted: Any) -> tuple[int, ...]:
+def sizes_for(x: Any, wanted: Any) -> Shape:
     """A new shape with -1 resolved, checked against the size of x."""
     own = shape_of(x)
     total = math.prod(own)
@@ -477,7 +478,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
 
 @named("The shape that shapes broadcast to.", ["*shapes"], "A tuple of ints.",
        "jnp.broadcast_shapes((2, 1), (3,))", "(2, 3)")
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Any) -> Shape:
     return lx.broadcast_shapes(*shapes)
 
 

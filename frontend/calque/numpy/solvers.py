@@ -8,6 +8,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, dtype_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Shape
 from calque.core.zeros import zeros
 from calque.numpy import util
 from calque.primitives import linalg as la
@@ -15,7 +16,7 @@ from calque.primitives import shape as sh
 from calque.primitives.sort import take_along
 
 
-def square(name: str, a: Any) -> tuple[int, ...]:
+def square(name: str, a: Any) -> Shape:
     shape = shape_of(a)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(explain(f"Argument to {name} must have shape [..., n, n], got {shape}.",
@@ -24,7 +25,7 @@ def square(name: str, a: Any) -> tuple[int, ...]:
 
 
 @util.planned
-def factored(a: Any, lead: tuple[int, ...]) -> tuple[Any, Any]:
+def factored(a: Any, lead: Shape) -> tuple[Any, Any]:
     """(lu, permutation) of a, its leading axes broadcast to lead."""
     factors, _, order = la.lu(a)
     n = shape_of(a)[-1]

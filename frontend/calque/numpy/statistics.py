@@ -5,7 +5,6 @@ Start reading at `_quantile`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dims import number
 from calque.core.errors import explain
+from calque.core.types import Function, Shape
 from calque.dispatch.sharded.placing import resharded
 from calque.numpy import arithmetic as ar
 from calque.numpy import reductions as rd
@@ -56,8 +56,8 @@ _WEIGHTS = ("      weights: array like a, or a vector along one axis; of method 
 
 
 def _doc(sentence: str, result: str, q: str = "", argument: str = "",
-         more: str = "") -> Callable[..., Any]:
-    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+         more: str = "") -> Function:
+    def decorate(f: Function) -> Function:
         what = f"      q: {q}: a scalar or a vector of floats.\n" if q else ""
         f.__doc__ = _DOC.format(
             sentence=sentence, q=what, method=_METHOD if q else "", more=_WEIGHTS * bool(q) + more,
@@ -167,7 +167,7 @@ def _at(rows: Any, index: Any, q: Any) -> Any:
     return choose(bad, dtype_of(q).type(np.nan), found)
 
 
-def _weighted(rows: Any, q: Any, weights: Any, shape: tuple[int, ...], axis: Any,
+def _weighted(rows: Any, q: Any, weights: Any, shape: Shape, axis: Any,
               skip: bool) -> Any:
     """The first element at which the running weight reaches q times the whole one."""
     w = util.one_array("quantile", weights)

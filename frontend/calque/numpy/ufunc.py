@@ -6,7 +6,6 @@ functions); `frompyfunc` makes a ufunc of any Python function.  Start reading at
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import without
+from calque.core.types import Function
 from calque.lax.operands import canonical_axis
 from calque.numpy import creation, cumulative, logic, picking, special, ufuncs, util
 from calque.numpy import reductions as rd
@@ -23,8 +23,6 @@ from calque.numpy.apply import vectorize
 from calque.numpy.logic import where as choose
 from calque.numpy.shapes import broadcast_to, expand_dims, moveaxis, ravel, reshape
 from calque.primitives import shape as sh
-
-Function = Callable[..., Any]
 
 
 class _Methods:

@@ -6,19 +6,18 @@ special.py, logic.py.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.types import Function
 from calque.numpy import util
 from calque.numpy.documents import document, f32, i32, weak_truth
 from calque.numpy.quick import quick
 from calque.primitives import elementwise as ew
 
-Function = Callable[..., Any]
 _EXACT, _NUMERIC, _INEXACT = "same", "numeric", "inexact"
 
 

@@ -21,6 +21,7 @@ from calque.core.config import config
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.primitive import Primitive
 from calque.core.trace import Tracer, concretization_error
+from calque.core.types import Axes, Ndarray, Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval as lazy_eval
 from calque.dispatch.replay import planned as planned
@@ -188,7 +189,7 @@ def numeric(dtype: Any, weak: bool) -> tuple[Any, bool]:
 
 
 # ---- shapes
-def common_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
     """The broadcast shape, or the error that names the shapes: of two operands with equally many
     axes a TypeError, of others a ValueError (as JAX, where the first comes from the primitive)."""
     filled = [s for s in shapes if s]
@@ -213,7 +214,7 @@ def common_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...
                                 fix=fix)) from None
 
 
-def _rank_promotion(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
+def _rank_promotion(name: str, shapes: Sequence[Shape]) -> None:
     if config.jax_numpy_rank_promotion == "allow":
         return
     text = " ".join(map(str, shapes))
@@ -225,7 +226,7 @@ def _rank_promotion(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
     warn(f"Following NumPy automatic rank promotion for {name} on shapes {text}.")
 
 
-def spread(x: Any, shape: tuple[int, ...]) -> Any:
+def spread(x: Any, shape: Shape) -> Any:
     """x broadcast to a shape (NumPy's rule: axes are aligned at the end)."""
     own = shape_of(x)
     if own == shape:
@@ -234,7 +235,7 @@ def spread(x: Any, shape: tuple[int, ...]) -> Any:
     return sh.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=axes, sharding=None)
 
 
-def spread_nonscalar(x: Any, shape: tuple[int, ...]) -> Any:
+def spread_nonscalar(x: Any, shape: Shape) -> Any:
     """As spread, but rank-0 values stay (elementwise primitives take them)."""
     return spread(x, shape) if shape_of(x) else x
 
@@ -278,7 +279,7 @@ def of_scalars(out: Any, *xs: Any) -> Any:
 
 
 # ---- axes
-def axis_tuple(axis: Any, ndim: int) -> tuple[int, ...]:
+def axis_tuple(axis: Any, ndim: int) -> Axes:
     """The axes of a reduction: None is all of them."""
     from calque.lax.operands import canonical_axis
     if axis is None:
@@ -300,7 +301,7 @@ def axis_tuple(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 # ---- values that Python needs
-def known(x: Any) -> np.ndarray[Any, Any] | None:
+def known(x: Any) -> Ndarray | None:
     """The value of an array where it is not traced."""
     if isinstance(x, Tracer):
         value = x.concrete()
@@ -308,7 +309,7 @@ def known(x: Any) -> np.ndarray[Any, Any] | None:
     return np.asarray(x)
 
 
-def needed(name: str, x: Any, what: str, fix: str) -> np.ndarray[Any, Any]:
+def needed(name: str, x: Any, what: str, fix: str) -> Ndarray:
     """The value of an array, or the ConcretizationTypeError that says why it is needed."""
     value = known(x)
     if value is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
@@ -15,6 +15,7 @@ from calque.core.errors import explain
 from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.core.trace import current, eval_trace
+from calque.core.types import Function
 from calque.dispatch.array import as_values
 from calque.dispatch.jit import JitFunction, jit
 from calque.dispatch.mismatch import argument_names, leaf_paths
@@ -41,9 +42,9 @@ class _Infer:
 Infer = _Infer()
 
 
-def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_specs: Any = Infer,
+def shard_map(f: Function | None = None, /, *, out_specs: Any, in_specs: Any = Infer,
               mesh: Mesh | AbstractMesh | None = None, axis_names: Any = frozenset(),
-              check_vma: bool = True) -> Callable[..., Any]:
+              check_vma: bool = True) -> Function:
     """A function that runs f on every device's part of its arguments.
 
     Args:
@@ -145,7 +146,7 @@ def _flat_specs(what: str, specs: Any, values: Any) -> list[P]:
     return [s or P() for s in found]
 
 
-def _apply(f: Callable[..., Any], args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_specs: Any,
+def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_specs: Any,
            out_specs: Any, chosen: frozenset[Any], check_vma: bool) -> Any:
     name = name_of(f)
     if isinstance(mesh, Mesh):

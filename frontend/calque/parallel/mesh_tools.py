@@ -4,7 +4,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from calque.core.mesh import (
     use_abstract_mesh,
 )
 from calque.core.sharding import NamedSharding, PartitionSpec
+from calque.core.types import Function
 from calque.dispatch.array import Array, as_values
 from calque.dispatch.devices import devices as all_devices
 from calque.dispatch.sharded.placing import named
@@ -102,8 +103,8 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     return tree.unflatten(made)
 
 
-def auto_axes(f: Callable[..., Any] | None = None, /, *, axes: Any = None,
-              out_sharding: Any = None) -> Callable[..., Any]:
+def auto_axes(f: Function | None = None, /, *, axes: Any = None,
+              out_sharding: Any = None) -> Function:
     """A function inside which Explicit mesh axes are the compiler's (Auto).
 
     Args:
@@ -149,8 +150,8 @@ def auto_axes(f: Callable[..., Any] | None = None, /, *, axes: Any = None,
     return wrapper
 
 
-def explicit_axes(f: Callable[..., Any] | None = None, /, *, axes: Any = None,
-                  in_sharding: Any = None) -> Callable[..., Any]:
+def explicit_axes(f: Function | None = None, /, *, axes: Any = None,
+                  in_sharding: Any = None) -> Function:
     """A function inside which Auto mesh axes are part of arrays' types (Explicit).
 
     Args:

@@ -5,7 +5,7 @@ It is jit of shard_map over a mesh of one axis, without the check of what varies
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.mesh import Mesh, OwnRows
 from calque.core.sharding import IndivisibleError, NamedSharding, PartitionSpec
+from calque.core.types import Function
 from calque.dispatch.array import as_values
 from calque.dispatch.devices import devices as all_devices
 from calque.dispatch.jit import JitFunction, jit
@@ -35,10 +36,10 @@ P = PartitionSpec
 UNNAMED = "_internal_pmap_axis_name"
 
 
-def pmap(fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
+def pmap(fun: Function, axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
          static_broadcasted_argnums: Any = (), devices: Sequence[Any] | None = None,
          backend: str | None = None, axis_size: int | None = None,
-         donate_argnums: Any = ()) -> Callable[..., Any]:
+         donate_argnums: Any = ()) -> Function:
     """A function that runs fun on every device, each with its part along an axis of the arguments.
 
     Args:
@@ -99,7 +100,7 @@ def _without(in_axes: Any, static: tuple[int, ...]) -> Any:
     return tuple(None if i in gone else a for i, a in enumerate(in_axes))
 
 
-def _apply(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: Any,
+def _apply(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any], name: Any,
            in_axes: Any, out_axes: Any, devices: Sequence[Any] | None, backend: str | None,
            axis_size: int | None, static: tuple[int, ...]) -> Any:
     title = name_of(fun)

@@ -7,7 +7,7 @@ the mapped axis as an axis of the operand.  shard_map's axes are such axes in th
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from calque.core.errors import explain
 from calque.core.lists import inserted, replaced, without
 from calque.core.primitive import Primitive, registry
 from calque.core.trace import axis_env, checked_axes
+from calque.core.types import Function, Params, Shape
 from calque.core.zeros import is_zero
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
@@ -39,8 +40,8 @@ def size_of(name: Any, what: str = "collective") -> int:
             f"axis_name={name!r})."))
 
 
-def _primitive(name: str, abstract: Callable[..., Any], collective: Callable[..., Any],
-               transpose: Callable[..., Any] | None) -> Primitive:
+def _primitive(name: str, abstract: Function, collective: Function,
+               transpose: Function | None) -> Primitive:
     p = Primitive(name, differentiable=transpose is not None)
     p.abstract, p.collective, p.transpose = abstract, collective, transpose
     p.varying = lambda vma, params: vma  # over what is mapped operands vary already
@@ -52,7 +53,7 @@ def _primitive(name: str, abstract: Callable[..., Any], collective: Callable[...
     return p
 
 
-def _elsewhere(p: Primitive) -> Callable[..., Any]:
+def _elsewhere(p: Primitive) -> Function:
     """Batching over an axis of another name: the axis is carried along in front."""
     def batch(size: int, args: Sequence[Any], dims: Sequence[int | None], /, **params: Any
               ) -> Any:
@@ -109,7 +110,7 @@ pmax_p = _extreme("pmax", rd.reduce_max_p)
 pmin_p = _extreme("pmin", rd.reduce_min_p)
 
 
-def _no_longer(vma: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
+def _no_longer(vma: frozenset[Any], params: Params) -> frozenset[Any]:
     return vma - set(params["axes"])
 
 
@@ -165,7 +166,7 @@ def _permute_collective(name: Any, size: int, x: Any, dim: int | None, *, axes: 
     return (parts[0] if len(parts) == 1 else sh.concatenate(parts, 0)), 0
 
 
-def zeros_of(x: Any, shape: tuple[int, ...]) -> Any:
+def zeros_of(x: Any, shape: Shape) -> Any:
     a = aval_of(x)
     if not dtypes.is_key(a.dtype):
         return sh.broadcast_in_dim(ew.const(x, 0), shape, ())
@@ -186,12 +187,12 @@ def _gather_abstract(x: ShapedArray, *, axes: Axes, dimension: int, size: int, t
     return ShapedArray(_wider(x.shape, dimension, size, tiled), x.dtype, x.weak_type)
 
 
-def _wider(shape: tuple[int, ...], at: int, size: int, tiled: bool) -> tuple[int, ...]:
+def _wider(shape: Shape, at: int, size: int, tiled: bool) -> tuple[int, ...]:
     """A shape whose dimension has all parts, or that has one more for them."""
     return replaced(shape, at, shape[at] * size) if tiled else inserted(shape, at, size)
 
 
-def _narrower(shape: tuple[int, ...], at: int, size: int, tiled: bool) -> tuple[int, ...]:
+def _narrower(shape: Shape, at: int, size: int, tiled: bool) -> tuple[int, ...]:
     """A shape whose dimension has one part, or that lacks the one of the parts."""
     return replaced(shape, at, shape[at] // size) if tiled else without(shape, [at])
 

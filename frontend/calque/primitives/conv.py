@@ -16,6 +16,7 @@ from calque.core.avals import ShapedArray, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear
+from calque.core.types import Params
 from calque.core.zeros import zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -72,7 +73,7 @@ def spatial_result(lhs: Sizes, rhs: Sizes, strides: Sizes, padding: Any, lhs_dil
     return tuple(out)
 
 
-def _check(x: ShapedArray, y: ShapedArray, p: dict[str, Any]) -> None:
+def _check(x: ShapedArray, y: ShapedArray, p: Params) -> None:
     dn, strides, padding = p["dimension_numbers"], p["window_strides"], p["padding"]
     groups, batches = p["feature_group_count"], p["batch_group_count"]
     if x.ndim != y.ndim:
@@ -161,7 +162,7 @@ def _like(ct: Any, aval: ShapedArray, other: Any) -> tuple[Any, Any]:
     return ew.convert(ct, kind), aval.dtype if aval.dtype != kind else None
 
 
-def _pull_lhs(ct: Any, x: ShapedArray, y: Any, p: dict[str, Any]) -> Any:
+def _pull_lhs(ct: Any, x: ShapedArray, y: Any, p: Params) -> Any:
     """ct convolved with the mirrored kernel, input and output features exchanged."""
     dn, groups, batches = p["dimension_numbers"], p["feature_group_count"], p["batch_group_count"]
     ct, preferred = _like(ct, x, y)
@@ -192,7 +193,7 @@ def _pull_lhs(ct: Any, x: ShapedArray, y: Any, p: dict[str, Any]) -> Any:
     return out
 
 
-def _pull_rhs(ct: Any, x: Any, y: ShapedArray, p: dict[str, Any]) -> Any:
+def _pull_rhs(ct: Any, x: Any, y: ShapedArray, p: Params) -> Any:
     """lhs convolved with ct, batch and features exchanged, strides and dilation exchanged."""
     dn, groups, batches = p["dimension_numbers"], p["feature_group_count"], p["batch_group_count"]
     ct, preferred = _like(ct, y, x)

@@ -17,6 +17,7 @@ from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program
 from calque.core.refs import Frame
 from calque.core.trace import current
+from calque.core.types import Function, Params, Shape
 from calque.core.zeros import Zero, instantiate, is_zero, nonzero_mask, nonzeros, zero_like
 from calque.primitives.call import jit_p, unmask
 from calque.primitives.reduce import reduce_sum
@@ -33,7 +34,7 @@ from calque.transforms.vmap import (
 )
 
 
-def _effects(params: dict[str, Any]) -> bool:
+def _effects(params: Params) -> bool:
     fun = params["fun"]
     return isinstance(fun, Program) and fun.has_effects()
 
@@ -52,7 +53,7 @@ class Rule:
 
     __slots__ = ("fun",)
 
-    def __init__(self, fun: Callable[..., Any]) -> None:
+    def __init__(self, fun: Function) -> None:
         self.fun = fun
 
     def __call__(self, *args: Any) -> Any:
@@ -84,7 +85,7 @@ class SymbolicZero:
         self.aval = aval
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         return self.aval.shape
 
     @property
@@ -215,7 +216,7 @@ custom_jvp_p.jvp, custom_jvp_p.batch = _jvp_of, _batch_of_jvp
 custom_jvp_p.transpose = _transpose_of_jvp
 
 
-def without_derivative(x: Any, refuse: Callable[..., Any]) -> list[Any]:
+def without_derivative(x: Any, refuse: Function) -> list[Any]:
     """[x]; whoever differentiates by it is refused: refuse(primals, tangents) raises."""
     return custom_jvp_p.bind(x, fun=Rule(lambda v: [v]), jvp=Rule(refuse),
                              num_consts=0, symbolic_zeros=False)

@@ -27,6 +27,7 @@ from calque.core.avals import (
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear, registry
+from calque.core.types import Function, Shape
 from calque.core.zeros import Zero, add_tangents, is_zero, zero_like
 from calque.transforms.vmap import all_to_front, batch_first, move_axis, to_front
 
@@ -72,7 +73,7 @@ def check_dtypes(name: str, accepts: str, avals: Sequence[ShapedArray], same: bo
             fix=f"cast one of them, or use jnp.{name}, which promotes its arguments."))
 
 
-def broadcast_shape(name: str, avals: Sequence[ShapedArray]) -> tuple[int, ...]:
+def broadcast_shape(name: str, avals: Sequence[ShapedArray]) -> Shape:
     """The common shape; rank-0 operands go with any."""
     shapes = [a.shape for a in avals if a.shape]
     if not shapes:
@@ -105,7 +106,7 @@ def unbroadcast(ct: Any, aval: ShapedArray) -> Any:
     return registry["reduce_sum"].bind(ct, axes=axes, out_sharding=None)
 
 
-def match_shape(x: Any, shape: tuple[int, ...]) -> Any:
+def match_shape(x: Any, shape: Shape) -> Any:
     """A rank-0 value spread to a shape."""
     if shape_of(x) == shape:
         return x
@@ -113,7 +114,7 @@ def match_shape(x: Any, shape: tuple[int, ...]) -> Any:
         x, shape=shape, broadcast_dimensions=(), sharding=None)
 
 
-def batch_elementwise(prim: Primitive, scalars: bool = True) -> Callable[..., Any]:
+def batch_elementwise(prim: Primitive, scalars: bool = True) -> Function:
     """The batching rule of a map; scalars=False spreads rank-0 operands too."""
     def rule(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         logical = [ndim_of(a) - (d is not None) for a, d in zip(args, dims)]
@@ -129,12 +130,12 @@ def batch_elementwise(prim: Primitive, scalars: bool = True) -> Callable[..., An
     return rule
 
 
-def _logical_shape(x: Any, dim: int | None) -> tuple[int, ...]:
+def _logical_shape(x: Any, dim: int | None) -> Shape:
     shape = shape_of(x)
     return shape if dim is None else without(shape, [dim])
 
 
-def _aligned(x: Any, dim: int | None, size: int, shape: tuple[int, ...], scalars: bool) -> Any:
+def _aligned(x: Any, dim: int | None, size: int, shape: Shape, scalars: bool) -> Any:
     """x with the batch axis first and the full logical shape behind it."""
     if dim is None:
         a = aval_of(x)
@@ -177,7 +178,7 @@ def _elementwise(name: str, accepts: str, partials: Sequence[Partial] | None = N
 _function = functools.partial(_elementwise, function=True, memory="fresh")  # a row of one
 
 
-def _jvp_from_partials(p: Primitive, partials: Sequence[Partial]) -> Callable[..., Any]:
+def _jvp_from_partials(p: Primitive, partials: Sequence[Partial]) -> Function:
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         out = p.bind(*primals, **params)
         total: Any = zero_like(out)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
+from calque.core.types import Axes, Params
 from calque.transforms.propagate import Rule
 
 Avals = Sequence[ShapedArray]
@@ -34,7 +34,7 @@ def _shared(a: ShapedArray, b: ShapedArray) -> list[tuple[int, ...]]:
     return [(i,) if m == n else () for i, (m, n) in enumerate(zip(a.shape, b.shape))]
 
 
-def _same(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _same(ins: Avals, outs: Avals, params: Params) -> Rule:
     """Elementwise, and what keeps positions' number: ([i, j]) -> [i, j]; scalars have none."""
     rank = max(a.ndim for a in outs)
     every = [(i,) for i in range(rank)]
@@ -44,11 +44,11 @@ def _same(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
 
 def _batch(core: int) -> Callable[..., Rule]:
     """Linear algebra: leading dimensions are a batch, `core` trailing ones are not split."""
-    def row(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+    def row(ins: Avals, outs: Avals, params: Params) -> Rule:
         count = ins[0].ndim - core
         shape = ins[0].shape[:count]
 
-        def dims(a: ShapedArray) -> list[tuple[int, ...]]:
+        def dims(a: ShapedArray) -> list[Axes]:
             if a.shape[:count] != shape:
                 return [()] * a.ndim
             return [(i,) if i < count else () for i in range(a.ndim)]
@@ -57,19 +57,19 @@ def _batch(core: int) -> Callable[..., Rule]:
     return row
 
 
-def _reduced(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _reduced(ins: Avals, outs: Avals, params: Params) -> Rule:
     """([i, k]) -> [i], reduced {k}"""
     every = _own(ins[0])
     kept = [d for i, d in enumerate(every) if i not in params["axes"]]
     return [every if a.ndim == ins[0].ndim else [] for a in ins], [kept for _ in outs], {}
 
 
-def _transposed(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _transposed(ins: Avals, outs: Avals, params: Params) -> Rule:
     """([i, j]) -> [j, i]"""
     return [_own(ins[0])], [[(i,) for i in params["permutation"]]], {}
 
 
-def _broadcast(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _broadcast(ins: Avals, outs: Avals, params: Params) -> Rule:
     """([j]) -> [i, j]"""
     places = params["broadcast_dimensions"]
     dims = [(p,) if ins[0].shape[i] == outs[0].shape[p] else () for i, p in enumerate(places)]
@@ -77,14 +77,14 @@ def _broadcast(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
             [[(i,) if (i,) in dims else () for i in range(outs[0].ndim)]], {})
 
 
-def _squeezed(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _squeezed(ins: Avals, outs: Avals, params: Params) -> Rule:
     """([i, 1]) -> [i]"""
     gone = {d % ins[0].ndim for d in params["dimensions"]}
     dims = [() if i in gone else (i,) for i in range(ins[0].ndim)]
     return [dims], [[d for d in dims if d]], {}
 
 
-def _reshaped(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _reshaped(ins: Avals, outs: Avals, params: Params) -> Rule:
     """([ij, k]) -> [i, jk]: dimensions fall into the factors that both sides have."""
     have, want = ins[0].shape, outs[0].shape
     if not all(isinstance(d, int) and d for d in (*have, *want)):
@@ -123,7 +123,7 @@ def _reshaped(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     return [left, *_whole(ins[1:])], [right], sizes
 
 
-def _product(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _product(ins: Avals, outs: Avals, params: Params) -> Rule:
     """([b, i, k], [b, k, j]) -> [b, i, j], reduced {k}"""
     (lc, rc), (lb, rb) = params["dimension_numbers"]
     number = itertools.count()
@@ -141,27 +141,27 @@ def _product(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
             [[(f,) for f in out]], {})
 
 
-def _convolved(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _convolved(ins: Avals, outs: Avals, params: Params) -> Rule:
     """([n, c, ..], [o, c, ..]) -> [n, o, ..], reduced {c}; windows are not split"""
     numbers = params["dimension_numbers"]
     lhs, rhs, out = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
     groups = params["feature_group_count"] != 1 or params["batch_group_count"] != 1
     factor = {"n": () if groups else (0,), "o": () if groups else (1,), "c": () if groups else (2,)}
 
-    def dims(spec: Sequence[int], first: str, second: str) -> list[tuple[int, ...]]:
+    def dims(spec: Sequence[int], first: str, second: str) -> list[Axes]:
         return [factor[first] if d == spec[0] else factor[second] if d == spec[1] else ()
                 for d in range(len(spec))]
 
     return [dims(lhs, "n", "c"), dims(rhs, "o", "c")], [dims(out, "n", "o")], {}
 
 
-def _sliced(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _sliced(ins: Avals, outs: Avals, params: Params) -> Rule:
     """([i, j]) -> [i, j'] : what is taken whole keeps its factor."""
     dims = _shared(ins[0], outs[0])
     return [dims, *_whole(ins[1:])], [dims], {}
 
 
-def _gathered(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _gathered(ins: Avals, outs: Avals, params: Params) -> Rule:
     """Dimensions taken whole, batching dimensions and those of the indices keep their factors."""
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
     operand, indices = ins[:2]
@@ -188,19 +188,19 @@ def _gathered(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
     return [of_operand, of_indices], [result], {}
 
 
-def _joined(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _joined(ins: Avals, outs: Avals, params: Params) -> Rule:
     """([i, j], [i, k]) -> [i, jk]: every dimension keeps its factor."""
     every = _own(outs[0])
     return [every for _ in ins], [every], {}
 
 
-def _first(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _first(ins: Avals, outs: Avals, params: Params) -> Rule:
     """The result is split as the first operand is."""
     every = _own(ins[0])
     return [every, *_whole(ins[1:])], [every], {}
 
 
-def _updated(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _updated(ins: Avals, outs: Avals, params: Params) -> Rule:
     """([i, j], [i, k]) -> [i, j]: of an update what is as long as the operand has its factor."""
     every = _own(ins[0])
     dims = _shared(ins[0], ins[1])
@@ -234,7 +234,7 @@ for _name in ("cholesky", "eig", "eigh", "geqp3", "geqrf", "hessenberg", "househ
     registry[_name].factors = _batch(2)
 
 
-def _several(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _several(ins: Avals, outs: Avals, params: Params) -> Rule:
     """Values that have nothing to do with each other: each result is split as its operand."""
     operands, results, first = [], [], 0
     for a in ins:
@@ -248,7 +248,7 @@ def _several(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
 registry["optimization_barrier"].factors = _several
 
 
-def _two(ins: Avals, outs: Avals, params: dict[str, Any]) -> Rule:
+def _two(ins: Avals, outs: Avals, params: Params) -> Rule:
     every = _own(ins[0])
     return [every], [every for _ in outs], {}
 

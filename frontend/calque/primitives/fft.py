@@ -17,6 +17,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.types import Shape
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.transforms.jvp import linear_jvp
@@ -47,7 +48,7 @@ def fft(x: Any, kind: FftType, lengths: Sequence[int]) -> Any:
     return fft_p.bind(x, fft_type=kind, fft_lengths=tuple(lengths))
 
 
-def _abstract(x: ShapedArray, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> ShapedArray:
+def _abstract(x: ShapedArray, *, fft_type: FftType, fft_lengths: Shape) -> ShapedArray:
     real = fft_type is FftType.RFFT
     name, count = fft_type.name, len(fft_lengths)
     accepted = ("float32", "float64") if real else ("complex64", "complex128")
@@ -87,7 +88,7 @@ def _abstract(x: ShapedArray, *, fft_type: FftType, fft_lengths: tuple[int, ...]
     return ShapedArray((*x.shape[:-1], own[-1] // 2 + 1), np.dtype(f"c{2 * x.dtype.itemsize}"))
 
 
-def _transpose(ct: Any, x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> list[Any]:
+def _transpose(ct: Any, x: Any, *, fft_type: FftType, fft_lengths: Shape) -> list[Any]:
     """The matrix of a complex transform is symmetric.
 
     RFFT is the complex one of (x, 0) with the rest cut off; IRFFT takes each element but the first

@@ -17,6 +17,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, dtype_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, registry
+from calque.core.types import Shape
 from calque.core.zeros import is_zero, zero_like, zeros
 from calque.transforms.vmap import to_front
 
@@ -106,8 +107,8 @@ class ScatterDimensionNumbers(NamedTuple):
       (1,)
     """
 
-    update_window_dims: tuple[int, ...]
-    inserted_window_dims: tuple[int, ...]
+    update_window_dims: Shape
+    inserted_window_dims: Shape
     scatter_dims_to_operand_dims: tuple[int, ...]
     operand_batching_dims: tuple[int, ...] = ()
     scatter_indices_batching_dims: tuple[int, ...] = ()
@@ -234,7 +235,7 @@ def check_indices(op: str, indices: ShapedArray) -> None:
 
 def gather_shape(
     x: ShapedArray, indices: ShapedArray, d: GatherDimensionNumbers, sizes: Sequence[int]
-) -> tuple[int, ...]:
+) -> Shape:
     """The result's shape: axes of the indices but the last, with the window's at offset_dims."""
     check_indices("gather", indices)
     _check_dimensions(x, indices, d, sizes)
@@ -340,7 +341,7 @@ def _abstract(
     indices: ShapedArray,
     *,
     dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: tuple[int, ...],
+    slice_sizes: Shape,
     **params: Any,
 ) -> ShapedArray:
     return ShapedArray(
@@ -421,7 +422,7 @@ def _batch(
     dims: Sequence[int | None],
     *,
     dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: tuple[int, ...],
+    slice_sizes: Shape,
     **params: Any,
 ) -> Any:
     (x, indices), (dx, di), d = args, dims, dimension_numbers

@@ -13,6 +13,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
+from calque.core.types import Shape
 from calque.core.zeros import instantiate, is_zero, zero_like
 from calque.primitives.control import batch_by_loop
 
@@ -47,7 +48,7 @@ def rng_bit_generator(state: Any, shape: Sequence[int], dtype: Any,
         state, shape=tuple(shape), dtype=np.dtype(dtype), algorithm=algorithm, out_sharding=None)
 
 
-def _bits_abstract(state: ShapedArray, *, shape: tuple[int, ...], dtype: Any,
+def _bits_abstract(state: ShapedArray, *, shape: Shape, dtype: Any,
                    algorithm: RandomAlgorithm, out_sharding: Any = None) -> list[ShapedArray]:
     if (state.shape, state.dtype.name) not in (((4,), "uint32"), ((2,), "uint64")):
         raise TypeError(explain(

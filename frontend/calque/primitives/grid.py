@@ -21,6 +21,7 @@ from calque.core.avals import ShapedArray, aval_of, dtype_of, shape_of
 from calque.core.evaluate import replay
 from calque.core.lists import flagged
 from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
+from calque.core.types import Shape
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.control import scan
@@ -54,7 +55,7 @@ def _blank(dtype: Any) -> Any:
     return np.asarray(np.iinfo(dtype).min, dtype)[()]
 
 
-def expanded(jaxpr: Program, grid: tuple[int, ...], blocks: Sequence[Block],
+def expanded(jaxpr: Program, grid: Shape, blocks: Sequence[Block],
              index_maps: Sequence[Program], out_avals: Sequence[ShapedArray],
              aliases: dict[int, int]) -> Program:
     """The Program of whole operands and results; aliases: result -> operand whose values it has
@@ -93,7 +94,7 @@ def _spread_once(p: Program) -> Program:
 class _Cells:
     """One pallas_call: which axes are mapped, which are steps, and what is carried."""
 
-    def __init__(self, body: Program, grid: tuple[int, ...], layouts: Sequence[Layout],
+    def __init__(self, body: Program, grid: Shape, layouts: Sequence[Layout],
                  out_avals: Sequence[ShapedArray], n_in: int) -> None:
         self.body, self.grid, self.out_avals = body, grid, out_avals
         self.rank, self.n_in, self.n_out = len(grid), n_in, len(out_avals)
@@ -481,7 +482,7 @@ def _largest(p: Program) -> int:
     return max(found)
 
 
-def _mapped(axes: Sequence[int], grid: tuple[int, ...], values: Sequence[Any],
+def _mapped(axes: Sequence[int], grid: Shape, values: Sequence[Any],
             where: Sequence[Where], f: Callable[..., tuple[list[Any], list[Where]]],
             looped: dict[int, int]) -> tuple[list[Any], list[Where]]:
     """f under a vmap for each axis, or for so many places of it in a loop; where: which axis of a

@@ -12,6 +12,7 @@ from calque.core.avals import ShapedArray, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import inserted
 from calque.core.primitive import Primitive, is_linear
+from calque.core.types import Shape
 from calque.core.zeros import instantiate, is_zero, zero_like, zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -49,7 +50,7 @@ def _check_starts(name: str, x: ShapedArray, starts: Sequence[ShapedArray]) -> N
 
 
 def _slice_abstract(x: ShapedArray, *starts: ShapedArray,
-                    slice_sizes: tuple[int, ...]) -> ShapedArray:
+                    slice_sizes: Shape) -> ShapedArray:
     _check_starts("dynamic_slice", x, starts)
     if len(slice_sizes) != x.ndim:
         raise ValueError(explain(f"dynamic_slice: slice_sizes must have one entry per axis of "
@@ -62,13 +63,13 @@ def _slice_abstract(x: ShapedArray, *starts: ShapedArray,
     return ShapedArray(slice_sizes, x.dtype, x.weak_type)
 
 
-def _slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> list[Any]:
+def _slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: Shape) -> list[Any]:
     blank = zeros(ShapedArray(x.aval.shape, dtype_of(ct)))
     return [dynamic_update_slice(blank, ct, starts), *[None] * len(starts)]
 
 
 def _slice_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
-                 slice_sizes: tuple[int, ...]) -> Any:
+                 slice_sizes: Shape) -> Any:
     if all(d is None for d in dims[1:]):
         x, d = args[0], dims[0]
         assert d is not None

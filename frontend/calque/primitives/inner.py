@@ -9,12 +9,13 @@ from typing import Any
 
 from calque.core.primitive import Primitive
 from calque.core.program import Program
+from calque.core.types import Params
 from calque.primitives.control import cond, scan
 from calque.primitives.while_loop import while_loop
 from calque.transforms.stage import closed, replay
 
 
-def bind_inner(prim: Primitive, args: Sequence[Any], params: dict[str, Any],
+def bind_inner(prim: Primitive, args: Sequence[Any], params: Params,
                change: Callable[[Program], Program]) -> list[Any]:
     """The operation with each of its Programs changed; calls with rules of their own, which no
     transformation will see any more, run what they hold."""

@@ -6,13 +6,14 @@ Values of many cells at once are NumPy arrays that broadcast.  Imports core; sta
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from calque.core.evaluate import each
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.types import Function
 
 
 def _div(x: Any, y: Any, **_: Any) -> Any:
@@ -37,7 +38,7 @@ def _shifted(shift: Any, x: Any, y: Any, beyond: Any) -> Any:
     return np.where((y < 0) | (y >= bits), beyond, shift(x, np.clip(y, 0, bits - 1)))
 
 
-RULES: dict[str, Callable[..., Any]] = {
+RULES: dict[str, Function] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _div, "rem": _rem,
     "max": np.maximum, "min": np.minimum, "neg": np.negative, "abs": np.abs, "sign": np.sign,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,

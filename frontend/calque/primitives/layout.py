@@ -16,6 +16,7 @@ import numpy as np
 from calque.core.avals import shape_of
 from calque.core.errors import explain
 from calque.core.program import Program
+from calque.core.types import Axes, Shape
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.index import dynamic_slice, dynamic_update_slice
@@ -40,8 +41,8 @@ class Block:
       Block(squeezed, 4)
     """
 
-    shape: tuple[int, ...]
-    sizes: tuple[int, ...]
+    shape: Shape
+    sizes: Shape
     kinds: str
     padding: tuple[tuple[int, int], ...]
 
@@ -55,7 +56,7 @@ class Block:
         return tuple(n for n, k in zip(self.sizes, self.kinds) if k != "s")
 
     @property
-    def whole(self) -> tuple[int, ...]:
+    def whole(self) -> Shape:
         """The shape of the array with its padding, up to a whole number of blocks."""
         return tuple(-(-(n + sum(p)) // b) * b if b else n + sum(p)
                      for n, b, p in zip(self.shape, self.sizes, self.padding))
@@ -72,7 +73,7 @@ def places(grid: Sequence[int]) -> list[Any]:
             for g, n in enumerate(grid)]
 
 
-def layout_of(block: Block, index_map: Program, grid: tuple[int, ...]) -> Layout:
+def layout_of(block: Block, index_map: Program, grid: Shape) -> Layout:
     """Where the blocks lie.
 
     Raises:
@@ -107,8 +108,8 @@ class Layout:
     another, the grid's axes for each axis of the array, the slowest first; else None.
     """
 
-    def __init__(self, block: Block, index_map: Program, grid: tuple[int, ...],
-                 size: tuple[int, ...], starts: Sequence[Any], negative: Sequence[bool]) -> None:
+    def __init__(self, block: Block, index_map: Program, grid: Shape,
+                 size: Shape, starts: Sequence[Any], negative: Sequence[bool]) -> None:
         self.block, self.index_map, self.grid, self.size = block, index_map, grid, size
         self.starts, self.negative = starts, negative
         of = [tuple(g for g, n in enumerate(s.shape) if n > 1) for s in starts]
@@ -118,7 +119,7 @@ class Layout:
         if all(o is not None for o in found) and sum(map(len, of)) == len(self.axes):
             self.orders = [o for o in found if o is not None]
 
-    def _order(self, d: int, axes: tuple[int, ...]) -> tuple[int, ...] | None:
+    def _order(self, d: int, axes: Axes) -> Axes | None:
         """The axes in the order in which they number the blocks along d, one after another."""
         if not axes:
             return ()

@@ -14,6 +14,7 @@ from calque.core.avals import ShapedArray, ndim_of, shape_of
 from calque.core.dims import min_dim, number
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.types import Params
 from calque.core.zeros import add_tangents, is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -168,7 +169,7 @@ def _solve_abstract(a: ShapedArray, b: ShapedArray, *, left_side: bool, lower: b
 def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, left_side: bool, lower: bool,
                transpose_a: bool, conjugate_a: bool, unit_diagonal: bool) -> Any:
     """dx = op(a)^-1 (db - op(da) x), of da what is read of a."""
-    params: dict[str, Any] = dict(left_side=left_side, lower=lower, transpose_a=transpose_a,
+    params: Params = dict(left_side=left_side, lower=lower, transpose_a=transpose_a,
                                   conjugate_a=conjugate_a, unit_diagonal=unit_diagonal)
     a, b = primals
     ta, tb = tangents

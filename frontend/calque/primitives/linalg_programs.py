@@ -18,6 +18,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, is_complex, ndim_of, shape_of
 from calque.core.dims import number
 from calque.core.program import Program
+from calque.core.types import Function
 from calque.core.zeros import zeros
 from calque.primitives import control
 from calque.primitives import elementwise as ew
@@ -63,7 +64,7 @@ def program(name: str, avals: tuple[ShapedArray, ...], cores: tuple[int, ...],
 
 
 # ---- small words
-def scan_of(step: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any],
+def scan_of(step: Function, carry: Sequence[Any], xs: Sequence[Any],
           length: int, reverse: bool = False) -> list[Any]:
     """Results of a scan whose step takes (*carry, *rows of xs) and returns (*carry, *ys).
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from calque.core.processes import ProcessGrid
 from calque.core.program import Equation
+from calque.core.types import Axes, Params
 from calque.transforms.propagate import Dims, dealt, joined
 
 Shapes = Sequence[tuple[int, ...]]
-Params = dict[str, Any]
 
 
 def _as_they_are(params: Params, ins: Shapes, outs: Shapes) -> Params:
@@ -41,7 +41,7 @@ class LocalForm:
     params: Callable[[Params, Shapes, Shapes], Params] = _as_they_are
     unsummable: frozenset[int] = field(default_factory=frozenset)
 
-    def dealt(self, dims: tuple[int, ...], names: Sequence[Any], grid: ProcessGrid
+    def dealt(self, dims: Axes, names: Sequence[Any], grid: ProcessGrid
               ) -> list[tuple[int, tuple[Any, ...]]]:
         """The axes that split a dimension, dealt out to its factors."""
         if not dims or not names:
@@ -58,7 +58,7 @@ class LocalForm:
         """The axes that split each dimension of a value."""
         return tuple(self._joined(d, chosen, grid) for d in dims)
 
-    def _joined(self, dims: tuple[int, ...], chosen: dict[int, tuple[Any, ...]],
+    def _joined(self, dims: Axes, chosen: dict[int, tuple[Any, ...]],
                 grid: ProcessGrid) -> tuple[Any, ...]:
         return joined(dims, chosen, self.sizes, grid.count)
 

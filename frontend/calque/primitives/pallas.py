@@ -17,6 +17,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.primitive import Primitive
 from calque.core.program import Program, Var
+from calque.core.types import Params, Shape
 from calque.primitives.call import jit_p
 from calque.primitives.grid import Block, expanded
 from calque.transforms.vmap import all_to_front
@@ -39,7 +40,7 @@ class GridMapping:
       GridMapping(grid=(2,), block_mappings=())
     """
 
-    grid: tuple[int, ...]
+    grid: Shape
     block_mappings: tuple[Block, ...]
 
 
@@ -58,7 +59,7 @@ def _abstract(*avals: ShapedArray, out_avals: tuple[ShapedArray, ...],
     return list(out_avals)
 
 
-def _called(params: dict[str, Any]) -> dict[str, Any]:
+def _called(params: Params) -> dict[str, Any]:
     return {"jaxpr": _program(**params), "name": params["name"] or "pallas_call"}
 
 

@@ -14,6 +14,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.types import Shape
 from calque.primitives import elementwise as ew
 from calque.transforms.vmap import batch_first
 
@@ -68,7 +69,7 @@ random_unwrap_p.batch = batch_first(random_unwrap_p)
 random_split_p = _key_primitive("random_split", memory="fresh", weight=40)
 
 
-def _split_abstract(k: ShapedArray, *, shape: tuple[int, ...],
+def _split_abstract(k: ShapedArray, *, shape: Shape,
                     partitionable: bool) -> ShapedArray:
     _need_key("random_split", k)
     return ShapedArray((*k.shape, *shape), k.dtype)
@@ -95,7 +96,7 @@ random_fold_in_p.batch = ew.batch_elementwise(random_fold_in_p)
 random_bits_p = _key_primitive("random_bits", memory="fresh", weight=40)
 
 
-def _bits_abstract(k: ShapedArray, *, bit_width: int, shape: tuple[int, ...],
+def _bits_abstract(k: ShapedArray, *, bit_width: int, shape: Shape,
                    partitionable: bool) -> ShapedArray:
     _need_key("random_bits", k)
     if bit_width not in (8, 16, 32, 64):

@@ -15,6 +15,7 @@ from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.core.lists import replaced, without
 from calque.core.primitive import Primitive, registry
+from calque.core.types import Axes, Shape
 from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -25,7 +26,7 @@ def _reduction(name: str, accepts: str, *, differentiable: bool = True,
                keeps_weak: bool = True, kernel: str = "fold") -> Primitive:
     p = Primitive(name, differentiable=differentiable, kernel=kernel)
 
-    def abstract(x: ShapedArray, *, axes: tuple[int, ...], out_sharding: Any = None) -> ShapedArray:
+    def abstract(x: ShapedArray, *, axes: Axes, out_sharding: Any = None) -> ShapedArray:
         ew.check_dtypes(name, accepts, [x])
         if len(set(axes)) != len(axes):
             raise ValueError(f"{name}: duplicate value in 'axes' of reduction: {axes}")
@@ -36,7 +37,7 @@ def _reduction(name: str, accepts: str, *, differentiable: bool = True,
         shape = without(x.shape, axes)
         return ShapedArray(shape, x.dtype, x.weak_type and keeps_weak)
 
-    def batch(size: int, args: Sequence[Any], dims: Sequence[int], *, axes: tuple[int, ...],
+    def batch(size: int, args: Sequence[Any], dims: Sequence[int], *, axes: Axes,
               out_sharding: Any = None) -> Any:
         d = dims[0]
         moved = tuple(a + (a >= d) for a in axes)
@@ -55,7 +56,7 @@ def reduce_sum(x: Any, axes: Sequence[int]) -> Any:
     return reduce_sum_p.bind(x, axes=tuple(axes), out_sharding=None) if axes else x
 
 
-def _expand(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+def _expand(x: Any, shape: Shape, axes: Axes) -> Any:
     """A reduced value spread back over the reduced axes."""
     dims = tuple(i for i in range(len(shape)) if i not in axes)
     return sh.broadcast_in_dim(x, shape, dims)
@@ -68,7 +69,7 @@ reduce_sum_p.transpose = lambda ct, x, *, axes, out_sharding=None: [_expand(ct, 
 reduce_prod_p = _reduction("reduce_prod", ew.NUMBER)
 
 
-def _prod_tree(x: Any, axes: tuple[int, ...]) -> Any:
+def _prod_tree(x: Any, axes: Axes) -> Any:
     for axis in sorted(axes, reverse=True):
         while (n := shape_of(x)[axis]) > 1:
             half = (n + 1) // 2
@@ -86,7 +87,7 @@ def _prod_tree(x: Any, axes: tuple[int, ...]) -> Any:
     return x
 
 
-def _prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...],
+def _prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axes,
               out_sharding: Any = None) -> Any:
     shape = shape_of(primals[0])
     if is_static([shape[i] for i in axes]):
@@ -117,7 +118,7 @@ reduce_min_p = _reduction("reduce_min", ew.ANY)
 
 
 def _chooser_jvp(p: Primitive) -> Any:
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...],
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axes,
             out_sharding: Any = None) -> Any:
         (x,), (t,) = primals, tangents
         out = p.bind(x, axes=axes, out_sharding=None)
@@ -143,7 +144,7 @@ reduce_xor_p = _reduction("reduce_xor", ew.BITS, differentiable=False, keeps_wea
 def _arg_reduction(name: str) -> Primitive:
     p = Primitive(name, differentiable=False, memory="fresh")
 
-    def abstract(x: ShapedArray, *, axes: tuple[int, ...], index_dtype: Any) -> ShapedArray:
+    def abstract(x: ShapedArray, *, axes: Axes, index_dtype: Any) -> ShapedArray:
         (axis,) = axes
         if not 0 <= axis < x.ndim:
             raise ValueError(f"Invalid axis {axis} for operand shape {x.shape} in {name}")
@@ -156,7 +157,7 @@ def _arg_reduction(name: str) -> Primitive:
         ew.check_dtypes(name, "real" if x.dtype != dtypes.bool_ else ew.ANY, [x])
         return ShapedArray(without(x.shape, [axis]), index_dtype)
 
-    def batch(size: int, args: Sequence[Any], dims: Sequence[int], *, axes: tuple[int, ...],
+    def batch(size: int, args: Sequence[Any], dims: Sequence[int], *, axes: Axes,
               index_dtype: Any) -> Any:
         (d,), (axis,) = dims, axes
         moved = axis + (axis >= d)

@@ -17,6 +17,7 @@ import numpy as np
 from calque.core.avals import ShapedArray, aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
+from calque.core.types import Params, Shape
 from calque.core.zeros import add_tangents, instantiate, is_zero, zero_like, zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -81,7 +82,7 @@ def scatter(
 # ---- abstract
 def window_sizes(
     shape: Sequence[int], d: ScatterDimensionNumbers, updates: Sequence[int]
-) -> tuple[int, ...]:
+) -> Shape:
     """The window on each axis of the operand."""
     inserted = {*d.inserted_window_dims, *d.operand_batching_dims}
     window = iter(updates[i] for i in d.update_window_dims)
@@ -188,7 +189,7 @@ def _abstract_of(name: str, accepts: str) -> Any:
 
 
 # ---- derivatives
-def _read_back(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
+def _read_back(x: Any, indices: Any, updates: Any, params: Params) -> Any:
     """What x holds where the updates would go, in their shape (0 where they would be dropped)."""
     d = params["dimension_numbers"]
     shape = shape_of(x)
@@ -252,7 +253,7 @@ def _set_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -
 
 
 def _stays(
-    shape: tuple[int, ...], indices: Any, updates: tuple[int, ...], params: dict[str, Any]
+    shape: Shape, indices: Any, updates: tuple[int, ...], params: Params
 ) -> Any:
     """Which elements of the updates are still there after all were written: numbers written, read "
     "back."""
@@ -263,7 +264,7 @@ def _stays(
     return ew.eq(_read_back(written, indices, numbers, params), numbers)
 
 
-def _need_unique(params: dict[str, Any]) -> None:
+def _need_unique(params: Params) -> None:
     if not params["unique_indices"]:
         raise NotImplementedError(
             explain(

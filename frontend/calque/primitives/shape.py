@@ -17,6 +17,7 @@ from calque.core.dims import as_size, max_dim
 from calque.core.errors import explain
 from calque.core.lists import replaced, without
 from calque.core.primitive import Primitive, is_linear, registry
+from calque.core.types import Axes, Shape
 from calque.core.zeros import instantiate, is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.transforms.jvp import linear_jvp
@@ -30,7 +31,7 @@ def reshape(x: Any, new_sizes: Sequence[int]) -> Any:
     return reshape_p.bind(x, new_sizes=tuple(new_sizes), dimensions=None, sharding=None)
 
 
-def _reshape_abstract(x: ShapedArray, *, new_sizes: tuple[int, ...], dimensions: Any = None,
+def _reshape_abstract(x: ShapedArray, *, new_sizes: Shape, dimensions: Any = None,
                       sharding: Any = None) -> ShapedArray:
     if any(d < 0 for d in new_sizes):
         raise TypeError(explain(f"reshape: new_sizes must be non-negative, got {new_sizes}."))
@@ -42,7 +43,7 @@ def _reshape_abstract(x: ShapedArray, *, new_sizes: tuple[int, ...], dimensions:
 
 
 def _reshape_batch(size: int, args: Sequence[Any], dims: Sequence[int], *,
-                   new_sizes: tuple[int, ...], dimensions: Any = None, sharding: Any = None) -> Any:
+                   new_sizes: Shape, dimensions: Any = None, sharding: Any = None) -> Any:
     return reshape(move_axis(args[0], dims[0], 0), (size, *new_sizes)), 0
 
 
@@ -73,7 +74,7 @@ def transpose(x: Any, permutation: Sequence[int]) -> Any:
     return transpose_p.bind(x, permutation=tuple(permutation))
 
 
-def _transpose_abstract(x: ShapedArray, *, permutation: tuple[int, ...]) -> ShapedArray:
+def _transpose_abstract(x: ShapedArray, *, permutation: Axes) -> ShapedArray:
     if sorted(permutation) != list(range(x.ndim)):
         raise TypeError(explain(
             f"transpose permutation isn't a permutation of operand dimensions, got permutation "
@@ -83,7 +84,7 @@ def _transpose_abstract(x: ShapedArray, *, permutation: tuple[int, ...]) -> Shap
 
 
 def _transpose_batch(size: int, args: Sequence[Any], dims: Sequence[int], *,
-                     permutation: tuple[int, ...]) -> Any:
+                     permutation: Axes) -> Any:
     d = dims[0]
     return transpose(args[0], (d, *[i + (i >= d) for i in permutation])), 0
 
@@ -105,13 +106,13 @@ def broadcast_in_dim(x: Any, shape: Sequence[int], broadcast_dimensions: Sequenc
     return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims, sharding=None)
 
 
-def columns_of(x: Any, shape: tuple[int, ...]) -> Any:
+def columns_of(x: Any, shape: Shape) -> Any:
     """x at all places along a last axis."""
     return broadcast_in_dim(x, shape, range(len(shape) - 1))
 
 
-def _broadcast_abstract(x: ShapedArray, *, shape: tuple[int, ...],
-                        broadcast_dimensions: tuple[int, ...],
+def _broadcast_abstract(x: ShapedArray, *, shape: Shape,
+                        broadcast_dimensions: Axes,
                         sharding: Any = None) -> ShapedArray:
     dims = broadcast_dimensions
     if len(dims) != x.ndim:
@@ -132,8 +133,8 @@ def _broadcast_abstract(x: ShapedArray, *, shape: tuple[int, ...],
     return ShapedArray(shape, x.dtype, x.weak_type)
 
 
-def _broadcast_transpose(ct: Any, x: Any, *, shape: tuple[int, ...],
-                         broadcast_dimensions: tuple[int, ...], sharding: Any = None) -> list[Any]:
+def _broadcast_transpose(ct: Any, x: Any, *, shape: Shape,
+                         broadcast_dimensions: Axes, sharding: Any = None) -> list[Any]:
     new = tuple(i for i in range(len(shape)) if i not in broadcast_dimensions)
     spread = tuple(d for n, d in zip(x.shape, broadcast_dimensions) if n == 1 and shape[d] != 1)
     axes = tuple(sorted(new + spread))
@@ -143,7 +144,7 @@ def _broadcast_transpose(ct: Any, x: Any, *, shape: tuple[int, ...],
 
 
 def _broadcast_batch(size: int, args: Sequence[Any], dims: Sequence[int], *,
-                     shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...],
+                     shape: Shape, broadcast_dimensions: Axes,
                      sharding: Any = None) -> Any:
     x = move_axis(args[0], dims[0], 0)
     moved = (0, *[d + 1 for d in broadcast_dimensions])
@@ -321,7 +322,7 @@ def _pad_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, padding_config:
 
 
 def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> list[Any]:
-    def back(ct: Any, shape: tuple[int, ...]) -> Any:
+    def back(ct: Any, shape: Shape) -> Any:
         uncropped = pad(ct, ew.const(ct, 0), [(-lo, -hi, 0) for lo, hi, _ in padding_config])
         steps = [i + 1 for _, _, i in padding_config]
         return slice_(uncropped, [0] * len(shape), shape_of(uncropped), steps)
@@ -365,7 +366,7 @@ def rev(x: Any, dimensions: Sequence[int]) -> Any:
     return rev_p.bind(x, dimensions=tuple(dimensions))
 
 
-def _rev_abstract(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
+def _rev_abstract(x: ShapedArray, *, dimensions: Axes) -> ShapedArray:
     if len(set(dimensions)) != len(dimensions):
         raise ValueError(f"rev dimensions must be unique, got {dimensions}.")
     if any(not 0 <= d < x.ndim for d in dimensions):
@@ -388,7 +389,7 @@ def squeeze(x: Any, dimensions: Sequence[int]) -> Any:
     return squeeze_p.bind(x, dimensions=tuple(dimensions)) if dimensions else x
 
 
-def _squeeze_abstract(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
+def _squeeze_abstract(x: ShapedArray, *, dimensions: Axes) -> ShapedArray:
     if any(x.shape[d] != 1 for d in dimensions):
         raise ValueError(explain(
             f"cannot select an axis to squeeze out which has size not equal to one, got "
@@ -398,7 +399,7 @@ def _squeeze_abstract(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedA
 
 
 def _squeeze_batch(size: int, args: Sequence[Any], dims: Sequence[int], *,
-                   dimensions: tuple[int, ...]) -> Any:
+                   dimensions: Axes) -> Any:
     d = dims[0]
     moved = [i + (i >= d) for i in dimensions]
     return squeeze(args[0], moved), d - sum(i < d for i in moved)
@@ -412,7 +413,7 @@ squeeze_p.transpose = lambda ct, x, *, dimensions: [reshape(ct, x.shape)]
 iota_p = Primitive("iota", differentiable=False, moves=True, memory="fresh", kernel="nest")
 
 
-def _iota_abstract(*, dtype: Any, shape: tuple[int, ...], dimension: int,
+def _iota_abstract(*, dtype: Any, shape: Shape, dimension: int,
                    sharding: Any = None) -> ShapedArray:
     if not dtypes.is_integer(dtype) and not dtypes.is_inexact(dtype):
         raise TypeError(explain(f"iota does not accept dtype {dtype}. Accepted dtypes: numbers."))

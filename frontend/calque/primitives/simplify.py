@@ -17,6 +17,7 @@ from calque.core.avals import ShapedArray, shape_of
 from calque.core.evaluate import each, literal_value
 from calque.core.lists import inserted
 from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
+from calque.core.types import Params
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.control import scan_p
@@ -119,7 +120,7 @@ def _work(p: Program) -> int:
 
 
 # ---- scan
-def _scan(given: Sequence[Fact], cells: int, params: dict[str, Any]) -> list[Fact] | None:
+def _scan(given: Sequence[Fact], cells: int, params: Params) -> list[Fact] | None:
     """None: it stays as it is."""
     body, length = params["jaxpr"], params["length"]
     if not _is_much(body, cells):
@@ -157,7 +158,7 @@ def _stacked(ys: Sequence[Any], aval: ShapedArray) -> Any:
         y, (1, *aval.shape), tuple(range(1, aval.ndim + 1))) for y in ys], 0)
 
 
-def _with_rows(given: Sequence[Fact], params: dict[str, Any]
+def _with_rows(given: Sequence[Fact], params: Params
                ) -> tuple[list[Any], dict[str, Any]]:
     """(operands, params) of a scan in which what it cuts step by step, block after block, from an
     array that stays is scanned: a step from the host then copies nothing."""

@@ -7,13 +7,13 @@ not functions of this list and raise, as in JAX.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Function
 from calque.primitives import elementwise as ew
 from calque.primitives.elementwise import FLOAT, INTEGER, UNTRIED, _elementwise
 
@@ -24,7 +24,7 @@ digamma_p = _function("digamma", FLOAT, (
     lambda t, x, o: ew.mul(t, polygamma_p.bind(ew.const(x, 1), x)),))
 
 
-def _refused(name: str, operand: str, kind: type[Exception] = ValueError) -> Callable[..., Any]:
+def _refused(name: str, operand: str, kind: type[Exception] = ValueError) -> Function:
     """A partial that does not exist."""
     def partial(*args: Any) -> Any:
         raise kind(explain(f"{name} gradient with respect to {operand} is not supported.",

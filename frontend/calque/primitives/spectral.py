@@ -13,6 +13,7 @@ from calque.core.avals import ShapedArray, aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dtypes import complex_dtype
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.types import Shape
 from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -84,7 +85,7 @@ def _diagonal(a: Any) -> Any:
     return reduce_sum(mul(a, identity_like(a)), (ndim_of(a) - 1,))
 
 
-def _along(w: Any, shape: tuple[int, ...], axis: int) -> Any:
+def _along(w: Any, shape: Shape, axis: int) -> Any:
     rank = len(shape)
     return sh.broadcast_in_dim(w, shape, (*range(rank - 2), rank + axis))
 

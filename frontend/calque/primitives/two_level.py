@@ -8,7 +8,7 @@ messages are left for the rest.  Start reading at `program`, then at a collectiv
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from calque.core.mesh import AbstractMesh
 from calque.core.primitive import Primitive
 from calque.core.processes import Between, ProcessGrid
 from calque.core.program import Equation, Program, inner_of
+from calque.core.types import Function, Params
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
@@ -91,7 +92,7 @@ def _only(axes: tuple[Any, ...], grid: ProcessGrid) -> tuple[_Axis, Between]:
 
 
 # ---- the collectives, over axes of which one runs between processes
-def _reduced(prim: Primitive, op: str) -> Callable[..., Any]:
+def _reduced(prim: Primitive, op: str) -> Function:
     def run(grid: ProcessGrid, x: Any, *, axes: tuple[Any, ...]) -> Any:
         parts = [_Axis(n, grid) for n in axes]
         local = tuple(p.local for p in parts if p.local is not None)
@@ -156,7 +157,7 @@ def _index(grid: ProcessGrid, *, axes: tuple[Any, ...]) -> Any:
     return ew.add(ew.mul(first, np.int32(axis.size)), co.axis_index_p.bind(axes=axes))
 
 
-_LEVELS: dict[Primitive, Callable[..., Any]] = {
+_LEVELS: dict[Primitive, Function] = {
     co.psum_p: _reduced(co.psum_p, "sum"), co.psum_invariant_p: _reduced(co.psum_p, "sum"),
     co.pmax_p: _reduced(co.pmax_p, "max"), co.pmin_p: _reduced(co.pmin_p, "min"),
     co.all_gather_p: _gather, co.psum_scatter_p: _scatter, co.all_to_all_p: _exchange,
@@ -200,7 +201,7 @@ def _equation(e: Equation, grid: ProcessGrid, args: list[Any]) -> Any:
     return e.primitive.bind(*args, **e.params)
 
 
-def mapped(params: dict[str, Any], grid: ProcessGrid, args: Sequence[Any], whole: bool = False
+def mapped(params: Params, grid: ProcessGrid, args: Sequence[Any], whole: bool = False
            ) -> list[Any]:
     """A shard_map on this process's devices: over a mesh of theirs, the rest by messages.
 

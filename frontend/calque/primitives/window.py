@@ -18,6 +18,7 @@ from calque.core.dims import floordiv, max_dim
 from calque.core.errors import explain
 from calque.core.lists import inserted, without
 from calque.core.primitive import Primitive, is_linear
+from calque.core.types import Function, Params
 from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -50,12 +51,12 @@ class Window:
     dilation: Sizes  # of the window
 
     @staticmethod
-    def of(params: dict[str, Any]) -> Window:
+    def of(params: Params) -> Window:
         ones = (1,) * len(params["window_dimensions"])
         return Window(params["window_dimensions"], params["window_strides"], params["padding"],
                       params.get("base_dilation", ones), params.get("window_dilation", ones))
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Params:
         return {"window_dimensions": self.dimensions, "window_strides": self.strides,
                 "padding": self.padding, "base_dilation": self.base,
                 "window_dilation": self.dilation}
@@ -107,7 +108,7 @@ class Window:
                 f"{shape} has."))
 
 
-def _only_shapes(name: str, accepts: str, x: ShapedArray, params: dict[str, Any]) -> ShapedArray:
+def _only_shapes(name: str, accepts: str, x: ShapedArray, params: Params) -> ShapedArray:
     if x.dtype != dtypes.bool_ or accepts == ew.NUMBER:
         ew.check_dtypes(name, accepts, [x])
     w = Window.of(params)
@@ -170,7 +171,7 @@ def _scatter_abstract(source: ShapedArray, x: ShapedArray, **params: Any) -> Sha
     return ShapedArray(x.shape, source.dtype, source.weak_type)
 
 
-def _window_only(params: dict[str, Any]) -> dict[str, Any]:
+def _window_only(params: Params) -> dict[str, Any]:
     return {k: v for k, v in params.items() if k != "select_prim"}
 
 
@@ -204,7 +205,7 @@ select_and_gather_add_p.transpose = _gather_transpose
 select_and_scatter_add_p.transpose = _scatter_transpose
 
 
-def _extremum_jvp(p: Primitive, select: Primitive) -> Callable[..., Any]:
+def _extremum_jvp(p: Primitive, select: Primitive) -> Function:
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         (x,), (t,) = primals, tangents
         out = p.bind(x, **params)

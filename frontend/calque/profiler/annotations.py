@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
 from calque.core.errors import explain
+from calque.core.types import Function
 from calque.runtime import watch
 
 
@@ -69,8 +69,8 @@ class StepTraceAnnotation(TraceAnnotation):
                          else name, **kwargs)
 
 
-def annotate_function(func: Callable[..., Any], name: str | None = None,
-                      **decorator_kwargs: Any) -> Callable[..., Any]:
+def annotate_function(func: Function, name: str | None = None,
+                      **decorator_kwargs: Any) -> Function:
     """A function whose calls are slices of the trace, if one is on.
 
     Args:

@@ -15,6 +15,7 @@ from calque.core import dtypes
 from calque.core.avals import shape_of
 from calque.core.config import config
 from calque.core.errors import TypePromotionError, explain
+from calque.core.types import Dtype, Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.replay import planned
@@ -58,7 +59,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
         return raw_bits(key_of("bits", key), 8 * d.itemsize, as_shape("bits", shape))
 
 
-def raw_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
+def raw_bits(key: Any, width: int, shape: Shape) -> Any:
     """Random bits of a typed key."""
     return prim.random_bits_p.bind(key, bit_width=width, shape=shape,
                                    partitionable=config.jax_threefry_partitionable)
@@ -97,7 +98,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
         return draw_uniform(key_of("uniform", key), as_shape("uniform", shape), d, minval, maxval)
 
 
-def spread(x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def spread(x: Any, shape: Shape, dtype: Dtype) -> Any:
     if hasattr(x, "aval") or np.ndim(x):
         x = ew.convert(x, dtype)
     else:
@@ -108,7 +109,7 @@ def spread(x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return sh.broadcast_in_dim(x, shape, range(len(shape) - len(have), len(shape)))
 
 
-def draw_uniform(key: Any, shape: tuple[int, ...], d: np.dtype[Any], minval: Any = 0,
+def draw_uniform(key: Any, shape: Shape, d: Dtype, minval: Any = 0,
                  maxval: Any = 1) -> Any:
     """Numbers in [minval, maxval) of a typed key."""
     info = dtypes.finfo(d)
@@ -157,7 +158,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
         return draw_normal(key_of("normal", key), as_shape("normal", shape), d)
 
 
-def draw_normal(key: Any, shape: tuple[int, ...], d: np.dtype[Any]) -> Any:
+def draw_normal(key: Any, shape: Shape, d: Dtype) -> Any:
     """Standard normal numbers of a typed key."""
     if dtypes.is_complex(d):
         real = dtypes.real_dtype(d)
@@ -224,7 +225,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
         return draw_randint(typed, size, low, high, d)
 
 
-def draw_randint(key: Any, shape: tuple[int, ...], low: Any, high: Any, d: np.dtype[Any]) -> Any:
+def draw_randint(key: Any, shape: Shape, low: Any, high: Any, d: Dtype) -> Any:
     """Two words of bits for each number: their remainders by the span are nearly uniform."""
     limits = np.iinfo(d)
     if d.itemsize < 4:
@@ -285,7 +286,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *,
         return draw_bernoulli(typed, chance, size, mode)
 
 
-def draw_bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str = "low") -> Any:
+def draw_bernoulli(key: Any, p: Any, shape: Shape, mode: str = "low") -> Any:
     """Coins of a typed key."""
     d = np.dtype(p.dtype)
     if mode == "low":
@@ -303,7 +304,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
         return draw_rademacher(key_of("rademacher", key), as_shape("rademacher", shape), d)
 
 
-def draw_rademacher(key: Any, shape: tuple[int, ...], d: np.dtype[Any]) -> Any:
+def draw_rademacher(key: Any, shape: Shape, d: Dtype) -> Any:
     """1 or -1 of a typed key."""
     half = jnp.asarray(0.5, dtypes.canonical(float))
     head = draw_bernoulli(key, half, shape)

@@ -16,6 +16,7 @@ from calque.core import dtypes
 from calque.core.dims import Dim, as_size, bounds, number
 from calque.core.errors import explain
 from calque.core.lists import replaced, without
+from calque.core.types import Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
@@ -100,7 +101,7 @@ def _population(a: Any, axis: Any) -> tuple[Any, int, int]:
     return array, array.shape[axis], axis
 
 
-def _positions(key: Any, n: int, size: tuple[int, ...], replace: bool, p: Any,
+def _positions(key: Any, n: int, size: Shape, replace: bool, p: Any,
                mode: str | None) -> Any:
     count = math.prod(size)
     if p is None:

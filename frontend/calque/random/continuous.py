@@ -14,15 +14,13 @@ from calque import lax
 from calque import numpy as jnp
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.core.types import Dtype, Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
 from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, parameters
 from calque.random.documents import document
 from calque.random.keys import as_shape, float_dtype, key_of, subkeys
-
-Dtype = np.dtype[Any]
-Shape = tuple[int, ...]
 
 
 def limits(d: Dtype) -> Any:

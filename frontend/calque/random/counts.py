@@ -18,6 +18,7 @@ from calque.api.loops import while_loop
 from calque.core import dtypes
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.types import Dtype
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
@@ -26,8 +27,6 @@ from calque.random.bits import draw_uniform, given, parameters
 from calque.random.documents import document
 from calque.random.keys import float_dtype, int_dtype, key_of, subkeys
 
-Dtype = np.dtype[Any]
-Shape = tuple[int, ...]
 _FITS = "of the result (default that of the parameters)"
 _PARAMETER = "ValueError: shapes do not broadcast to shape."
 _INTEGER = "integer dtype (default int32, int64 with x64)"

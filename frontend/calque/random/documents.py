@@ -1,9 +1,7 @@
 """What the distributions share: the parts of their docstrings, and that eager calls are planned."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+from calque.core.types import Function
 from calque.dispatch.replay import planned
 from calque.dispatch.sharded.placing import resharding
 
@@ -30,9 +28,9 @@ _TEXT = """{sentence}
 def document(sentence: str, params: str, example: str, prints: str, *, raises: str = "",
              shape: str = "of the result", kind: str = "float dtype (default float32, float64 "
              "with x64)", returns: str = "An array of that shape and dtype.",
-             digits: int | None = None) -> Callable[..., Any]:
+             digits: int | None = None) -> Function:
     """Give a function its docstring (an example is rounded to `digits`) and plans of its calls."""
-    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(f: Function) -> Function:
         names = f.__code__.co_varnames
         call = f"random.{example}"
         show = f"print({call})" if digits is None else f"print({call}.round({digits}))"

@@ -18,6 +18,7 @@ from calque.api.custom_derivatives import custom_jvp
 from calque.api.loops import while_loop
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.types import Dtype, Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
@@ -28,8 +29,6 @@ from calque.random.continuous import draw_exponential, limits
 from calque.random.documents import document
 from calque.random.keys import as_shape, float_dtype, key_of, subkeys
 
-Dtype = np.dtype[Any]
-Shape = tuple[int, ...]
 _FITS = "of the result (default that of the parameters)"
 _PARAMETER = "ValueError: shapes do not broadcast to shape."
 

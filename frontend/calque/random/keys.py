@@ -18,6 +18,7 @@ from calque.core.config import config
 from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.core.types import Dtype, Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.replay import planned
@@ -336,7 +337,7 @@ def subkeys(key: Any, num: int = 2) -> list[Any]:
     return [sh.squeeze(sh.slice_in_dim(keys, i, i + 1, 0), (0,)) for i in range(num)]
 
 
-def as_shape(name: str, shape: Any) -> tuple[int, ...]:
+def as_shape(name: str, shape: Any) -> Shape:
     """A shape argument as a tuple; an integer is a vector's length."""
     try:
         sizes = tuple(d if isinstance(d, Dim) else operator.index(d)
@@ -351,7 +352,7 @@ def as_shape(name: str, shape: Any) -> tuple[int, ...]:
     return sizes  # type: ignore[return-value]
 
 
-def float_dtype(name: str, dtype: Any, more: str = "") -> np.dtype[Any]:
+def float_dtype(name: str, dtype: Any, more: str = "") -> Dtype:
     """A dtype argument that must be a float one (`more`: or a complex one)."""
     d = dtypes.canonical(float if dtype is None else dtype)
     if not (dtypes.is_float(d) or (more and dtypes.is_complex(d))):
@@ -360,7 +361,7 @@ def float_dtype(name: str, dtype: Any, more: str = "") -> np.dtype[Any]:
     return d
 
 
-def int_dtype(name: str, dtype: Any) -> np.dtype[Any]:
+def int_dtype(name: str, dtype: Any) -> Dtype:
     """A dtype argument that must be an integer one."""
     d = dtypes.canonical(int if dtype is None else dtype)
     if not dtypes.is_integer(d):

@@ -15,6 +15,7 @@ import numpy as np
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import inserted
+from calque.core.types import Ndarray
 from calque.numpy import fft, util
 from calque.numpy.arithmetic import real
 from calque.numpy.join import concatenate
@@ -58,16 +59,16 @@ def _sized(name: str, x: Any, n: Any, axis: int) -> Any:
     return pad(x, widths)
 
 
-def _along(values: np.ndarray[Any, Any], axis: int, rank: int) -> Any:
+def _along(values: Ndarray, axis: int, rank: int) -> Any:
     return values.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
-def _turns(n: int, dtype: Any) -> np.ndarray[Any, Any]:
+def _turns(n: int, dtype: Any) -> Ndarray:
     """exp(-i pi k / 2n), whose real and imaginary parts are rounded once."""
     return np.exp(-0.5j * np.pi * np.arange(n) / n).astype(np.result_type(dtype, np.complex64))
 
 
-def _scales(n: int, dtype: Any) -> np.ndarray[Any, Any]:
+def _scales(n: int, dtype: Any) -> Ndarray:
     """What a coefficient of no norm is multiplied by under norm='ortho'."""
     scales = np.full(n, np.sqrt(0.5 / n))
     scales[0] = np.sqrt(0.25 / n)

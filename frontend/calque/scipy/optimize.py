@@ -13,6 +13,7 @@ import calque.numpy as jnp
 from calque.api import loops
 from calque.api.autodiff import value_and_grad
 from calque.core.errors import explain
+from calque.core.types import Function
 from calque.scipy.line_search import line_search
 
 __all__ = ["OptimizeResults", "minimize"]
@@ -102,7 +103,7 @@ def _bfgs(fun: Callable[[Any], Any], x0: Any, *, gtol: float, norm: float, maxit
 OPTIONS = ("gtol", "norm", "maxiter", "line_search_maxiter")
 
 
-def minimize(fun: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, method: str,
+def minimize(fun: Function, x0: Any, args: tuple[Any, ...] = (), *, method: str,
              tol: float | None = None, options: Mapping[str, Any] | None = None
              ) -> OptimizeResults:
     """A local minimum of a differentiable function of a vector.

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.types import Function
 from calque.nn import normalize
 from calque.nn.normalize import logsumexp
 from calque.numpy import reductions as rd
@@ -35,8 +35,6 @@ from calque.scipy.faddeeva import dawsn, erfcx, fresnel, wofz
 from calque.scipy.harmonics import sph_harm_y
 from calque.scipy.hypergeometric import hyp1f1, hyp2f1
 from calque.scipy.integrals import exp1, expn, owens_t, sici, spence
-
-Function = Callable[..., Any]
 
 
 def _f(value: str) -> str:

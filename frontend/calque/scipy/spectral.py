@@ -13,6 +13,7 @@ import numpy as np
 
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Ndarray
 from calque.numpy import fft, frequencies, util
 from calque.numpy import reductions as rd
 from calque.numpy.arithmetic import conj
@@ -40,7 +41,7 @@ def _axis(name: str, axis: int, ndim: int) -> int:
 
 # ---- trends
 def detrend(data: Any, axis: int = -1, type: str = "linear",
-            bp: int | Sequence[int] | np.ndarray[Any, Any] = 0,
+            bp: int | Sequence[int] | Ndarray = 0,
             overwrite_data: None = None) -> Any:
     """Takes a linear trend, the trends of several pieces, or the mean away.
 

@@ -16,6 +16,7 @@ from calque.core.mesh import AxisType
 from calque.core.primitive import Primitive
 from calque.core.sharding import NamedSharding, PartitionSpec, ShardingTypeError
 from calque.core.source import here, replaying
+from calque.core.types import Params
 from calque.transforms.propagate import of_equation
 
 _ALONG = frozenset(("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp",
@@ -38,7 +39,7 @@ def of_types(avals: Sequence[ShapedArray]) -> list[ShapedArray]:
 
 
 def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray],
-          params: dict[str, Any]) -> list[ShapedArray]:
+          params: Params) -> list[ShapedArray]:
     """Results with their shardings; ShardingTypeError where these are ambiguous."""
     plain = [a.marked(None, a.vma) for a in outs]
     if prim.name == "shard_map":
@@ -81,7 +82,7 @@ def _axes(a: ShapedArray) -> tuple[tuple[Any, ...], ...]:
 
 
 def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray],
-           params: dict[str, Any]) -> None:
+           params: Params) -> None:
     assert prim.factors is not None
     operands, results, _ = prim.factors(ins, outs, params)
     there: dict[int, set[Any]] = {}

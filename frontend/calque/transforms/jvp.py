@@ -13,6 +13,7 @@ from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.source import here
 from calque.core.trace import as_current, current
+from calque.core.types import Function, Params
 from calque.core.zeros import Zero, add_tangents, instantiate, is_zero, zero_like
 from calque.transforms.pairs import PairTrace, PairTracer
 from calque.transforms.stage import replay, stage
@@ -50,7 +51,7 @@ class JVPTrace(PairTrace):
     tracer = JVPTracer
 
     def rule(self, prim: Primitive, primals: Sequence[Any], tangents: Sequence[Any],
-             params: dict[str, Any]) -> tuple[Any, Any]:
+             params: Params) -> tuple[Any, Any]:
         """The results of a primitive and their tangents."""
         assert self.parent is not None
         rule = prim.rule("jvp")
@@ -103,7 +104,7 @@ def _has_tangent(x: Any) -> bool:
 
 
 # ---- rules of primitives
-def linear_jvp(p: Primitive) -> Callable[..., Any]:
+def linear_jvp(p: Primitive) -> Function:
     """jvp of a primitive that is linear in its first operand; the others have no derivative."""
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         out = p.bind(*primals, **params)
@@ -113,7 +114,7 @@ def linear_jvp(p: Primitive) -> Callable[..., Any]:
     return jvp
 
 
-def bilinear_jvp(p: Primitive) -> Callable[..., Any]:
+def bilinear_jvp(p: Primitive) -> Function:
     """jvp of a primitive that is linear in each of its two operands."""
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         (x, y), (tx, ty) = primals, tangents

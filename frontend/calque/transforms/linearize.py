@@ -14,6 +14,7 @@ from calque.core.primitive import Primitive
 from calque.core.program import Program, Var, eliminate_dead_code
 from calque.core.source import here
 from calque.core.trace import Trace, Tracer, as_current, current
+from calque.core.types import Params
 from calque.core.zeros import instantiate, is_zero
 from calque.transforms.pairs import PairTrace, PairTracer
 from calque.transforms.stage import StageTrace, StageTracer, replay, stage
@@ -35,7 +36,7 @@ class SplitTrace(Trace):
         super().__init__(parent)
         self.tangents = tangents
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         assert self.parent is not None
         if any(type(a) is StageTracer and a._trace is self.tangents for a in args):
             return self.tangents.process(prim, args, params)
@@ -55,7 +56,7 @@ class LinearizeTrace(PairTrace):
         self.rules = SplitTrace(parent, self.tangents)
 
     def rule(self, prim: Primitive, primals: Sequence[Any], tangents: Sequence[Any],
-             params: dict[str, Any]) -> tuple[Any, Any]:
+             params: Params) -> tuple[Any, Any]:
         assert self.parent is not None
         if prim.linearize is None:
             rule = prim.rule("jvp")

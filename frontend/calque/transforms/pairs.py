@@ -11,6 +11,7 @@ from typing import Any
 from calque.core.avals import aval_of
 from calque.core.primitive import Primitive
 from calque.core.trace import Trace, Tracer, escaped_tracer_error
+from calque.core.types import Params
 from calque.core.zeros import is_zero, zero_like
 
 
@@ -48,11 +49,11 @@ class PairTrace(Trace):
         return primal if is_zero(tangent) else self.tracer(self, primal, tangent)
 
     def rule(self, prim: Primitive, primals: Sequence[Any], tangents: Sequence[Any],
-             params: dict[str, Any]) -> tuple[Any, Any]:
+             params: Params) -> tuple[Any, Any]:
         """Result(s) of a primitive, and their tangent(s)."""
         raise NotImplementedError
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         assert self.parent is not None
         if not any(type(a) is self.tracer and a._trace is self for a in args):
             return self.parent.process(prim, args, params)

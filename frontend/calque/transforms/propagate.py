@@ -17,6 +17,7 @@ from calque.core.avals import ShapedArray
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Literal, Program
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
+from calque.core.types import Axes, Params, Shape
 
 Dims = Sequence[tuple[int, ...]]  # the factors of each dimension of a value, the major one first
 Rule = tuple[Sequence[Dims], Sequence[Dims], dict[int, int]]  # operands, results, sizes of factors
@@ -66,7 +67,7 @@ class _Graph:
                 node.fix(self.spec(sharding))
         return nodes
 
-    def link(self, a: _Node, b: _Node, dims: Sequence[tuple[int, ...]] | None = None,
+    def link(self, a: _Node, b: _Node, dims: Sequence[Axes] | None = None,
              of_b: Sequence[tuple[int, ...]] | None = None) -> None:
         """Two nodes that are split alike, dimension by dimension."""
         same = [(i,) for i in range(len(a.shape))]
@@ -91,7 +92,7 @@ class _Graph:
 
     def equation(self, prim: Primitive, ins: list[_Node], outs: list[_Node],
                  in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray],
-                 params: dict[str, Any]) -> None:
+                 params: Params) -> None:
         entered = _ENTERED.get(prim.name)
         if entered is not None:
             entered(self, ins, outs, params)
@@ -191,17 +192,17 @@ class _Constraint:
             used.update((a, f) for a in more)
         return chosen
 
-    def _split(self, factors: tuple[int, ...], axes: tuple[Any, ...], sizes: dict[Any, int]
+    def _split(self, factors: Shape, axes: tuple[Any, ...], sizes: dict[Any, int]
                ) -> list[tuple[int, tuple[Any, ...]]]:
         """The axes of a dimension, dealt out to its factors."""
         return dealt(factors, axes, self.factors, sizes.__getitem__)
 
-    def _joined(self, factors: tuple[int, ...], chosen: dict[int, tuple[Any, ...]],
+    def _joined(self, factors: Shape, chosen: dict[int, tuple[Any, ...]],
                 sizes: dict[Any, int]) -> tuple[Any, ...]:
         return joined(factors, chosen, self.factors, sizes.__getitem__)
 
 
-def dealt(factors: tuple[int, ...], axes: Sequence[Any], wholes: dict[int, int],
+def dealt(factors: Shape, axes: Sequence[Any], wholes: dict[int, int],
           count: Callable[[Any], int]) -> list[tuple[int, tuple[Any, ...]]]:
     """The axes that split a dimension, of so many devices each, dealt out to its factors."""
     if len(factors) == 1:
@@ -219,7 +220,7 @@ def dealt(factors: tuple[int, ...], axes: Sequence[Any], wholes: dict[int, int],
     return [(f, tuple(mine)) for f, mine in found.items()]
 
 
-def joined(factors: tuple[int, ...], chosen: dict[int, tuple[Any, ...]], wholes: dict[int, int],
+def joined(factors: Shape, chosen: dict[int, tuple[Any, ...]], wholes: dict[int, int],
            count: Callable[[Any], int]) -> tuple[Any, ...]:
     """The axes of a dimension: its factors', up to the first that is not split wholly."""
     if len(factors) == 1:
@@ -234,7 +235,7 @@ def joined(factors: tuple[int, ...], chosen: dict[int, tuple[Any, ...]], wholes:
 
 
 # ---- equations with programs inside
-def _scan(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
+def _scan(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:
     k, n = p["num_consts"], p["num_carry"]
     xs = [_Node(x.shape[1:]) for x in ins[k + n:]]
     for x, row in zip(ins[k + n:], xs):
@@ -251,18 +252,18 @@ def _rows(g: _Graph, whole: _Node, row: _Node) -> None:
     g.link(whole, row, dims=[(), *dims], of_b=dims)
 
 
-def _while(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
+def _while(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:
     k, n = p["cond_nconsts"], p["body_nconsts"]
     carry = ins[k + n:]
     g.carried(carry, g.enter(p["body_jaxpr"], [*ins[k:k + n], *carry]), outs)
 
 
-def _cond(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
+def _cond(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:
     for b in p["branches"]:
         g.call(b, ins[1:], outs)
 
 
-def _mapped(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
+def _mapped(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:
     mine = p["mesh"].shape_tuple == g.mesh
     for node, spec in zip(outs, p["out_specs"]):
         node.fix(spec if mine else PartitionSpec())
@@ -275,7 +276,7 @@ def _mapped(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -
             node.changed += 1
 
 
-def _constrained(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
+def _constrained(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:
     if isinstance(p["sharding"], NamedSharding):
         outs[0].fix(_dividing(g.spec(p["sharding"]), outs[0].shape, g.sizes))
     g.link(ins[0], outs[0])
@@ -289,11 +290,11 @@ def _dividing(spec: PartitionSpec, shape: Sequence[Any], sizes: dict[Any, int]) 
         for entry, size, count in zip(spec, shape, parts)])
 
 
-def _inspected(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
+def _inspected(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:
     g.inspected.append((p["callback"], ins[0]))
 
 
-def _expanded(g: _Graph, ins: list[_Node], outs: list[_Node], p: dict[str, Any]) -> None:
+def _expanded(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:
     program = registry["pallas_call"].program
     assert program is not None
     g.call(program(**p), ins, outs)
@@ -346,7 +347,7 @@ def _solved(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
 
 
 def of_equation(prim: Primitive, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray],
-                params: dict[str, Any], known: Sequence[NamedSharding | None], mesh: Any
+                params: Params, known: Sequence[NamedSharding | None], mesh: Any
                 ) -> list[PartitionSpec]:
     """The same for one operation."""
     g = _Graph(mesh)

@@ -20,6 +20,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.refs import Frame
 from calque.core.source import called, here
 from calque.core.trace import Trace, Tracer, as_current, escaped_tracer_error, scopes
+from calque.core.types import Params
 from calque.transforms import explicit
 
 
@@ -82,7 +83,7 @@ class StageTrace(Trace):
             found = self.captured[id(x)] = (Var(aval_of(x)), x)
         return found[0]
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         if prim.staged is not None:
             with as_current(self):
                 args, params = prim.staged(*args, **params)
@@ -104,7 +105,7 @@ class StageTrace(Trace):
             prim, atoms, tuple(t._var for t in tracers), params, here(), scopes.get()))
         return tracers if prim.multiple_results else tracers[0]
 
-    def _level(self, prim: Primitive, atoms: tuple[Atom, ...], params: dict[str, Any]
+    def _level(self, prim: Primitive, atoms: tuple[Atom, ...], params: Params
                ) -> tuple[tuple[Atom, ...], frozenset[Any]]:
         """Operands that all vary over the axes that one of them varies over, and these axes."""
         if prim.name == "cond":
@@ -152,7 +153,7 @@ class StageTrace(Trace):
 
 
 def marked(prim: Primitive, avals: Sequence[ShapedArray], vma: frozenset[Any],
-           params: dict[str, Any]) -> Sequence[ShapedArray]:
+           params: Params) -> Sequence[ShapedArray]:
     """The types of results with the axes over which they vary, inside shard_map."""
     if prim.varying is not None:
         vma = prim.varying(vma, params)

@@ -23,6 +23,7 @@ from calque.core.trace import (
     current,
     escaped_tracer_error,
 )
+from calque.core.types import Function, Params
 from calque.transforms.stage import replay, stage
 
 
@@ -45,7 +46,7 @@ class BatchTracer(Tracer):
 named: contextvars.ContextVar[Any] = contextvars.ContextVar("calque_named_axis", default=None)
 
 
-def _under_name(name: Any, rule: Callable[..., Any], /, *args: Any, **params: Any) -> Any:
+def _under_name(name: Any, rule: Function, /, *args: Any, **params: Any) -> Any:
     token = named.set(name)
     try:
         return rule(*args, **params)
@@ -53,7 +54,7 @@ def _under_name(name: Any, rule: Callable[..., Any], /, *args: Any, **params: An
         named.reset(token)
 
 
-def uses_axis(prim: Primitive, params: dict[str, Any], name: Any) -> bool:
+def uses_axis(prim: Primitive, params: Params, name: Any) -> bool:
     """Whether an operation refers to a named axis, itself or in a Program that it holds."""
     if prim.collective is not None:
         return name in params["axes"]
@@ -95,7 +96,7 @@ class BatchTrace(Trace):
     def wrap(self, value: Any, axis: int | None) -> Any:
         return value if axis is None else BatchTracer(self, value, axis)
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         assert self.parent is not None
         mine = any(type(a) is BatchTracer and a._trace is self for a in args)
         if self.axis_name is not None and (
@@ -117,8 +118,8 @@ class BatchTrace(Trace):
             return list(map(self.wrap, out, axis))
         return self.wrap(out, axis)
 
-    def _told(self, way: Callable[..., Any], prim: Primitive, args: Sequence[Any],
-              params: dict[str, Any]) -> Any:
+    def _told(self, way: Function, prim: Primitive, args: Sequence[Any],
+              params: Params) -> Any:
         """A way to process an operation whose rules ask what this axis is."""
         devices, spmd = of_devices.set(self.devices), spmd_axes.set(self.spmd)
         try:
@@ -127,7 +128,7 @@ class BatchTrace(Trace):
             of_devices.reset(devices)
             spmd_axes.reset(spmd)
 
-    def _named(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def _named(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         """What uses this trace's axis by its name, whether or not an operand is mapped."""
         assert self.parent is not None
         if self.devices is not of_devices.get() or self.spmd is not spmd_axes.get():
@@ -235,7 +236,7 @@ def front_axes(mask: Sequence[bool]) -> list[int | None]:
     return [0 if m else None for m in mask]
 
 
-def batch_first(p: Primitive) -> Callable[..., Any]:
+def batch_first(p: Primitive) -> Function:
     """The batching rule of what takes any leading axes, and leaves them in front."""
     def rule(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         out = p.bind(*all_to_front(args, dims, size), **params)

@@ -11,6 +11,7 @@ from typing import Any
 import optree
 
 from calque.core.errors import explain
+from calque.core.types import Function
 from calque.trees.nodes import (
     NAMESPACE,
     DictKey,
@@ -165,7 +166,7 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> A
     return structure_of(optree.tree_structure(tree, is_leaf, namespace=NAMESPACE))
 
 
-def tree_map(f: Callable[..., Any], tree: Any, *rest: Any,
+def tree_map(f: Function, tree: Any, *rest: Any,
              is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """f applied to corresponding leaves of one tree or of several.
 
@@ -594,7 +595,7 @@ def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = Non
     return tree_flatten_with_path(tree, is_leaf)[0]
 
 
-def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any,
+def tree_map_with_path(f: Function, tree: Any, *rest: Any,
                        is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """tree_map of a function that is also given the leaf's path.
 

@@ -12,7 +12,7 @@ Start reading at `evaluate`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,14 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import is_off
 from calque.core.memo import Memo
 from calque.core.primitive import Primitive
+from calque.core.types import Function, Ndarray, Params
 from calque.dispatch.array import HOST_BYTES, Array, current_device
 from calque.dispatch.numpy_rules import draw, elementwise, index, reduce, shape
 from calque.dispatch.sharded import labels
 from calque.runtime import Buffer
 from calque.transforms.explicit import resolved
 
-RULES: dict[str, Callable[..., Any]] = {} if is_off("numpy") else {
+RULES: dict[str, Function] = {} if is_off("numpy") else {
     **elementwise.RULES, **shape.RULES, **reduce.RULES, **index.RULES, **draw.RULES}
 
 _outs = Memo(16384)
@@ -40,7 +41,7 @@ READS_PARTS = frozenset(("slice", "dynamic_slice", "gather"))
 PARTS = {"slice": 1 << 22, "dynamic_slice": 1 << 22}  # bytes of a result at most
 
 
-def known(x: Any, limit: float = LIMIT) -> np.ndarray[Any, Any] | None:
+def known(x: Any, limit: float = LIMIT) -> Ndarray | None:
     """The value of an operand, when it is small and at hand without waiting."""
     if type(x) is not Array:
         aval = aval_of(x)
@@ -72,7 +73,7 @@ def result(aval: ShapedArray, value: Any, device: Any) -> Array:
     return Array(Buffer.of_host(value, device), aval)
 
 
-def abstract(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any]) -> Any:
+def abstract(prim: Primitive, avals: Sequence[ShapedArray], params: Params) -> Any:
     """The abstract rule, remembered."""
     try:
         key = (prim, *avals, *params.items())
@@ -85,7 +86,7 @@ def abstract(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, An
     return out if resolved.get() else _outs.keep(key, out)
 
 
-def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     """The result(s) of a primitive on small concrete values, None where a program must run."""
     rule = RULES.get(prim.name)
     if rule is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.types import Axes
 from calque.dispatch.numpy_rules.elementwise import BF16, BOOL, COMPLEX, FLOATS, INTEGERS, WIDE
 
 Value = np.ndarray[Any, Any]
@@ -21,7 +22,7 @@ _HALF = frozenset([np.dtype(np.float16), BF16])
 RULES: dict[str, Rule] = {}
 
 
-def _lines(x: Value, axes: tuple[int, ...]) -> Value:
+def _lines(x: Value, axes: Axes) -> Value:
     """x with the reduced axes as one, last and contiguous: there NumPy adds pairwise."""
     kept = [i for i in range(x.ndim) if i not in axes]
     size = math.prod(x.shape[a] for a in axes)
@@ -30,7 +31,7 @@ def _lines(x: Value, axes: tuple[int, ...]) -> Value:
 
 
 def _folded(name: str, f: Any, accepts: frozenset[Any]) -> None:
-    def rule(out: Any, x: Value, *, axes: tuple[int, ...], out_sharding: Any = None) -> Any:
+    def rule(out: Any, x: Value, *, axes: Axes, out_sharding: Any = None) -> Any:
         if x.dtype not in accepts:
             return None
         if x.dtype in _HALF:
@@ -47,7 +48,7 @@ _folded("reduce_or", np.bitwise_or.reduce, INTEGERS | BOOL)
 _folded("reduce_xor", np.bitwise_xor.reduce, INTEGERS | BOOL)
 
 
-def _max(out: Any, x: Value, *, axes: tuple[int, ...], out_sharding: Any = None) -> Any:
+def _max(out: Any, x: Value, *, axes: Axes, out_sharding: Any = None) -> Any:
     if x.dtype not in FLOATS | INTEGERS | BOOL:
         return None
     lines = _lines(x, axes)
@@ -60,7 +61,7 @@ def _max(out: Any, x: Value, *, axes: tuple[int, ...], out_sharding: Any = None)
     return made
 
 
-def _min(out: Any, x: Value, *, axes: tuple[int, ...], out_sharding: Any = None) -> Any:
+def _min(out: Any, x: Value, *, axes: Axes, out_sharding: Any = None) -> Any:
     if x.dtype in FLOATS:
         made = _max(out, -x, axes=axes)
         return None if made is None else -made
@@ -73,7 +74,7 @@ RULES["reduce_max"], RULES["reduce_min"] = _max, _min
 
 
 def _position(f: Any) -> Rule:
-    def rule(out: Any, x: Value, *, axes: tuple[int, ...], index_dtype: Any) -> Any:
+    def rule(out: Any, x: Value, *, axes: Axes, index_dtype: Any) -> Any:
         if x.dtype not in FLOATS | INTEGERS | BOOL or 0 in x.shape:
             return None
         x = x.astype(np.float32) if x.dtype == BF16 else x

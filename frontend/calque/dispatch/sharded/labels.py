@@ -17,6 +17,7 @@ from calque.core.mesh import Mesh
 from calque.core.primitive import Primitive
 from calque.core.program import Program, eliminate_dead_code, inner_of
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from calque.core.types import Params
 from calque.dispatch.array import current_device
 from calque.transforms.explicit import is_explicit
 from calque.transforms.explicit import typed as types_of
@@ -37,7 +38,7 @@ def any_of(avals: Sequence[ShapedArray]) -> bool:
     return any([a.sharding is not None for a in avals])
 
 
-def places(prim: Primitive, params: dict[str, Any]) -> bool:
+def places(prim: Primitive, params: Params) -> bool:
     """Whether an operation, or a Program that it holds, says where its results are."""
     return prim.name in _PLACES or (
         prim.higher_order and any(map(program_places, inner_of(params))))
@@ -116,7 +117,7 @@ def _labelled(avals: Sequence[ShapedArray], specs: Sequence[PartitionSpec], mesh
     return made
 
 
-def typed(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any], out: Any) -> Any:
+def typed(prim: Primitive, avals: Sequence[ShapedArray], params: Params, out: Any) -> Any:
     """What an abstract rule gave, with labels where operands have some."""
     if not any_of(avals) and not places(prim, params):
         return out

@@ -26,6 +26,7 @@ from calque.core.mesh import Mesh, OwnRows
 from calque.core.processes import Between, ProcessGrid, agree, between, block_shape
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
+from calque.core.types import Function
 from calque.dispatch.sharded.labels import meshes_of, named_sharding
 from calque.dispatch.sharded.spanning import any_spans
 from calque.lowering.module import Lowered
@@ -177,7 +178,7 @@ class _Partitioner:
     def leaving(self, v: Value, axes: Axes, sharding: NamedSharding | None) -> Any:
         return self._elsewhere(self.brought(v, axes), sharding, two_level.piece)
 
-    def _elsewhere(self, x: Any, sharding: NamedSharding | None, step: Callable[..., Any]) -> Any:
+    def _elsewhere(self, x: Any, sharding: NamedSharding | None, step: Function) -> Any:
         """x after a step along each dimension that axes of another grid of processes split."""
         if sharding is not None and sharding.spans and not self.is_mine(sharding):
             for d, names in enumerate(sharding.between):

@@ -5,7 +5,7 @@ must be so.  Start reading at `PlacedFunction`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from calque.core.avals import shape_of
@@ -13,6 +13,7 @@ from calque.core.errors import explain
 from calque.core.memo import Memo
 from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from calque.core.types import Function
 from calque.dispatch.jit import JitFunction, _Entry, placed
 from calque.dispatch.sharded.constraints import as_sharding
 from calque.dispatch.sharded.shards import check_rank, prefix_leaves
@@ -23,7 +24,7 @@ from calque.trees import util as tree_util
 class PlacedFunction(JitFunction):
     """A jitted function that says where its arguments and results are."""
 
-    def __init__(self, fun: Callable[..., Any], static_argnums: tuple[int, ...],
+    def __init__(self, fun: Function, static_argnums: tuple[int, ...],
                  static_argnames: tuple[str, ...], donate_argnums: tuple[int, ...],
                  donate_argnames: tuple[str, ...], inline: bool, keep_unused: bool,
                  in_shardings: Any, out_shardings: Any, device: Any) -> None:
@@ -34,7 +35,7 @@ class PlacedFunction(JitFunction):
         self._in, self._out, self._device = in_shardings, out_shardings, device
         self._cache = Memo()  # not that of the same function without shardings
 
-    def _trace(self, key: tuple[Any, ...], fun: Callable[..., Any], tree: Any,
+    def _trace(self, key: tuple[Any, ...], fun: Function, tree: Any,
                avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         wanted: list[Any] = [None] * len(avals)
         if tree_util.tree_leaves(self._in):

@@ -15,6 +15,7 @@ from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.mesh import AxisType, Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
+from calque.core.types import Function
 from calque.dispatch.array import current_device
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.shards import check_devices, check_divides, device_put, place
@@ -60,7 +61,7 @@ def explicit_sharding(name: str, given: Any) -> NamedSharding | None:
     return given if given.explicit else None
 
 
-def resharded(name: str, out_sharding: Any, function: Callable[..., Any], *args: Any,
+def resharded(name: str, out_sharding: Any, function: Function, *args: Any,
               **options: Any) -> Any:
     """function(*args, **options), its results of the type that out_sharding says."""
     sharding = explicit_sharding(name, out_sharding)

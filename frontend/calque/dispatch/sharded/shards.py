@@ -27,6 +27,7 @@ from calque.core.sharding import (
     SingleDeviceSharding,
 )
 from calque.core.trace import Tracer
+from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array, current_device, from_numpy
 from calque.dispatch.devices import devices
 from calque.dispatch.sharded.spanning import GlobalArray, local_index, local_shape, piece_of
@@ -289,13 +290,13 @@ def _pieced(shape: Sequence[int], sharding: Sharding, dtype: Any, pieces: dict[A
     return _of_piece(whole, shape, sharding)
 
 
-def _of_piece(piece: np.ndarray[Any, Any], shape: Sequence[int], sharding: NamedSharding) -> Array:
+def _of_piece(piece: Ndarray, shape: Sequence[int], sharding: NamedSharding) -> Array:
     """An array that spans processes, of this one's piece."""
     a = from_numpy(piece)
     return GlobalArray(a._buffer, a.aval.update(shape=tuple(shape)).marked(sharding))
 
 
-def _global_shape(shape: Any) -> tuple[int, ...]:
+def _global_shape(shape: Any) -> Shape:
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
@@ -437,7 +438,7 @@ def make_array_from_process_local_data(sharding: Sharding, local_data: Any,
     return tree_util.tree_map(one, local_data)
 
 
-def _of_local(data: np.ndarray[Any, Any], sharding: NamedSharding, given: Any) -> Array:
+def _of_local(data: Ndarray, sharding: NamedSharding, given: Any) -> Array:
     """An array of each process's data; of dimensions that have their whole size it is cut out."""
     _check_part("make_array_from_process_local_data", sharding)
     check_rank("The data of make_array_from_process_local_data", data.shape, sharding)

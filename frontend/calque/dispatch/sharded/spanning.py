@@ -15,6 +15,7 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.processes import block_shape, rank
 from calque.core.sharding import NamedSharding
+from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array, current_device, to_array
 from calque.runtime import Buffer, Device
 
@@ -24,7 +25,7 @@ class GlobalArray(Array):
 
     __slots__ = ()
 
-    def _numpy(self) -> np.ndarray[Any, Any]:
+    def _numpy(self) -> Ndarray:
         """The value, where this process's piece is all of it."""
         if any(self.aval.sharding.between):
             raise RuntimeError(explain(
@@ -62,7 +63,7 @@ class GlobalArray(Array):
 GlobalArray.__name__ = GlobalArray.__qualname__ = "Array"
 
 
-def _unpickled(value: np.ndarray[Any, Any], aval: ShapedArray) -> Array:
+def _unpickled(value: Ndarray, aval: ShapedArray) -> Array:
     return GlobalArray(Buffer.from_numpy(value, current_device()), aval)
 
 
@@ -77,7 +78,7 @@ def any_spans(avals: Sequence[ShapedArray]) -> bool:
     return any([a.sharding is not None and a.sharding.spans for a in avals])
 
 
-def local_shape(shape: Sequence[int], sharding: NamedSharding) -> tuple[int, ...]:
+def local_shape(shape: Sequence[int], sharding: NamedSharding) -> Shape:
     """The shape of this process's piece."""
     mesh: Any = sharding.mesh
     axes = (*sharding.between, *[()] * (len(shape) - len(sharding.spec)))

@@ -26,6 +26,7 @@ from calque.core.refs import AbstractRef
 from calque.core.source import called
 from calque.core.trace import Tracer, at_bottom
 from calque.core.tracebacks import boundary
+from calque.core.types import Function, Params, Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.jit import jit
 from calque.dispatch.tracing import (
@@ -61,7 +62,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
                 scratch_shapes: Any = (), input_output_aliases: Mapping[int, int] = {},  # noqa: B006
                 debug: bool = False, interpret: Any = False, name: str | None = None,
                 compiler_params: Any = None, cost_estimate: Any = None,
-                metadata: Mapping[str, str] | None = None) -> Callable[..., Any]:
+                metadata: Mapping[str, str] | None = None) -> Function:
     """A function of arrays that runs a kernel in every cell of a grid, on blocks of them.
 
     Args:
@@ -142,7 +143,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
 class _Call:
     kernel: Callable[..., None]
     label: str
-    grid: tuple[int, ...]
+    grid: Shape
     in_specs: Any
     out_shape: Any
     out_specs: Any
@@ -154,7 +155,7 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Traced:
-    params: dict[str, Any]
+    params: Params
     out_tree: Any
 
     def bound(self, *leaves: Any) -> list[Any]:
@@ -164,7 +165,7 @@ class _Traced:
         return made[:self.out_tree.num_leaves]
 
     @functools.cached_property
-    def jitted(self) -> Callable[..., Any]:
+    def jitted(self) -> Function:
         """The same, compiled."""
         return jit(self.bound)
 
@@ -360,7 +361,7 @@ def _index_map(call: _Call, spec: Any, aval: ShapedArray, path: str) -> Program:
     return program
 
 
-def _check_arity(what: str, f: Callable[..., Any], count: int, named: Mapping[str, Any],
+def _check_arity(what: str, f: Function, count: int, named: Mapping[str, Any],
                  unit: str) -> None:
     try:
         inspect.signature(f).bind(*[None] * count, **dict.fromkeys(named))

@@ -16,6 +16,7 @@ from calque.api.loops import fori_loop
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.refs import Ref
+from calque.core.types import Axes, Function, Shape
 from calque.experimental.pallas.specs import MemoryRef
 from calque.extras.ref import ds as ds
 from calque.extras.ref import freeze, new_ref
@@ -30,7 +31,7 @@ _cell: contextvars.ContextVar[tuple[tuple[int, ...], Sequence[Any]] | None] = (
 
 
 @contextlib.contextmanager
-def in_cell(grid: tuple[int, ...], place: Sequence[Any]) -> Iterator[None]:
+def in_cell(grid: Shape, place: Sequence[Any]) -> Iterator[None]:
     """What program_id and num_programs give inside the block."""
     token = _cell.set((grid, place))
     try:
@@ -39,7 +40,7 @@ def in_cell(grid: tuple[int, ...], place: Sequence[Any]) -> Iterator[None]:
         _cell.reset(token)
 
 
-def _axis(name: str, axis: int) -> tuple[tuple[int, ...], Sequence[Any]]:
+def _axis(name: str, axis: int) -> tuple[Axes, Sequence[Any]]:
     found = _cell.get()
     if found is None:
         raise AssertionError(explain(
@@ -139,7 +140,7 @@ def when(condition: Any, /) -> Callable[[Callable[[], None]], None]:
 
 
 def loop(lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1,
-         unroll: int | bool | None = None) -> Callable[[Callable[..., Any]], Any]:
+         unroll: int | bool | None = None) -> Callable[[Function], Any]:
     """A decorator that calls the function for i = lower, lower + step, ... before upper.
 
     Args:
@@ -161,7 +162,7 @@ def loop(lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1,
       >>> total
       Array(10, dtype=int32, weak_type=True)
     """
-    def decorate(f: Callable[..., Any]) -> Any:
+    def decorate(f: Function) -> Any:
         known = all(isinstance(n, (int, np.integer)) for n in (lower, upper, step))
         count = len(range(lower, upper, step)) if known else cdiv(upper - lower, step)
 
@@ -174,7 +175,7 @@ def loop(lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1,
     return decorate
 
 
-def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (),
+def run_scoped(f: Function, *types: Any, collective_axes: Any = (),
                **kw_types: Any) -> Any:
     """f(*references), each to an array of its own that is gone afterwards.
 
@@ -219,7 +220,7 @@ def check_scratch(name: str, kind: Any) -> None:
 
 
 def with_scoped(*types: Any, collective_axes: Any = (), **kw_types: Any
-                ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+                ) -> Callable[[Function], Function]:
     """A decorator: the function's last arguments are references as run_scoped makes them.
 
     Args:
@@ -240,7 +241,7 @@ def with_scoped(*types: Any, collective_axes: Any = (), **kw_types: Any
       >>> double(pl.cdiv(7, 2) + pl.empty((), "int32"))
       Array(8, dtype=int32)
     """
-    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(f: Function) -> Function:
         @functools.wraps(f)
         def call(*args: Any, **kwargs: Any) -> Any:
             return run_scoped(functools.partial(f, *args, **kwargs), *types,
@@ -364,7 +365,7 @@ def next_power_of_2(x: int) -> int:
     return 1 << max(int(x) - 1, 0).bit_length()
 
 
-def strides_from_shape(shape: Sequence[int]) -> tuple[int, ...]:
+def strides_from_shape(shape: Sequence[int]) -> Shape:
     """Elements from one position of an axis to the next, in a dense array.
 
     Args:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.core.types import Function, Shape
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class MemoryRef:
       (2, 3)
     """
 
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: Any
     memory_space: Any = None
 
@@ -200,12 +201,12 @@ class BlockSpec:
     """
 
     block_shape: Sequence[Any] | None = None
-    index_map: Callable[..., Any] | None = None
+    index_map: Function | None = None
     pipeline_mode: Buffered | None = None
     memory_space: Any = None
 
     def __init__(self, block_shape: Sequence[Any] | None = None,
-                 index_map: Callable[..., Any] | None = None,
+                 index_map: Function | None = None,
                  pipeline_mode: Buffered | None = None, *, memory_space: Any = None) -> None:
         if block_shape is not None and not isinstance(block_shape, Sequence):
             raise TypeError(explain(

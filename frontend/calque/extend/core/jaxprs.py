@@ -14,6 +14,7 @@ from calque.core.lists import inserted, without
 from calque.core.primitive import Primitive
 from calque.core.program import Equation, Program, Var
 from calque.core.source import UNKNOWN, here
+from calque.core.types import Params
 
 
 class _As(type):
@@ -139,7 +140,7 @@ class JaxprEqn(metaclass=_As):
     ours = Equation
 
     def __new__(cls, invars: Sequence[Any], outvars: Sequence[Var], primitive: Primitive,
-                params: dict[str, Any], effects: Any = no_effects, source_info: Any = None,
+                params: Params, effects: Any = no_effects, source_info: Any = None,
                 ctx: Any = None) -> Any:
         return new_jaxpr_eqn(invars, outvars, primitive, params, effects, source_info, ctx)
 
@@ -158,7 +159,7 @@ class DropVar(Var):
 
 
 def new_jaxpr_eqn(invars: Sequence[Any], outvars: Sequence[Var], primitive: Primitive,
-                  params: dict[str, Any], effects: Any = no_effects, source_info: Any = None,
+                  params: Params, effects: Any = no_effects, source_info: Any = None,
                   ctx: Any = None) -> Equation:
     """An equation.
 
@@ -211,7 +212,7 @@ def jaxpr_as_fun(closed_jaxpr: Program, *args: Any) -> Any:
     return run(*args) if args else run
 
 
-def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Program]:
+def jaxprs_in_params(params: Params) -> Iterator[Program]:
     """The jaxprs among the parameters of an equation.
 
     Args:

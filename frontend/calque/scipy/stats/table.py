@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -17,11 +17,11 @@ import numpy as np
 
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
+from calque.core.types import Function
 from calque.numpy import util
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 
-Function = Callable[..., Any]
 _HOME = "calque.scipy.stats"
 _SAYS = {
     "pdf": "Probability density", "logpdf": "Log of the probability density",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
+from calque.core.types import Function
 from calque.numpy import linalg as nl
 from calque.numpy import reductions as rd
 from calque.numpy import util
@@ -16,7 +17,7 @@ from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.scipy.linalg import solve_triangular
 from calque.scipy.special import gammaln, xlogy
-from calque.scipy.stats.table import Function, module, promoted
+from calque.scipy.stats.table import module, promoted
 
 _LOG_2PI = math.log(2 * math.pi)
 _DOC = """{says}: {what}.
