@@ -112,7 +112,7 @@ def test_examples(group: str, more: bool) -> None:
     runner = doctest.DocTestRunner(verbose=False, optionflags=FLAGS)
     failed = []
     names = list(dict(documented())[group].items())
-    for name, f in drawn(names, 0.5)[more] if group in LONG else names:
+    for name, f in drawn(names, 0.35)[more] if group in LONG else names:
         made = doctest.DocTestParser().get_doctest(inspect.getdoc(f) or "", {}, name, None, 0)
         if not made.examples:
             failed.append(f"{group}.{name} has no example")

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"In `([^`]+)`, below `([^\n]+)`:\n```python\n(.*?)```", re.S)
-SOURCES = ("*.py", "*.pyi", "FLAGS", "LEVELS", "*.o")
+SOURCES = ("*.py", "*.pyi", "*.json", "FLAGS", "LEVELS", "*.o")
 
 MISSING = """
 import sys

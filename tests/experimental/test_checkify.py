@@ -98,7 +98,7 @@ TABLE: list[tuple[Any, tuple[Any, ...], str | None]] = [
 ]
 
 
-@pytest.mark.parametrize("i", partly_slow(range(len(TABLE)), 0.4))
+@pytest.mark.parametrize("i", partly_slow(range(len(TABLE)), 0.25))
 def test_messages(i: int) -> None:
     f, args, message = TABLE[i]
     error, out = checkify.checkify(f, errors=checkify.all_checks)(*args)

@@ -42,8 +42,8 @@ SLOW = [g for g in GRID if g[2] == C128 and g[0].name in (*FUNCTIONS, *FACTORS, 
         and g[0].name not in ("exp", "sin", "tanh")]
 SLOW += [g for name in (*FACTORS, *SPECIAL, *LONG) for i, g in enumerate(
     [g for g in GRID if g[0].name == name and g[2] == F64]) if i % (2 if name in LONG else 3)]
-# and of all others a quarter, at least one of each primitive
-PARTS = [drawn([g for g in GRID if g[0] is r and not any(g is s for s in SLOW)], 0.25, len(r.name))
+# and of all others a fifth, at least one of each primitive
+PARTS = [drawn([g for g in GRID if g[0] is r and not any(g is s for s in SLOW)], 0.2, len(r.name))
          for r in ROWS_WITH_DERIVATIVES]
 GRID = [g for first, _ in PARTS for g in first]
 SLOW += [g for _, rest in PARTS for g in rest]

@@ -124,7 +124,7 @@ def _is_axis(x: Any) -> bool:
     return x is None or isinstance(x, (int, np.integer))
 
 
-def _flat_axes(what: str, axes: Any, tree: Any, allow_int_root: bool = False) -> list[Any]:
+def _flat_axes(what: str, axes: Any, tree: Any, *, allow_int_root: bool = False) -> list[Any]:
     """One axis per leaf from a prefix tree of axes."""
     def expand(prefix: Any, part: Any) -> list[Any]:
         found = tree_util.prefix_leaves(prefix, part, _is_axis, lambda _: explain(

@@ -130,7 +130,7 @@ def _apply(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any], name: A
         out = fun(*[args[i] if i in fixed else next(rest) for i in range(len(args))], **k)
         outs, out_tree = tree_util.flatten(out)
         check_outputs(title, outs, out_tree)
-        wanted = _flat_axes("pmap out_axes", out_axes, out, out_tree)
+        wanted = _flat_axes("pmap out_axes", out_axes, out)
         wanted = [None if d is None else _normalized_out(d, ndim_of(o) + 1, title)
                   for d, o in zip(wanted, outs)]
         kept.append((out_tree, wanted))
