@@ -20,12 +20,12 @@ from calque.core import monitoring
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, is_static
 from calque.core.errors import InconclusiveDimensionOperation, explain
-from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
 from calque.core.source import UNKNOWN
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, soft_f16
 from calque.lowering.dynamic import DynamicBuilder
-from calque.lowering.passes import cost, hazards, keys, loops, repeats
+from calque.lowering.passes import cost, hazards, keys, repeats
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
@@ -172,7 +172,7 @@ def _measured(p: Program, inputs: Sequence[Var]) -> set[Var]:
 
 def _is_dynamic(p: Program) -> bool:
     """Whether a size, at any depth, is known at the call only."""
-    return any(cost.is_dynamic(e) or any(map(_is_dynamic, loops.inner(e))) for e in p.equations)
+    return any(cost.is_dynamic(e) or any(map(_is_dynamic, inner_of(e.params))) for e in p.equations)
 
 
 def _sources(inputs: Sequence[Var]) -> dict[str, tuple[Var, int, int, int]]:
@@ -347,7 +347,7 @@ class Emitter:
                   given: repeats.Given = repeats.NOTHING) -> None:
         copying, uses = hazards.copying(p), _uses(p)
         for i, e in enumerate(p.equations):
-            if e.primitive.program is not None or any(loops.inner(e)):
+            if e.primitive.program is not None or inner_of(e.params):
                 # what a called Program updates may be read here later
                 self.ctx.aliases.elsewhere.update(env[a] for a in e.inputs
                                           if isinstance(a, Var) and a in env and uses[a] > 1)
@@ -399,7 +399,7 @@ class Emitter:
             values = self.ctx.fusion.numbers(values)
         self.ctx.equation = e
         try:
-            out = rule(Op(self.ctx, values, params, avals))
+            out = rule(Op(values, params, avals, self.ctx))
         except InconclusiveDimensionOperation as error:
             if getattr(error, "located", False):
                 raise

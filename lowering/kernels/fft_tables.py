@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.types import Shape
-
 Array = np.ndarray[Any, Any]
 
 _EIGHTH = np.longdouble("0.785398163397448309615660845819875721")  # pi / 4
@@ -130,7 +128,7 @@ def halves(n: int) -> tuple[int, int]:
     return n // best, best
 
 
-def _divisors(factors: Shape) -> set[int]:
+def _divisors(factors: tuple[int, ...]) -> set[int]:
     found = {1}
     for p in factors:
         found |= {d * p for d in found}
@@ -169,6 +167,6 @@ def interleaved(re: Array, im: Array) -> Array:
     return np.stack([re, im], -1).ravel()
 
 
-def packed(factors: Shape) -> int:
+def packed(factors: tuple[int, ...]) -> int:
     """Factors as digits of six bits, the first one lowest."""
     return sum(r << 6 * i for i, r in enumerate(factors))

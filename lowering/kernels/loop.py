@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
-from calque.core.program import Equation, Literal, Program
+from calque.core.program import Equation, Literal, Program, inner_of
 from calque.core.types import Params
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
@@ -43,7 +43,7 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
             rows if not m or rows % n else rows // n * m, columns, dtype, level))
         xs = [xs[s] if isinstance(s, int) else _panelled(ctx.b, xs[s.source], s) for s in sources]
     shell = Shell(ctx, xs, outs)
-    for inner in loops.inner(e):
+    for inner in inner_of(e.params):
         shell.count(loops.maps(inner))
     with shell.inside():
         if found is not None:

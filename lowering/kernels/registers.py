@@ -212,7 +212,7 @@ class _Loop:
             return grid(shape, self.sorted(rows, n, at))
         return grid(shape, [memory.load(self.b, rows, [*i, at]) for i in inside])
 
-    def apart(self, steps: Shape, at: Index) -> list[Index]:
+    def apart(self, steps: tuple[int, ...], at: Index) -> list[Index]:
         """Where the row of each lane begins."""
         if steps not in self.offsets:
             found = []

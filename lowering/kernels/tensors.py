@@ -398,7 +398,7 @@ class _Run:
 
         def put(where: list[Index]) -> None:
             value = rules["convert_element_type"](Op(
-                Context(SCALAR), [memory.number(where[axis])], {}, [ShapedArray((), out.dtype)]))
+                [memory.number(where[axis])], {}, [ShapedArray((), out.dtype)], Context(SCALAR)))
             memory.store(SCALAR, value, made, where)
 
         memory.nest(out.shape, put)
@@ -458,7 +458,7 @@ def apply(b: KernelBuilder, e: Equation, values: Sequence[Value]) -> Value:
         if isinstance(a, Literal):
             ctx.literals[v] = a
     out: Value = rules[e.primitive.name](
-        Op(ctx, list(values), e.params, [ShapedArray((), e.outputs[0].aval.dtype)]))
+        Op(list(values), e.params, [ShapedArray((), e.outputs[0].aval.dtype)], ctx))
     return out
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from calque.core.dims import Dim, bounds, guess, is_static
-from calque.core.program import Equation, Program
+from calque.core.program import Equation, Program, inner_of
 from calque.core.types import Params
 from calque.lowering.passes import hazards, loops, registers
 from calque.lowering.passes.split import GROUPS, part_of, rows_of
@@ -282,9 +282,7 @@ def is_callback(e: Equation) -> bool:
     """Whether an equation calls a function of the user's, itself or in a Program that it holds: in
     Python, or a kernel with side effects."""
     return e.primitive.calls_python or e.primitive.name == "ffi_call" and bool(
-        e.params["has_side_effect"]) or any(
-        isinstance(q, Program) and calls_python(q) for v in e.params.values()
-        for q in (v if isinstance(v, tuple) else (v,)))
+        e.params["has_side_effect"]) or any(map(calls_python, inner_of(e.params)))
 
 
 def writes_in_place(p: Program) -> bool:

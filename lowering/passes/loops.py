@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from calque.core.config import is_off
-from calque.core.program import Atom, Equation, Program
+from calque.core.program import Atom, Equation, Program, inner_of
 from calque.core.types import Shape
 
 DECOMPOSED = 32  # rows and columns of a matrix that a loop decomposes by itself
@@ -21,20 +21,12 @@ DTYPES = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2"
                                          "f2", ml_dtypes.bfloat16, "f4", "f8"))
 
 
-def inner(e: Equation) -> Iterator[Program]:
-    """The Programs an equation holds."""
-    for v in e.params.values():
-        for q in v if isinstance(v, tuple) else (v,):
-            if isinstance(q, Program):
-                yield q
-
-
 def maps(p: Program) -> Iterator[Equation]:
     """The elementwise equations of a Program, at any depth."""
     for e in p.equations:
         if e.primitive.kernel == "map":
             yield e
-        for q in inner(e):
+        for q in inner_of(e.params):
             yield from maps(q)
 
 
@@ -44,7 +36,7 @@ def products(p: Program) -> Iterator[Equation]:
         if e.primitive.name == "dot_general":
             yield e
         elif e.primitive.kernel != "loop":
-            for q in inner(e):
+            for q in inner_of(e.params):
                 yield from products(q)
 
 
@@ -70,7 +62,7 @@ def is_known(e: Equation) -> bool:
     if name == "dot_general":
         dtypes = {a.aval.dtype for a in (*e.inputs, *e.outputs)}
         return len(dtypes) == 1 and np.dtype(bool) not in dtypes
-    return all(known(q) for q in inner(e))
+    return all(known(q) for q in inner_of(e.params))
 
 
 def is_small_decomposition(e: Equation) -> bool:
@@ -81,7 +73,8 @@ def is_small_decomposition(e: Equation) -> bool:
 
 def decomposes(p: Program) -> bool:
     """Whether a Program decomposes a small matrix, at any depth."""
-    return any(is_small_decomposition(e) or any(map(decomposes, inner(e))) for e in p.equations)
+    return any(is_small_decomposition(e) or any(map(decomposes, inner_of(e.params)))
+               for e in p.equations)
 
 
 def decomposition(e: Equation) -> Program:
@@ -92,7 +85,7 @@ def decomposition(e: Equation) -> Program:
 
 def passes(p: Program) -> int:
     """How many equations begin a loop nest of their own, at least."""
-    return sum(sum(map(passes, inner(e))) if e.primitive.name == "jit" else
+    return sum(sum(map(passes, inner_of(e.params))) if e.primitive.name == "jit" else
                e.primitive.kernel in ("fold", "loop", "nest") for e in p.equations)
 
 
@@ -104,7 +97,7 @@ def lanes(e: Equation) -> tuple[int, ...] | None:
     if len(shapes) != 1:
         return None
     (shape,) = shapes
-    return shape if all(_in_lanes(q, shape) for q in inner(e)) else None
+    return shape if all(_in_lanes(q, shape) for q in inner_of(e.params)) else None
 
 
 def parts(e: Equation) -> Iterator[tuple[Atom, bool]]:
@@ -129,10 +122,10 @@ def _in_lanes(p: Program, shape: Shape) -> bool:
         if e.primitive.kernel == "loop":
             around = list(parts(e))
             if any(stacked or a.aval.shape not in ((), shape) for a, stacked in around) or not all(
-                    _in_lanes(q, shape) for q in inner(e)):
+                    _in_lanes(q, shape) for q in inner_of(e.params)):
                 return False
         elif name == "jit":
-            if not all(_in_lanes(q, shape) for q in inner(e)):
+            if not all(_in_lanes(q, shape) for q in inner_of(e.params)):
                 return False
         elif name == "broadcast_in_dim":
             if e.inputs[0].aval.shape not in ((), shape):

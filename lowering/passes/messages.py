@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.dims import guess
-from calque.core.program import Atom, Equation, Program
+from calque.core.program import Atom, Equation, Program, inner_of
 
 MOST_BYTES = 32 << 20
 
@@ -23,14 +23,8 @@ def combined(p: Program) -> Program:
 def sends(p: Program) -> bool:
     """Whether a program, or one that it holds, sends messages."""
     return bool(p.derived("sends", lambda: any(
-        e.primitive.name.startswith("message_") or any(map(sends, inner_of(e)))
+        e.primitive.name.startswith("message_") or any(map(sends, inner_of(e.params)))
         for e in p.equations)))
-
-
-def inner_of(e: Equation) -> list[Program]:
-    """The Programs that an equation holds."""
-    return [q for v in e.params.values() for q in (v if isinstance(v, tuple) else (v,))
-            if isinstance(q, Program)]
 
 
 def _combined(p: Program) -> Program:
@@ -42,7 +36,7 @@ def _combined(p: Program) -> Program:
 
 
 def _within(e: Equation) -> Equation:
-    if not any(map(sends, inner_of(e))):
+    if not any(map(sends, inner_of(e.params))):
         return e
     return e.replace(params={
         k: tuple(combined(q) if isinstance(q, Program) else q for q in v) if isinstance(v, tuple)
@@ -108,4 +102,4 @@ def _one(messages: Sequence[Equation]) -> Equation:
                                outputs=tuple(v for e in messages for v in e.outputs))
 
 
-__all__ = ["combined", "inner_of", "sends"]
+__all__ = ["combined", "sends"]

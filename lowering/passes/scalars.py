@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from calque.core.dims import is_static
-from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.program import Atom, Equation, Literal, Program, Var, inner_of
 from calque.core.types import Dtype, Function, Params, Shape
 from calque.lowering.passes.loops import DTYPES
 
@@ -474,9 +474,8 @@ def summed(dtype: Dtype) -> Dtype:
 
 
 def _may_hang(p: Program) -> bool:
-    return any(e.primitive.name == "while" or any(
-        _may_hang(q) for v in e.params.values() for q in (v if isinstance(v, tuple) else (v,))
-        if isinstance(q, Program)) for e in p.equations)
+    return any(e.primitive.name == "while" or any(map(_may_hang, inner_of(e.params)))
+               for e in p.equations)
 
 
 class Count:

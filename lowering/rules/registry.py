@@ -15,17 +15,15 @@ from calque.lowering.context import Context
 
 
 @dataclass(frozen=True, slots=True)
-class Op:
-    """An equation that is lowered; `op["axes"]` is its parameter axes.
+class Use:
+    """A use of a primitive: `use["axes"]` is its parameter axes.
 
     Attributes:
-      ctx: the Context (lowering/context) of the function that is written.
       operands: Values; x: the first of them.
-      params: the equation's parameters.
+      params: the primitive's parameters.
       outs: the avals of the results (keys already turned into uint32 words); out: the first.
     """
 
-    ctx: Context
     operands: list[Value]
     params: Params
     outs: list[ShapedArray]
@@ -34,16 +32,23 @@ class Op:
         return self.params[name]
 
     @property
-    def b(self) -> Builder:
-        return self.ctx.b
-
-    @property
     def x(self) -> Value:
         return self.operands[0]
 
     @property
     def out(self) -> ShapedArray:
         return self.outs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Op(Use):
+    """An equation that is lowered; ctx: the Context (lowering/context) of its function."""
+
+    ctx: Context
+
+    @property
+    def b(self) -> Builder:
+        return self.ctx.b
 
 
 Rule = Callable[[Op], Any]

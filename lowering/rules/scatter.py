@@ -96,7 +96,7 @@ def _one_window(ctx: Context, how: str, x: Value, indices: Value, new: Value,
     if how != "set" or (ask and inside is not None):
         old = emit_slice(b, x, starts, sizes)
         if how != "set":
-            new = rules[how](Op(ctx, [old, new], {}, [ShapedArray(sizes, x.dtype)]))
+            new = rules[how](Op([old, new], {}, [ShapedArray(sizes, x.dtype)], ctx))
         if ask and inside is not None:
             new = b.select(inside, new, old)
     return emit_update(ctx, x, new, starts)

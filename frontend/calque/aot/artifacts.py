@@ -24,7 +24,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import Dim, SymbolicScope, scope_of
 from calque.core.errors import explain
-from calque.core.program import Program
+from calque.core.program import Program, inner_of
 from calque.core.sharding import PartitionSpec
 from calque.core.trace import Tracer, escaped_tracer_error
 from calque.core.types import Function, Ndarray, Params
@@ -384,10 +384,8 @@ def _check_callbacks(p: Program) -> None:
             raise TypeError(explain(
                 f"{e.primitive.name} of {e.params['callback']!r}: an artifact cannot call Python.",
                 str(e.source), "take the callback out, or compute it before or after."))
-        for v in e.params.values():
-            for q in v if isinstance(v, tuple) else (v,):
-                if isinstance(q, Program):
-                    _check_callbacks(q)
+        for q in inner_of(e.params):
+            _check_callbacks(q)
 
 
 def _of_several(where: str) -> TypeError:

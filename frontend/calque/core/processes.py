@@ -28,7 +28,7 @@ class ProcessGrid:
     """
 
     names: tuple[Any, ...]
-    counts: Shape
+    counts: tuple[int, ...]
     locals: tuple[int, ...]
     ranks: tuple[int, ...]
 

@@ -343,7 +343,7 @@ def _from_lowering(name: str) -> None:
     @rule(name)
     def emit(use: Use) -> Any:
         context: Any = _Context(use.w)
-        return lowering_rules[name](Op(context, use.operands, use.params, use.outs))
+        return lowering_rules[name](Op(use.operands, use.params, use.outs, context))
 
 
 for _name in ("random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in",

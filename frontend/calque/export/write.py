@@ -25,36 +25,18 @@ from calque.lowering.builder import Value
 from calque.lowering.context import physical
 from calque.lowering.passes import keys
 from calque.lowering.passes.hoist import CALLS
+from calque.lowering.rules import registry
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """A use of a primitive that is written; `op["axes"]` is its parameter axes.
-
-    Attributes:
-      w: the Writer; operands: Values, x the first of them; params: the primitive's; outs: the avals
-      of the results, out the first of them.
-    """
+class Use(registry.Use):
+    """A use of a primitive that is written by a Writer."""
 
     w: Writer
-    operands: list[Value]
-    params: Params
-    outs: list[ShapedArray]
-
-    def __getitem__(self, name: str) -> Any:
-        return self.params[name]
 
     @property
     def b(self) -> PortableBuilder:
         return self.w.b
-
-    @property
-    def x(self) -> Value:
-        return self.operands[0]
-
-    @property
-    def out(self) -> ShapedArray:
-        return self.outs[0]
 
 
 Rule = Callable[[Use], Any]
@@ -230,5 +212,5 @@ class Writer:
             raise UnsupportedOperationError(explain(
                 f"{name}: this primitive has no portable form in StableHLO.", where=str(e.source),
                 fix="compile the function with calque.aot instead."))
-        out = form(Use(self, values, params, avals))
+        out = form(Use(values, params, avals, self))
         return out if isinstance(out, list) else [out]

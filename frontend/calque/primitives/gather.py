@@ -107,8 +107,8 @@ class ScatterDimensionNumbers(NamedTuple):
       (1,)
     """
 
-    update_window_dims: Shape
-    inserted_window_dims: Shape
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
     scatter_dims_to_operand_dims: tuple[int, ...]
     operand_batching_dims: tuple[int, ...] = ()
     scatter_indices_batching_dims: tuple[int, ...] = ()

@@ -12,7 +12,6 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program
-from calque.core.types import Shape
 from calque.core.zeros import Zero, add_tangents, instantiate, is_zero, zero_like
 from calque.primitives.elementwise import neg
 from calque.transforms.jvp import jvp_flat
@@ -23,7 +22,7 @@ linear_solve_p = Primitive("custom_linear_solve", multiple_results=True)  # by i
 PARTS = ("matvec", "vecmat", "solve", "transpose_solve")
 
 
-def _parts(args: Sequence[Any], counts: Shape) -> tuple[list[list[Any]], list[Any]]:
+def _parts(args: Sequence[Any], counts: tuple[int, ...]) -> tuple[list[list[Any]], list[Any]]:
     """(captured values of each Program, b)."""
     found, at = [], 0
     for n in counts:
@@ -32,12 +31,12 @@ def _parts(args: Sequence[Any], counts: Shape) -> tuple[list[list[Any]], list[An
     return found, list(args[at:])
 
 
-def _abstract(*avals: ShapedArray, counts: Shape, solve: Program, aux: int,
+def _abstract(*avals: ShapedArray, counts: tuple[int, ...], solve: Program, aux: int,
               **_: Any) -> list[ShapedArray]:
     return list(solve.out_avals)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, counts: Shape, aux: int,
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, counts: tuple[int, ...], aux: int,
          **programs: Any) -> Any:
     """dx = A^-1 (db - dA x)."""
     outs = linear_solve_p.bind(*primals, counts=counts, aux=aux, **programs)
@@ -58,7 +57,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, counts: Shape, aux:
     return outs, [*solved[:len(x)], *none]
 
 
-def _transpose(cts: Sequence[Any], *args: Any, counts: Shape, aux: int,
+def _transpose(cts: Sequence[Any], *args: Any, counts: tuple[int, ...], aux: int,
                **programs: Any) -> list[Any]:
     if programs["transpose_solve"] is None:
         raise TypeError(explain(
@@ -80,7 +79,7 @@ def _transpose(cts: Sequence[Any], *args: Any, counts: Shape, aux: int,
 
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
-           counts: Shape, aux: int, **programs: Any) -> Any:
+           counts: tuple[int, ...], aux: int, **programs: Any) -> Any:
     """Every Program takes a batch of vectors; captured values stay as they are mapped."""
     groups, b = _parts(list(zip(args, dims)), counts)
     fronted: list[Any] = []

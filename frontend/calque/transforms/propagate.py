@@ -17,7 +17,7 @@ from calque.core.avals import ShapedArray
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Literal, Program
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
-from calque.core.types import Axes, Params, Shape
+from calque.core.types import Axes, Params
 
 Dims = Sequence[tuple[int, ...]]  # the factors of each dimension of a value, the major one first
 Rule = tuple[Sequence[Dims], Sequence[Dims], dict[int, int]]  # operands, results, sizes of factors
@@ -192,17 +192,17 @@ class _Constraint:
             used.update((a, f) for a in more)
         return chosen
 
-    def _split(self, factors: Shape, axes: tuple[Any, ...], sizes: dict[Any, int]
+    def _split(self, factors: tuple[int, ...], axes: tuple[Any, ...], sizes: dict[Any, int]
                ) -> list[tuple[int, tuple[Any, ...]]]:
         """The axes of a dimension, dealt out to its factors."""
         return dealt(factors, axes, self.factors, sizes.__getitem__)
 
-    def _joined(self, factors: Shape, chosen: dict[int, tuple[Any, ...]],
+    def _joined(self, factors: tuple[int, ...], chosen: dict[int, tuple[Any, ...]],
                 sizes: dict[Any, int]) -> tuple[Any, ...]:
         return joined(factors, chosen, self.factors, sizes.__getitem__)
 
 
-def dealt(factors: Shape, axes: Sequence[Any], wholes: dict[int, int],
+def dealt(factors: tuple[int, ...], axes: Sequence[Any], wholes: dict[int, int],
           count: Callable[[Any], int]) -> list[tuple[int, tuple[Any, ...]]]:
     """The axes that split a dimension, of so many devices each, dealt out to its factors."""
     if len(factors) == 1:
@@ -220,7 +220,7 @@ def dealt(factors: Shape, axes: Sequence[Any], wholes: dict[int, int],
     return [(f, tuple(mine)) for f, mine in found.items()]
 
 
-def joined(factors: Shape, chosen: dict[int, tuple[Any, ...]], wholes: dict[int, int],
+def joined(factors: tuple[int, ...], chosen: dict[int, tuple[Any, ...]], wholes: dict[int, int],
            count: Callable[[Any], int]) -> tuple[Any, ...]:
     """The axes of a dimension: its factors', up to the first that is not split wholly."""
     if len(factors) == 1:

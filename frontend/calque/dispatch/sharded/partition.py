@@ -24,7 +24,7 @@ from calque.core.evaluate import each, literal_value
 from calque.core.lists import replaced
 from calque.core.mesh import Mesh, OwnRows
 from calque.core.processes import Between, ProcessGrid, agree, between, block_shape
-from calque.core.program import Equation, Program, Var, eliminate_dead_code
+from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
 from calque.core.types import Function
 from calque.dispatch.sharded.labels import meshes_of, named_sharding
@@ -32,7 +32,7 @@ from calque.dispatch.sharded.spanning import any_spans
 from calque.lowering.module import Lowered
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.hoist import hoist
-from calque.lowering.passes.messages import inner_of, sends
+from calque.lowering.passes.messages import sends
 from calque.primitives import messages, two_level
 from calque.primitives import shape as sh
 from calque.primitives.control import cond, scan
@@ -119,7 +119,7 @@ def agree_on(lowered: Lowered, p: Program) -> None:
 
 def _log_loops(p: Program) -> None:
     for e in p.equations:
-        inner = [q for q in inner_of(e) if sends(q)]
+        inner = [q for q in inner_of(e.params) if sends(q)]
         if inner and e.primitive.name in ("scan", "while"):
             print(f"calque: {e.primitive.name} ({e.source}) sends messages: its steps are taken "
                   "from the host", file=sys.stderr)
