@@ -16,10 +16,10 @@ import numpy as np
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.compile import run_compiler
+from calque.lowering.targets import host_target
 
-FLAGS = ("--iree-hal-target-backends=llvm-cpu", "--iree-input-type=stablehlo",
-         "--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false",
-         "--iree-llvmcpu-reassociate-fp-reductions")
+FLAGS = (*host_target().flags(), "--iree-input-type=stablehlo",
+         "--iree-input-demote-f64-to-f32=false", "--iree-llvmcpu-reassociate-fp-reductions")
 
 F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -40,16 +40,14 @@ class Functions:
     """Functions of one module: name -> (f(b, *values), dtypes), all over vectors of `size`."""
 
     def __init__(self, functions: dict[str, tuple[Callable[..., Value], Sequence[Any]]],
-                 size: int = SIZE, device: str = "local-sync", flags: Sequence[str] = (),
-                 **builder: bool) -> None:
+                 size: int = SIZE, device: str = "local-sync", **builder: bool) -> None:
         self.functions, self.size, self.options = functions, size, builder
-        self._flags = (*FLAGS, *flags)
         self._uri = device
 
     @functools.cached_property
     def _module(self) -> Any:
         config = iree.runtime.Config(device=_device(self._uri))
-        binary = run_compiler(self.source().encode() + b"\0", self._flags)
+        binary = run_compiler(self.source().encode() + b"\0", FLAGS)
         context = iree.runtime.SystemContext(config=config)
         context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, binary))
         return context.modules.module

@@ -4,8 +4,6 @@ All plain forms are compiled in one module; what does not compile or load has a 
 """
 from __future__ import annotations
 
-import platform
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -33,9 +31,6 @@ def body(name):
                                     [x.dtype])[0]
 
 
-# (CPUs with arithmetic of halves round once from f64 to f16, whatever IREE does)
-NO_HALVES = (["--iree-llvmcpu-target-cpu-features=-avx512fp16"]
-             if platform.machine() in ("x86_64", "AMD64") else [])
 PLAIN = Functions({
     **{n: (op(n), [F32]) for n in ("exponential", "tanh", "sine", "cosine", "tan", "logistic")},
     "expm1": (op("exponential_minus_one"), [F32]),
@@ -48,7 +43,7 @@ PLAIN = Functions({
     "to_u8": (lambda b, x: x.astype(U8), [F32]),
     "f64_to_f16": (lambda b, x: x.astype(F16), [F64]),
     "decode": (lambda b, x: x.view(E4M3).astype(F32), [U8]),
-}, size=SIZE, flags=NO_HALVES)
+}, size=SIZE)
 
 
 def worst(name, oracle, *xs):
