@@ -3,7 +3,7 @@
   module.py            Program -> MLIR module: start here; flat.py: of any shape
   builder.py           StableHLO operations on Values
   dynamic.py           the same for sizes known at the call only, which sizes.py computes
-  value.py             SSA values with operators
+  value.py             SSA values with operators; dtypes.py: names of their dtypes
   mlir.py              the one door to MLIR's Python bindings
   context.py           what rules see; aliasing.py: whose memory; fusion.py: how much a loop reads
   rules/               a lowering rule for each primitive

@@ -12,16 +12,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from calque.core.dtypes import real_dtype
 from calque.core.types import Dtype, Ndarray, Shape
 from calque.lowering import mlir
+from calque.lowering.dtypes import BF16, BOOL, F16, F32, I32, I64, U16, U32, U64, signed
 from calque.lowering.sizes import Sizes
 from calque.lowering.value import Scalar
 from calque.lowering.value import Value as Value
 
-F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 ROUNDED = frozenset(("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum"))
 # Whether f32 to f16 is to be done by bits in the module that is being emitted.
 soft_f16: contextvars.ContextVar[bool] = contextvars.ContextVar("soft_f16", default=False)
@@ -97,11 +97,11 @@ class Builder:
         dtype = np.dtype(dtype)
         a = np.asarray(value).astype(dtype)
         if dtype.kind == "c":
-            part = np.dtype(f"f{dtype.itemsize // 2}")
+            part = real_dtype(dtype)
             return self.complex(self.splat(a.real, shape, part), self.splat(a.imag, shape, part))
         if 0 in shape:
             body = ""
-        elif dtype == np.dtype(bool):
+        elif dtype == BOOL:
             body = "true" if a else "false"
         else:
             body = f'"0x{a.tobytes().hex().upper()}"'
@@ -163,8 +163,7 @@ class Builder:
     def abs(self, x: Value) -> Value:
         if x.dtype.kind in "bu":
             return x
-        dtype = np.dtype(f"f{x.dtype.itemsize // 2}") if x.dtype.kind == "c" else x.dtype
-        return self.emit("abs", [x], x.shape, dtype)
+        return self.emit("abs", [x], x.shape, real_dtype(x.dtype))
 
     def floor(self, x: Value) -> Value:
         return self.unary("floor", x)
@@ -191,7 +190,7 @@ class Builder:
             "comparison_direction": f"#stablehlo<comparison_direction {direction}>",
             "compare_type": f"#stablehlo<comparison_type {kind}>",
         }
-        return self.emit("compare", [x, y], x.shape, np.dtype(bool), attrs)
+        return self.emit("compare", [x, y], x.shape, BOOL, attrs)
 
     def select(self, pred: Value, x: Value | Scalar, y: Value | Scalar) -> Value:
         """x where pred else y; pred may be rank 0.
@@ -212,7 +211,7 @@ class Builder:
         return abs(x).eq(np.inf)
 
     def convert(self, x: Value, dtype: Dtype) -> Value:
-        if x.dtype == np.dtype(bool) and dtype.kind in "iu" and dtype.itemsize == 1:
+        if x.dtype == BOOL and dtype.kind in "iu" and dtype.itemsize == 1:
             # a byte that IREE does not take for the boolean's own: of the two in one dispatch it
             # keeps one and writes it twice, once outside of the loops over workgroups
             # (tests/lowering/test_refusals.py)
@@ -230,15 +229,15 @@ class Builder:
         bf16 there (an integer with the upper half of an f32's bits) has no form for
         (tests/lowering/test_vulkan_needs_cures.py).
         """
-        wide = self.convert(x, np.dtype(np.float32))
-        u = self.bitcast(wide, np.dtype(np.uint32))
+        wide = self.convert(x, F32)
+        u = self.bitcast(wide, U32)
         upper = (u + (((u >> 16) & 1) + 0x7FFF)) >> 16
         upper = self.select(self.isnan(wide), 0x7FC0, upper)
-        return self.bitcast(self.convert(upper, np.dtype(np.uint16)), BF16)
+        return self.bitcast(self.convert(upper, U16), BF16)
 
     def _widened(self, name: str, operands: Sequence[Value], shape: Shape) -> Value:
         """An operation of f16 in f32, rounded by `float16`."""
-        f32, u16 = np.dtype(np.float32), np.dtype(np.uint16)
+        f32, u16 = F32, U16
         wide = [self.convert(v, f32) for v in operands]
         if name not in ("maximum", "minimum"):
             return self.float16(self.emit(name, wide, shape, f32))
@@ -255,7 +254,7 @@ class Builder:
         denormal f16.  Those are rounded by an addition that leaves their bits at the end of the
         mantissa of 0.5 and more; of others the mantissa is rounded as an integer (Giesen 2016).
         """
-        f32, u32 = np.dtype(np.float32), np.dtype(np.uint32)
+        f32, u32 = F32, U32
         u = self.bitcast(self.convert(x, f32), u32)
         sign = u & 0x80000000
         size = u ^ sign
@@ -264,7 +263,7 @@ class Builder:
         out = self.select(size < 0x38800000, denormal, normal)
         out = self.select(size < 0x47800000, out, self.select(
             size > 0x7F800000, self.like(size, 0x7E00), self.like(size, 0x7C00)))
-        return self.bitcast(self.convert(out | (sign >> 16), np.dtype(np.uint16)), F16)
+        return self.bitcast(self.convert(out | (sign >> 16), U16), F16)
 
     def bitcast(self, x: Value, dtype: Dtype) -> Value:
         if x.dtype == dtype:
@@ -277,10 +276,10 @@ class Builder:
         return self.emit("complex", [re, im], re.shape, dtype)
 
     def real(self, x: Value) -> Value:
-        return self.emit("real", [x], x.shape, np.dtype(f"f{x.dtype.itemsize // 2}"))
+        return self.emit("real", [x], x.shape, real_dtype(x.dtype))
 
     def imag(self, x: Value) -> Value:
-        return self.emit("imag", [x], x.shape, np.dtype(f"f{x.dtype.itemsize // 2}"))
+        return self.emit("imag", [x], x.shape, real_dtype(x.dtype))
 
     # ---- shape
     def reshape(self, x: Value, shape: Shape) -> Value:
@@ -305,7 +304,7 @@ class Builder:
         if not starts:
             at = [*mlir.ir().DenseI64ArrayAttr(op.attributes["start_indices"]), *[0] * more]
             return self.slice(wide, at, [i + 1 for i in at]).view(x.dtype)
-        zero = self.splat(0, (), np.int32 if "i32" in str(starts[0].type) else np.int64)
+        zero = self.splat(0, (), I32 if "i32" in str(starts[0].type) else I64)
         places = [*[Value(self, i, (), zero.dtype) for i in starts], *[zero] * more]
         return self.dynamic_slice(wide, places, (1,) * rank).view(x.dtype)
 
@@ -365,11 +364,11 @@ class Builder:
         if all(c == (0, 0, 0) for c in config):
             return x
         if not isinstance(value, Value) and x.dtype.kind in "iuf" and x.dtype.itemsize == 8:
-            bits = int(np.asarray(value).astype(x.dtype).view(np.uint64))
+            bits = int(np.asarray(value).astype(x.dtype).view(U64))
             if bits >> 32 != bits & 0xFFFFFFFF:
                 # IREE fills memory with 8 different bytes by a dispatch, and takes one of those
                 # for two pads at places where it cannot (tests/lowering/test_refusals.py)
-                padded = self.pad(x.view(np.uint64) ^ bits, 0, config)
+                padded = self.pad(x.view(U64) ^ bits, 0, config)
                 return (padded ^ bits).view(x.dtype)
         if not isinstance(value, Value):
             value = self.splat(value, (), x.dtype)
@@ -456,11 +455,6 @@ def _may_be_slice(x: Value) -> bool:
         seen.add(v)
         waiting += v.owner.operands
     return bool(waiting)
-
-
-def signed(dtype: Dtype) -> Dtype:
-    """The signed integer of an unsigned one's width; other dtypes as they are."""
-    return np.dtype(f"i{dtype.itemsize}") if dtype.kind == "u" else dtype
 
 
 def int_array(values: Sequence[int]) -> str:

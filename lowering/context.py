@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.dims import guess
@@ -15,6 +13,7 @@ from calque.core.program import Equation, Literal, Program
 from calque.lowering import folding, mlir
 from calque.lowering.aliasing import AliasAnalysis, nbytes
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import I32, U32
 from calque.lowering.fusion import FusionWidth
 from calque.lowering.targets import Target
 
@@ -88,7 +87,7 @@ class Context:
         what it was (a crash, or no end of memory; tests/lowering/test_refusals.py)."""
         if new is old or any(True for _ in old.ir.uses) or 0 in old.shape:
             return new
-        never = self.b.compare("NE", self._unknown_zero(), self.b.splat(0, (), np.uint32))
+        never = self.b.compare("NE", self._unknown_zero(), self.b.splat(0, (), U32))
         return self.b.select(never, old, new)
 
     def entering(self, xs: Sequence[Value]) -> list[Value]:
@@ -102,13 +101,13 @@ class Context:
         """0 as a uint32 that IREE does not know, out of memory of a size that nothing else has."""
         if self._zero is None:
             with mlir.ir().InsertionPoint.at_block_begin(self.entry):
-                (hidden,) = self.b.optimization_barrier(self.b.splat(0, (977,), np.int32))
-                self._zero = self.b.reshape(self.b.slice(hidden, [0], [1]), ()).view(np.uint32)
+                (hidden,) = self.b.optimization_barrier(self.b.splat(0, (977,), I32))
+                self._zero = self.b.reshape(self.b.slice(hidden, [0], [1]), ()).view(U32)
         return self._zero
 
 
 def physical(a: ShapedArray) -> ShapedArray:
     """The aval of what a value is in memory: keys are a few uint32 words."""
     if dtypes.is_key(a.dtype):
-        return ShapedArray((*a.shape, a.dtype.words), np.dtype("uint32"))
+        return ShapedArray((*a.shape, a.dtype.words), U32)
     return a

@@ -16,7 +16,8 @@ import numpy as np
 from calque.core.dims import Dim, is_static, max_dim, quotient
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, int_array, signed
+from calque.lowering.builder import Builder, int_array
+from calque.lowering.dtypes import I64, signed
 from calque.lowering.folding import unequal
 from calque.lowering.value import Value
 
@@ -74,7 +75,7 @@ class DynamicBuilder(Builder):
         if not isinstance(size, Dim):
             return super().number(size, dtype)
         ir, dtype = mlir.ir(), np.dtype(dtype)
-        kind = signed(dtype) if dtype.kind in "iu" else np.dtype(np.int64)
+        kind = signed(dtype) if dtype.kind in "iu" else I64
         element = ir.IntegerType.get_signless(8 * kind.itemsize, mlir.context())
         cast = mlir.value("arith.index_cast", element, [self.extents.of(size)])
         # (of tensor.from_elements IREE makes one of the unsigned type that it is converted to, and

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from calque.lowering import mlir
+from calque.lowering.dtypes import BOOL, unsigned
 from calque.lowering.value import Value
 
 if TYPE_CHECKING:
@@ -94,17 +93,17 @@ def with_zero(x: Value, zero: Value) -> Value:
     b = x.b
     if x.dtype.kind == "c":
         return b.complex(with_zero(b.real(x), zero), with_zero(b.imag(x), zero))
-    if x.dtype == np.dtype(bool):
+    if x.dtype == BOOL:
         return x ^ zero.ne(0)
-    bits = np.dtype(f"u{x.dtype.itemsize}")
+    bits = unsigned(x.dtype)
     return (x.view(bits) ^ zero.astype(bits)).view(x.dtype)
 
 
 def _hidden_zero(x: Value) -> Value:
     if x.dtype.kind == "c":
         x = x.b.real(x)
-    bits = np.dtype(f"u{x.dtype.itemsize}")
-    raw = x.astype(bits) if x.dtype == np.dtype(bool) else x.view(bits)
+    bits = unsigned(x.dtype)
+    raw = x.astype(bits) if x.dtype == BOOL else x.view(bits)
     one = raw.b.like(raw, 1)
     return raw.b.binary("shift_left", raw, one) & one
 

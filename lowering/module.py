@@ -24,6 +24,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate
 from calque.core.source import UNKNOWN
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, soft_f16
+from calque.lowering.dtypes import F64, I64, signed
 from calque.lowering.dynamic import DynamicBuilder
 from calque.lowering.passes import cost, hazards, keys, repeats
 from calque.lowering.passes.accumulate import accumulate
@@ -277,13 +278,13 @@ class Emitter:
 
     def __init__(self, target: Target, locations: bool, in_process: bool,
                  builder: type[Builder] = Builder) -> None:
-        f64_ok = not target.lacks(np.dtype(np.float64))
+        f64_ok = not target.lacks(F64)
         soft_f16.set(target.arch == "x86_64" and "f16c" not in target.features)
         made = builder(f64_ok, relaxed=target.backend == "vulkan-spirv")
         self.ctx = Context(made, target, in_process)
         self.ctx.emit_program = self.program
         self.locations = locations
-        self.narrow = not f64_ok or target.lacks(np.dtype(np.int64))
+        self.narrow = not f64_ok or target.lacks(I64)
         self.parameters: list[Any] = []
         self.chains: dict[Value, int] = {}  # weight of what one loop computes up to a value
 
@@ -308,8 +309,7 @@ class Emitter:
     def parameter(self, key: str, value: Any) -> Value:
         """A captured array that the module reads from an archive when it is loaded."""
         ir, b = mlir.ir(), self.ctx.b
-        signed = np.dtype(f"i{value.dtype.itemsize}") if value.dtype.kind == "u" else value.dtype
-        kind = mlir.tensor_type(value.shape, signed)
+        kind = mlir.tensor_type(value.shape, signed(value.dtype))
         symbol = f"parameter{len(self.parameters)}"
         with ir.InsertionPoint.at_block_begin(self.ctx.module.body):
             self.parameters.append(ir.Operation.create("util.global", attributes={
@@ -320,7 +320,7 @@ class Emitter:
                     f'#stream.parameter.named<"{PARAMETER_SCOPE}"::"{key}"> : {kind}')}))
         loaded = ir.Operation.create("util.global.load", results=[kind], attributes={
             "global": ir.FlatSymbolRefAttr.get(symbol)})
-        made = Value(b, loaded.results[0], tuple(value.shape), signed)
+        made = Value(b, loaded.results[0], tuple(value.shape), signed(value.dtype))
         self.ctx.aliases.add_argument(made, protected=True)  # nobody may write to it
         return made.view(value.dtype)
 
@@ -439,8 +439,8 @@ def _check_widths(e: Equation, target: Target | None) -> None:
         dtype = physical(a).dtype
         if target is not None and target.lacks(dtype):
             half = np.dtype(f"{dtype.kind}{dtype.itemsize // 2}").name
-            what = "floats" if not target.lacks(np.dtype(np.int64)) else (
-                "numbers" if target.lacks(np.dtype(np.float64)) else "integers")
+            what = "floats" if not target.lacks(I64) else (
+                "numbers" if target.lacks(F64) else "integers")
             raise NotImplementedError(explain(
                 f"{e.primitive.name} of {a.str_short()}: {target.name} has no {what} of 64 bits.",
                 where=str(e.source),

@@ -10,7 +10,8 @@ from typing import Any
 
 from calque.core.types import Dtype
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value, signed
+from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import signed
 
 Spec = tuple[tuple[int, ...], Dtype]
 

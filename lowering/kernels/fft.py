@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from calque.core.dtypes import real_dtype
 from calque.core.types import Dtype, Ndarray, Shape
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
@@ -43,7 +44,7 @@ def _smooth_rows(ctx: Context, x: Value, n: int, inverse: bool, whole: float,
     """Rows of a smooth length, times `whole`."""
     parts = 2 if x.dtype.kind != "c" else 1
     count = math.prod(x.shape) // (n * parts)
-    lanes = 64 // _real(x.dtype).itemsize
+    lanes = 64 // real_dtype(x.dtype).itemsize
     if n <= LONG and (count >= lanes // 2 or n < SPLIT):
         return _lines(ctx, x, (1, n, count), (0, 1, n), (0, 1, n), inverse, whole, 0,
                       real_result, (count, n))
@@ -56,7 +57,7 @@ def _smooth_rows(ctx: Context, x: Value, n: int, inverse: bool, whole: float,
 
 def has_axis(n: int, inner: int, dtype: Dtype) -> bool:
     """Whether lines that lie across `inner` columns are taken where they are."""
-    return fft_tables.is_smooth(n) and n <= LONG and inner >= 32 // _real(dtype).itemsize
+    return fft_tables.is_smooth(n) and n <= LONG and inner >= 32 // real_dtype(dtype).itemsize
 
 
 def axis(ctx: Context, x: Value, inverse: bool) -> Value:
@@ -102,7 +103,7 @@ def _chirp(ctx: Context, x: Value, n: int, inverse: bool) -> Value:
 def _call(ctx: Context, entry: str, x: Value, table: Ndarray,
           shape: tuple[int, int], scalars: tuple[int, ...]) -> Value:
     """One of the kernels that run over elements."""
-    real = _real(x.dtype)
+    real = real_dtype(x.dtype)
     suffix = "c64" if real.itemsize == 4 else "c128"
     groups = max(1, min(GROUPS, math.prod(shape) // WORTH))
     return emit_native(ctx, "fft", f"calque_fft_{entry}_{suffix}",
@@ -110,16 +111,12 @@ def _call(ctx: Context, entry: str, x: Value, table: Ndarray,
                        groups)[0]
 
 
-def _real(dtype: Dtype) -> Dtype:
-    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
-
-
 def _lines(ctx: Context, x: Value, sizes: tuple[int, int, int], read: tuple[int, int, int],
            written: tuple[int, int, int], inverse: bool, scale: float, whole: int,
            real_result: bool, shape: Shape) -> Value:
     """One call: (outer, n, lanes) lines, with the strides of outer, elements and lanes."""
     outer, n, lanes = sizes
-    real = _real(x.dtype)
+    real = real_dtype(x.dtype)
     table = fft_tables.line_table(n, scale, lanes if whole else 0, whole)
     width = 64 // real.itemsize
     blocks = outer * -(-lanes // width)

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from calque.lowering.dtypes import F64, I64
+
 Array = np.ndarray[Any, Any]
 
 _EIGHTH = np.longdouble("0.785398163397448309615660845819875721")  # pi / 4
@@ -19,12 +21,12 @@ _EIGHTH = np.longdouble("0.785398163397448309615660845819875721")  # pi / 4
 
 def roots(n: int, k: Any) -> tuple[Array, Array]:
     """Real and imaginary parts of exp(-2 pi i k / n) in float64."""
-    k = np.asarray(k, np.int64) % n
+    k = np.asarray(k, I64) % n
     eighth, rest = np.divmod(8 * k, n)
     odd = eighth % 2 == 1
     rest = np.where(odd, n - rest, rest)  # from the nearer axis
     angle = _EIGHTH * rest.astype(np.longdouble) / np.longdouble(n)
-    c, s = np.cos(angle).astype(np.float64), np.sin(angle).astype(np.float64)
+    c, s = np.cos(angle).astype(F64), np.sin(angle).astype(F64)
     # e^(i a) at eighth 0..7, from the angle to the nearer axis
     flip = (eighth == 1) | (eighth == 2) | (eighth == 5) | (eighth == 6)
     x, y = np.where(flip, s, c), np.where(flip, c, s)

@@ -6,20 +6,15 @@ vector in, `join` makes one of two.  Start reading at `Fold`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from calque.core.dtypes import extreme
 from calque.core.program import Equation
-from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Value, int_array
+from calque.lowering.dtypes import BF16, F16, F32, I32
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.tensors import FOLDS
-from calque.lowering.kernels.values import BF16, F16, F32, SCALAR, KernelBuilder
-
-
-def extreme(dtype: Dtype, largest: bool) -> Any:
-    from calque.lowering.rules import reduce
-    return reduce.extreme(dtype, largest)
+from calque.lowering.kernels.values import SCALAR, KernelBuilder
 
 
 class Fold:
@@ -57,7 +52,7 @@ class Extremum(Fold):
         self.dtype = e.outputs[0].aval.dtype
         largest = e.primitive.name == "argmax"
         self.before = "GT" if largest else "LT"
-        self.specs = [(self.kind, extreme(self.kind, not largest)), (memory.I32, 0)]
+        self.specs = [(self.kind, extreme(self.kind, not largest)), (I32, 0)]
 
     def take(self, b: KernelBuilder, totals: Sequence[Value], x: Value, mask: Value | None,
              place: Callable[[], Value]) -> list[Value]:

@@ -10,13 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from calque.core.dims import is_static
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import F32, F64
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.passes.cost import TILED_SIZE
 from calque.lowering.targets import Target
@@ -138,7 +137,7 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, shape: Shape,
             dtype: Dtype) -> Value | None:
     """dot_general of operands of one dtype, with sums of `dtype`; None where IREE's form stays."""
     (xc, yc), (xb, yb), target = *dims, ctx.target
-    sums = np.dtype("float64" if x.dtype == np.float64 else "float32")
+    sums = F64 if x.dtype == F64 else F32
     if target is None or x.dtype != y.dtype or dtype != sums or not takes(target, x.dtype.name):
         return None
     if not is_static((*x.shape, *y.shape)):

@@ -15,9 +15,9 @@ import numpy as np
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Value
+from calque.lowering.dtypes import BOOL, F32, I8, I32
 from calque.lowering.kernels.values import SCALAR, KernelBuilder, scalar_text
 
-BOOL, I32 = np.dtype(bool), np.dtype(np.int32)
 Index = Any  # int, or an MLIR value of type index
 
 
@@ -146,7 +146,7 @@ class Memory:
 
 def summed(dtype: Dtype) -> Dtype:
     """The dtype in which numbers are added up."""
-    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
+    return F32 if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
 
 
 def memref_type(size: int, dtype: Dtype) -> Any:
@@ -176,7 +176,7 @@ def _together(b: KernelBuilder, parts: Sequence[Any], dtype: Dtype) -> Value:
 
 
 def _kept(dtype: Dtype) -> Dtype:
-    return np.dtype(np.int8) if dtype == BOOL else dtype
+    return I8 if dtype == BOOL else dtype
 
 
 def _raw(b: KernelBuilder, m: Memory, at: Index) -> Any:
@@ -197,7 +197,7 @@ def store(b: KernelBuilder, x: Value, m: Memory, where: Sequence[Index]) -> None
     """Write the lanes of x along m's last axis, whose stride is 1 (or one lane anywhere)."""
     assert b.lanes == 1 or m.strides[-1] == 1, m
     if x.dtype == BOOL:
-        x = b.convert(x, np.dtype(np.int8))
+        x = b.convert(x, I8)
     name = "memref.store" if b.lanes == 1 else "vector.store"
     mlir.operation(name, [], [x.ir, m.ref, index(m.at(where))])
 

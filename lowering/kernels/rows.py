@@ -20,6 +20,7 @@ from calque.core.types import Axes, Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import BOOL, I32
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.folds import Fold, across, fold_of
 from calque.lowering.kernels.memory import Index, Memory
@@ -305,7 +306,7 @@ class Kernel:
     def place(self, b: KernelBuilder, axis: int, where: list[Index]) -> Value:
         value = b.spread(memory.number(where[axis]))
         if axis == self.last and b.lanes > 1:
-            value = value + _constant(b, list(range(b.lanes)), memory.I32)
+            value = value + _constant(b, list(range(b.lanes)), I32)
         return value
 
     def sweep(self, k: int) -> None:
@@ -403,7 +404,7 @@ class Kernel:
         carry = chains.loop(stop, wide, some(many), carry)
         carry = memory.loop(whole, some(1), carry, start=stop, step=b.lanes)
         if whole < n:
-            mask = _constant(b, [j >= whole - n + b.lanes for j in range(b.lanes)], np.dtype(bool))
+            mask = _constant(b, [j >= whole - n + b.lanes for j in range(b.lanes)], BOOL)
             last = body(b, _put(where, self.last, n - b.lanes), mask, chains.values(carry))
             carry = [*[v.ir for v in last], *carry[k:]]
         return carry

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Value
+from calque.lowering.dtypes import F32, F64
 from calque.lowering.kernels.dispatch import dispatch
 
 VECTOR_BYTES = 64
@@ -198,6 +197,6 @@ def scatter_rows(x: Value, ids: Value, updates: Value, op: str, *, limit: int | 
     _declare(name, _kernel(
         name, op, kind, element, index, "?" if any_size else rows, limit,
         "?" if any_width else width, "?" if any_size else count, max(1, lanes), pairs))
-    assert x.dtype in (np.dtype(np.float32), np.dtype(np.float64)) or x.dtype.kind == "i", x.dtype
+    assert x.dtype in (F32, F64) or x.dtype.kind == "i", x.dtype
     return dispatch(x.b, name, [ids, updates, x], [(x.shape, x.dtype)], into=2,
                     sizes=(rows, count, *[width] * any_width) if any_size else ())[0]

@@ -19,6 +19,7 @@ from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.compiler_server import FUNCTIONS
 from calque.lowering.context import Context
+from calque.lowering.dtypes import BOOL, I8
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.contract import registers_of
 from calque.lowering.kernels.dispatch import dispatch
@@ -152,7 +153,7 @@ class Shell:
         """An elementwise equation on registers, by its rule or by a call."""
         key = _function(e)
         if self.uses[key] < self.often or e.primitive.weight < CALLED or any(
-                x.dtype == np.dtype(bool) for x in xs):
+                x.dtype == BOOL for x in xs):
             return apply(b, e, xs)
         result = b.type_of(e.outputs[0].aval.dtype)
         if (*key, b.lanes) not in self.functions:
@@ -216,7 +217,7 @@ class Shell:
             self.each.attributes["value"] = ir.Attribute.parse(f"{self.scratch} : index")
         nbytes = self.scratch * self.groups
         specs = [*[_together(g, self.outs) for g in self.given],
-                 *([((nbytes,), np.dtype("i1"))] if nbytes else [])]
+                 *([((nbytes,), I8)] if nbytes else [])]
         self.function.attributes["function_type"] = self.type_of(len(self.taken) + len(specs))
         with ir.InsertionPoint.at_block_begin(self.exports):
             export = ir.Operation.create("stream.executable.export", regions=1, attributes={

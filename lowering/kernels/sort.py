@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from calque.core.dims import is_static
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import I32
 from calque.lowering.kernels.dispatch import dispatch, executable, insert
 
 INSERTION = 32  # rows up to this are sorted by insertion
@@ -36,7 +35,7 @@ def emit_order(ctx: Context, keys: Sequence[Value], k: int) -> Value:
         return _order_of_any(ctx, name, keys, widths, k)
     groups = max(1, min(GROUPS, rows, rows * n // WORTH))
     insert(ctx.module, _executable(name, widths, rows, n, k, groups))
-    kind, short = np.dtype(np.int32), n <= INSERTION
+    kind, short = I32, n <= INSERTION
     width = n if short else k
     results = [((rows, width), kind)] + ([] if short else [((rows, 2 * n), kind)])
     return b.slice(dispatch(b, name, keys, results)[0], (0, 0), (rows, k))
@@ -60,7 +59,7 @@ def _order_of_any(ctx: Context, name: str, keys: Sequence[Value], widths: Sequen
     b = ctx.b
     rows, n = keys[0].shape
     insert(ctx.module, _executable_of_any(name, widths))
-    kind = np.dtype(np.int32)
+    kind = I32
     return dispatch(b, name, keys, [((rows, k), kind), ((rows, 2 * n), kind)],
                     sizes=[rows, n, k])[0]
 

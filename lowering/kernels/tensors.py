@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from calque.core.avals import ShapedArray
+from calque.core.dtypes import extreme
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Dtype, Shape
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import BOOL, F32
 from calque.lowering.kernels import indexing, joined, memory
 from calque.lowering.kernels.contract import dot_general
 from calque.lowering.kernels.joined import Joined, Part
@@ -87,7 +87,7 @@ def elementwise(shape: Shape, targets: Sequence[Memory], parts: Sequence[Part],
         flat = {id(a): a.view(shape, (1,)) for a in arrays}
         sources = [flat[id(s)] if isinstance(s, Memory) else s for s in sources]
         targets = [flat[id(t)] for t in targets]
-    dtypes = [a.dtype for a in arrays] or [np.dtype("f4")]
+    dtypes = [a.dtype for a in arrays] or [F32]
     lanes = min(widest(d) for d in dtypes)
     if any(t.strides and t.strides[-1] != 1 and t.shape[-1] > 1 for t in targets):
         lanes = 1
@@ -285,10 +285,9 @@ class _Run:
         x, axes = self.read(e.inputs[0]), tuple(e.params["axes"])
         assert isinstance(x, Memory)
         how, kind, start = FOLDS[e.primitive.name]
-        if x.dtype == memory.BOOL:
+        if x.dtype == BOOL:
             start = how in ("and", "minimum")
         elif start is None:
-            from calque.lowering.rules.reduce import extreme
             start = extreme(x.dtype, how == "minimum")
         return memory.entry(reduce(self.emitter, x, axes, how, kind, start))
 

@@ -19,6 +19,7 @@ from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.kernel import Kernel, three
 from calque.core.types import Dtype, Shape
+from calque.lowering.dtypes import I8
 from calque.lowering.folders import cache_directory
 from calque.lowering.kernels.dispatch import Spec
 
@@ -82,7 +83,7 @@ class Call:
     @property
     def memory(self) -> list[Spec]:
         """What is made for results and work space: of an empty one an element, bool as bytes."""
-        return [((1,) if is_empty(s) else s, np.dtype("int8") if d.kind == "b" else d)
+        return [((1,) if is_empty(s) else s, I8 if d.kind == "b" else d)
                 for s, d in self.specs]
 
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Value
+from calque.lowering.dtypes import BF16, BOOL, F16, F32, unsigned
 from calque.lowering.math.region import BodyBuilder
-
-F16, BF16, F32 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)
 
 
 def scalar_text(dtype: Dtype) -> str:
@@ -93,8 +91,7 @@ class KernelBuilder(BodyBuilder):
 
     def _shifted(self, name: str, x: Value, y: Value) -> Value:
         bits = 8 * x.dtype.itemsize
-        unsigned = Value(self, y.ir, (), np.dtype(f"u{y.dtype.itemsize}"))
-        within = self.compare("LT", unsigned, bits)
+        within = self.compare("LT", Value(self, y.ir, (), unsigned(y.dtype)), bits)
         if name == "shift_right_arithmetic":
             return super().emit(name, [x, self.select(within, y, self.like(y, bits - 1))], (),
                                 x.dtype)
@@ -107,7 +104,7 @@ class KernelBuilder(BodyBuilder):
         if self.lanes == 1:
             return super().loop(condition, step, start)
         ir = mlir.ir()
-        types, mask = [v.ir.type for v in start], self.type_of(np.dtype(bool))
+        types, mask = [v.ir.type for v in start], self.type_of(BOOL)
         op = ir.Operation.create("scf.while", results=[mask, *types],
                                  operands=[v.ir for v in start], regions=2)
         here = ir.Location.current
@@ -122,7 +119,7 @@ class KernelBuilder(BodyBuilder):
             ir.Operation.create("scf.condition", operands=[some.ir, go.ir, *before.arguments])
         after = op.regions[1].blocks.append(mask, *types, arg_locs=[here] * (1 + len(types)))
         with ir.InsertionPoint(after):
-            go = Value(self, after.arguments[0], (), np.dtype(bool))
+            go = Value(self, after.arguments[0], (), BOOL)
             old = values(list(after.arguments)[1:])
             new = [self.select(go, n, o) for n, o in zip(step(*old), old)]
             ir.Operation.create("scf.yield", operands=[v.ir for v in new])

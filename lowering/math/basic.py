@@ -8,15 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import BOOL, F32, F64, U32, U64, unsigned
 from calque.lowering.math.common import (
     BIAS,
-    BOOL,
-    F32,
-    F64,
     MANTISSA,
     SIGNED,
-    U32,
-    U64,
     bits,
     floating,
     power_of_two,
@@ -119,7 +115,7 @@ def _step(b: Builder, x: Value, y: Value) -> Value:
     moved = i + b.select(outward, 1, b.like(i, -1))
     moved = b.select(size_x.eq(0), smallest, moved)
     moved = b.select(b.binary("or", i.eq(j), (size_x | size_y).eq(0)), j, moved)
-    infinity, nan = (int(np.asarray(v, x.dtype).view(integer)) & largest  # type: ignore[call-overload]
+    infinity, nan = (int(np.asarray(v, x.dtype).view(integer)) & largest
                      for v in (np.inf, np.nan))
     either = b.binary("or", size_x > infinity, size_y > infinity)
     return b.select(either, nan, moved).view(x.dtype)
@@ -201,7 +197,7 @@ def _magnitudes(b: Builder, x: Value, y: Value) -> tuple[Value, Value, Value]:
     SPIR-V leaves a division by 0 and the least number's by -1 open, and of a negative remainder
     MLIR takes the least number's sign wrongly (tests/lowering/test_vulkan_needs_cures.py).
     """
-    word = np.dtype(f"u{x.dtype.itemsize}")
+    word = unsigned(x.dtype)
     nothing = y.eq(0)
     size, divisor = ((abs(v) if x.dtype.kind == "i" else v).view(word) for v in (x, y))
     return nothing, size, b.select(nothing, 1, divisor)
@@ -212,7 +208,7 @@ def leading_zeros(b: Builder, x: Value) -> Value:
     width = 8 * x.dtype.itemsize
     if not b.relaxed or width == 32:
         return b.unary("count_leading_zeros", x)
-    u = x.view(np.dtype(f"u{x.dtype.itemsize}"))
+    u = x.view(unsigned(x.dtype))
     if width < 32:
         n = b.unary("count_leading_zeros", u.astype(U32)) - (32 - width)
         return n.astype(u.dtype).view(x.dtype)

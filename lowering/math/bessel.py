@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import F64
 from calque.lowering.math import power
-from calque.lowering.math.common import F64
 from calque.lowering.math.gamma import widened
 
 # e^-x I0(x) for x <= 8; sqrt(x) e^-x I0(x) beyond; the same of I1 (near 0 over x); highest first

@@ -7,24 +7,18 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from calque.core.types import Dtype
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import BF16, F16, F32, F64, I16, I32, I64
 from calque.lowering.math.region import elementwise
-
-F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
-F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
-I32, I64 = np.dtype(np.int32), np.dtype(np.int64)
-U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
-BOOL = np.dtype(bool)
 
 # mantissa bits, exponent bias, smallest normal number
 MANTISSA = {F32: 23, F64: 52}
 BIAS = {F32: 127, F64: 1023}
 TINY = {F32: 2.0**-126, F64: 2.0**-1022}
-SIGNED = {F16: np.dtype(np.int16), BF16: np.dtype(np.int16), F32: I32, F64: I64}
+SIGNED = {F16: I16, BF16: I16, F32: I32, F64: I64}
 # 1.5 * 2^mantissa: adding it leaves the integer part, rounded to even, in the low bits.
 # (IREE expands roundeven to some twenty integer ops.)
 MAGIC = {F32: 1.5 * 2.0**23, F64: 1.5 * 2.0**52}

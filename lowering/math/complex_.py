@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from calque.core.dtypes import real_dtype
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import F32, F64
 from calque.lowering.math import exp_log, hyperbolic, trig
 from calque.lowering.math.common import (
     BIAS,
-    F32,
-    F64,
     MANTISSA,
     bits,
     negative,
@@ -100,7 +100,7 @@ def hypot(x: Value, y: Value) -> Value:
 
 def abs_(b: Builder, x: Value) -> Value:
     """|x|, real."""
-    part = np.dtype(f"f{x.dtype.itemsize // 2}")
+    part = real_dtype(x.dtype)
     return elementwise(b, lambda _, re, im: hypot(re, im), [b.real(x), b.imag(x)], [part])[0]
 
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
+from calque.core.dtypes import real_dtype
 from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
-from calque.lowering.math.common import BF16, BOOL, F16, F32, F64, I32, I64, U32
+from calque.lowering.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, U8, U16, U32
 from calque.lowering.math.region import elementwise
-
-U8, U16 = np.dtype(np.uint8), np.dtype(np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def convert(b: Builder, x: Value, dtype: Dtype) -> Value:
     if source.kind == "c":
         return _from_complex(b, x, dtype)
     if dtype.kind == "c":
-        part = np.dtype(f"f{dtype.itemsize // 2}")
+        part = real_dtype(dtype)
         re = convert(b, x, part)
         return b.complex(re, b.like(re, 0.0))
     if source in FLOAT8:
@@ -92,7 +91,7 @@ def _converted_bool(x: Value) -> Value | None:
 def _from_complex(b: Builder, x: Value, dtype: Dtype) -> Value:
     if dtype.kind != "c":
         return convert(b, b.real(x), dtype)
-    part = np.dtype(f"f{dtype.itemsize // 2}")
+    part = real_dtype(dtype)
     return b.complex(convert(b, b.real(x), part), convert(b, b.imag(x), part))
 
 
@@ -164,8 +163,8 @@ def _encode(b: Builder, x: Value, dtype: Dtype) -> Value:
     # below the smallest normal: adding 2^k leaves the rounded multiple of the denormal in the
     # low bits of the sum
     anchor = np.float32(2.0 ** (1 - form.bias - form.mantissa + 23))
-    denormal = (size.view(F32) + float(anchor)).view(U32) - int(anchor.view(np.uint32))
-    smallest = int(np.float32(2.0 ** (1 - form.bias)).view(np.uint32))
+    denormal = (size.view(F32) + float(anchor)).view(U32) - int(anchor.view(U32))
+    smallest = int(np.float32(2.0 ** (1 - form.bias)).view(U32))
     code = b.select(size < smallest, denormal, normal)
     over = form.nan if form.infinity is None else form.infinity
     # the encoded normal number exceeds the largest code exactly on overflow (size is not tiny)

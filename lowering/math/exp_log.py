@@ -12,10 +12,8 @@ import math
 import numpy as np
 
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import F32, F64, I32
 from calque.lowering.math.common import (
-    F32,
-    F64,
-    I32,
     MANTISSA,
     TINY,
     as_index,

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import BF16, F16, F32, F64, I32
 from calque.lowering.math import exp_log, power
-from calque.lowering.math.common import BF16, F16, F32, F64, horner, integral, odd, round_small
+from calque.lowering.math.common import horner, integral, odd, round_small
 from calque.lowering.math.region import BodyBuilder, elementwise
 
 # lgamma(2 + z) / z on |z| <= 1/2, error 2^-63.6
@@ -81,7 +82,7 @@ def iterate(b: Builder, go: Callable[..., Value], step: Callable[..., Sequence[V
     if hasattr(b, "iterate"):
         return b.iterate(go, step, start, rounds)
     if isinstance(b, BodyBuilder):
-        first = b.splat(0, (), np.int32)
+        first = b.splat(0, (), I32)
 
         def more(n: Value, *vs: Value) -> Value:
             return b.binary("and", n < rounds, go(*vs))

@@ -11,18 +11,12 @@ import math
 import numpy as np
 
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import BF16, F16, F32, F64, I32, I64, U32, unsigned
 from calque.lowering.math.common import (
-    BF16,
     BIAS,
-    F16,
-    F32,
-    F64,
-    I32,
-    I64,
     MANTISSA,
     SIGNED,
     TINY,
-    U32,
     as_index,
     bits,
     floating,
@@ -147,7 +141,7 @@ def _log2_twofold(a: Value) -> tuple[Value, Value]:
     # times 2 / (3 ln 2), plus k
     factor = 2 / (3 * math.log(2))
     if dtype == F32:
-        factor0 = float((np.float32(factor).view(np.int32) & (-1 << 12)).view(np.float32))
+        factor0 = float((np.float32(factor).view(I32) & (-1 << 12)).view(F32))
         factor1 = factor - factor0
     else:
         factor0, factor1 = 9.61796700954437255859e-01, -7.02846165095275826516e-09  # fdlibm's cp
@@ -177,7 +171,7 @@ def _pow_twofold(a: Value, y: Value) -> Value:
     rest = p1 - (t - p0)
     ln2_0 = float(np.asarray(math.log(2), dtype))
     cut = np.asarray(ln2_0, dtype)
-    mask = np.asarray(-1 << _CUT[dtype], np.int32 if dtype == F32 else np.int64)
+    mask = np.asarray(-1 << _CUT[dtype], I32 if dtype == F32 else I64)
     ln2_0 = float((cut.view(mask.dtype) & mask).view(dtype))
     ln2_1 = _LN2_BELOW[dtype]
     u = t * ln2_0
@@ -288,9 +282,7 @@ def integer_power(b: Builder, x: Value, y: Value) -> Value:
     As jnp.power where that is right: it reads only six bits of y.
     """
     signed = y.dtype.kind == "i"
-    size = abs(y) if signed else y
-    unsigned = np.dtype(f"u{y.dtype.itemsize}")
-    size = size.view(unsigned)
+    size = abs(y).view(unsigned(y.dtype)) if signed else y
     result, square = b.like(x, 1), x
     count = 8 * y.dtype.itemsize
     for i in range(count):

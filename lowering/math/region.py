@@ -17,7 +17,8 @@ import numpy as np
 
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
-from calque.lowering.builder import BF16, F16, ROUNDED, Builder, Value
+from calque.lowering.builder import ROUNDED, Builder, Value
+from calque.lowering.dtypes import BF16, BOOL, F16
 from calque.lowering.folding import guarded_from_one_number
 
 _ARITH = {  # StableHLO name -> (float op, signed op, unsigned op)
@@ -96,7 +97,7 @@ class BodyBuilder(Builder):
         x, y = self.match(x, y)
         table = (_FLOAT_PREDICATES, _SIGNED_PREDICATES, _UNSIGNED_PREDICATES)[_kind(x.dtype)]
         name = "arith.cmpf" if _kind(x.dtype) == 0 else "arith.cmpi"
-        return self._make(name, [x, y], np.dtype(bool), {
+        return self._make(name, [x, y], BOOL, {
             "predicate": f"{table[direction]} : i64"})
 
     def unary(self, name: str, x: Value) -> Value:

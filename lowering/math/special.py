@@ -12,8 +12,9 @@ import math
 import numpy as np
 
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import F32, F64
 from calque.lowering.math import exp_log
-from calque.lowering.math.common import F32, F64, floating, horner, scale, with_sign
+from calque.lowering.math.common import floating, horner, scale, with_sign
 from calque.lowering.math.power import head
 
 # erf(x) / x - 1 in x^2 on |x| <= 0.9, error 2^-31.6 and 2^-66.6

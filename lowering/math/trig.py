@@ -16,13 +16,8 @@ from itertools import pairwise
 import numpy as np
 
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import F32, F64, I32, I64, U32, U64
 from calque.lowering.math.common import (
-    F32,
-    F64,
-    I32,
-    I64,
-    U32,
-    U64,
     as_index,
     bits,
     floating,
@@ -118,7 +113,7 @@ def _product(x: Value, factor: float) -> tuple[Value, Value]:
     x0 = (bits(x) & -4096).view(F32)
     x1 = x - x0
     near = np.float32(factor)
-    f0 = (near.view(np.int32) & np.int32(-4096)).view(np.float32)
+    f0 = (near.view(I32) & np.int32(-4096)).view(F32)
     f1 = float(near - f0)
     p = x * float(near)
     return p, ((x0 * float(f0) - p) + x0 * f1 + x1 * float(f0)) + x1 * f1 + x * (
@@ -165,7 +160,7 @@ def _reduce_f32(x: Value) -> tuple[Value, Value, Value]:
     tail = (sum_ - r) - t
     huge_r, huge_tail, huge_quadrant = _huge_f32(x)
     # huge and finite: one unsigned comparison of representations
-    limit = int(np.float32(CODY_WAITE_LIMIT[F32]).view(np.int32))
+    limit = int(np.float32(CODY_WAITE_LIMIT[F32]).view(I32))
     huge = ((bits(x) & 0x7FFFFFFF) - limit).view(U32) < 0x7F800000 - limit
     return (b.select(huge, huge_r, r), b.select(huge, huge_tail, tail),
             b.select(huge, huge_quadrant, as_index(n)))

@@ -14,12 +14,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.types import Dtype
+from calque.lowering.dtypes import F16
 from calque.lowering.passes.cost import is_dynamic, is_unrolled
 from calque.lowering.passes.flat import flat
 
@@ -182,7 +181,7 @@ class _Loop:
             return None
         if name == "pad" and not (isinstance(others[0], Literal) and others[0].value == 0):
             return None
-        if name == "mul" and (not self.is_fixed(others[0]) or before == np.float16):
+        if name == "mul" and (not self.is_fixed(others[0]) or before == F16):
             return None  # (the sum of what is made smaller may be too large for a half)
         return x
 
@@ -212,7 +211,7 @@ class _Loop:
     def through(self, chain: Sequence[Equation], v: Var, now: Atom) -> Atom:
         """Linear operations (the last one first) from v on, of what takes its place."""
         for q in reversed(chain):
-            if q.primitive.name == "reduce_sum" and q.outputs[0].aval.dtype == np.float16:
+            if q.primitive.name == "reduce_sum" and q.outputs[0].aval.dtype == F16:
                 raise _Refused  # (the sum of each of what is then added up may be too large)
             out = Var(q.outputs[0].aval)
             self.behind.append(q.replace(outputs=(out,), inputs=tuple(

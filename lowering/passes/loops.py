@@ -14,6 +14,7 @@ import numpy as np
 from calque.core.config import is_off
 from calque.core.program import Atom, Equation, Program, inner_of
 from calque.core.types import Shape
+from calque.lowering.dtypes import BOOL
 
 DECOMPOSED = 32  # rows and columns of a matrix that a loop decomposes by itself
 enabled = not is_off("kernels")  # tests switch them off, too, to see the portable form
@@ -61,7 +62,7 @@ def is_known(e: Equation) -> bool:
         return False
     if name == "dot_general":
         dtypes = {a.aval.dtype for a in (*e.inputs, *e.outputs)}
-        return len(dtypes) == 1 and np.dtype(bool) not in dtypes
+        return len(dtypes) == 1 and BOOL not in dtypes
     return all(known(q) for q in inner_of(e.params))
 
 

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Dtype, Shape
+from calque.lowering.dtypes import F32
 from calque.lowering.passes.cost import WHILE_STEPS
 from calque.lowering.passes.flat import flat
 
@@ -84,7 +83,7 @@ def _plan(q: Equation, place: dict[Var, int], steps: int,
     if xb or depth < 2 or columns < 2 or y.nbytes < LEAST_BYTES or rows * steps < LEAST_ROWS:
         return None
     half = y.dtype.itemsize == 2 and y.dtype.kind in "fV"
-    dtype = np.dtype(np.float32) if half else y.dtype
+    dtype = F32 if half else y.dtype
     w = width(rows, columns, dtype)
     return Panels(place[q.inputs[1]], (*yc, *free), depth, -(-columns // w) * w, w, dtype)
 

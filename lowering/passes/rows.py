@@ -14,11 +14,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Shape
+from calque.lowering.dtypes import BOOL
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.graph import Graph
 
@@ -257,7 +256,7 @@ class Group:
 
     @classmethod
     def around(cls, e: Equation, seed: int) -> Group | None:
-        if not _is_known(e) or e.inputs[0].aval.dtype == np.dtype(bool):
+        if not _is_known(e) or e.inputs[0].aval.dtype == BOOL:
             return None
         shape = e.inputs[0].aval.shape
         axes = _numbered(shape)
@@ -361,7 +360,7 @@ class Group:
 
     def _fold(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
         x, gone = e.inputs[0].aval, e.params["axes"]
-        if x.dtype == np.dtype(bool):
+        if x.dtype == BOOL:
             return None
         axes = reads[0]
         if axes is None:

@@ -18,6 +18,7 @@ import numpy as np
 from calque.core.dims import is_static
 from calque.core.program import Atom, Equation, Literal, Program, Var, inner_of
 from calque.core.types import Dtype, Function, Params, Shape
+from calque.lowering.dtypes import BOOL, F32
 from calque.lowering.passes.loops import DTYPES
 
 Grid = Any  # a NumPy array of symbols and of NumPy numbers
@@ -356,7 +357,7 @@ class Scalars:
     def _dot_general(self, e: Equation, x: Grid, y: Grid) -> Grid:
         (xc, yc), (xb, yb) = e.params["dimension_numbers"]
         dtypes = {a.aval.dtype for a in (*e.inputs, *e.outputs)}
-        if len(dtypes) > 1 or np.dtype(bool) in dtypes:
+        if len(dtypes) > 1 or BOOL in dtypes:
             raise Unfit
         dtype = e.outputs[0].aval.dtype
         kind = summed(dtype)
@@ -393,7 +394,7 @@ class Scalars:
         if is_known(which):
             return self.run(branches[min(max(int(which), 0), len(branches) - 1)], xs)
         found = self.run(branches[0], xs)
-        bools = e.inputs[0].aval.dtype == np.dtype(bool)
+        bools = e.inputs[0].aval.dtype == BOOL
         for k, branch in enumerate(branches[1:], 1):
             take = which if bools else self.a.at_least(which, k)
             made = []
@@ -442,7 +443,7 @@ class Scalars:
             (pred,) = self.run(p["cond_jaxpr"], [*args[:k], *state.packed(now)])
             if pred.size != 1:
                 raise Unfit
-            return self.symbol(pred.reshape(-1)[0], np.dtype(bool))
+            return self.symbol(pred.reshape(-1)[0], BOOL)
 
         return state.packed(self.a.until(go, state.flat(args[n:]), lambda now: state.flat(
             self.run(p["body_jaxpr"], [*args[k:n], *state.packed(now)]))))
@@ -470,7 +471,7 @@ class State:
 
 def summed(dtype: Dtype) -> Dtype:
     """The dtype in which numbers are added up: halves in f32."""
-    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
+    return F32 if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
 
 
 def _may_hang(p: Program) -> bool:

@@ -13,16 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Params
+from calque.lowering.dtypes import I32
 
 GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least
 TWICE = 1.2  # times as many rows at most, where the last group takes rows of the one before it, too
-INDEX = ShapedArray((), np.dtype("i4"))
+INDEX = ShapedArray((), I32)
 Axes = Sequence[int | None]
 Where = Callable[[int], tuple[int, int]]
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import BF16, BOOL, I16
 from calque.lowering.rules.registry import Op, rule
 
 
@@ -19,22 +19,22 @@ def carriers(dtype: Dtype) -> list[Dtype]:
     """The dtypes in which a value crosses: no unsigned, bool, complex or 8-bit float types."""
     if dtype.kind == "c":
         return [np.dtype(f"f{dtype.itemsize // 2}")] * 2
-    if dtype.kind in "ub" or dtype.kind == "V" and dtype != np.dtype(ml_dtypes.bfloat16):
+    if dtype.kind in "ub" or dtype.kind == "V" and dtype != BF16:
         return [np.dtype(f"i{dtype.itemsize}")]
-    return [np.dtype("i2")] if dtype == np.dtype(ml_dtypes.bfloat16) else [dtype]
+    return [I16] if dtype == BF16 else [dtype]
 
 
 def _out(b: Builder, x: Value) -> list[Value]:
     if x.dtype.kind == "c":
         return [b.real(x), b.imag(x)]
     (to,) = carriers(x.dtype)
-    return [b.convert(x, to) if x.dtype == np.dtype(bool) else b.bitcast(x, to)]
+    return [b.convert(x, to) if x.dtype == BOOL else b.bitcast(x, to)]
 
 
 def _back(b: Builder, parts: list[Value], dtype: Dtype) -> Value:
     if dtype.kind == "c":
         return b.complex(*parts)
-    return parts[0].ne(0) if dtype == np.dtype(bool) else b.bitcast(parts[0], dtype)
+    return parts[0].ne(0) if dtype == BOOL else b.bitcast(parts[0], dtype)
 
 
 @rule("pure_callback", "io_callback", "debug_callback")

@@ -5,21 +5,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-
 from calque.core.dims import is_static
+from calque.core.dtypes import real_dtype
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import BOOL, F32, F64, HALVES, I32, I64
 from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
 from calque.lowering.math.region import generic
 from calque.lowering.rules.registry import Op, rule
 from calque.lowering.rules.window import fill
-
-HALF = (np.dtype("float16"), np.dtype(ml_dtypes.bfloat16))
 
 
 def _dims_attribute(dims: Any) -> str:
@@ -62,7 +59,7 @@ def _is_vecmat(ctx: Context, x: Value, y: Value, dims: Any) -> bool:
     return (ctx.cpu and is_static((*x.shape, *y.shape)) and len(x.shape) == 1
             and dims == (((0,), (0,)), ((), ())) and len(y.shape) == 2
             and min(y.shape) >= 512 and x.dtype == y.dtype
-            and x.dtype in (np.dtype("float32"), np.dtype("float64")))
+            and x.dtype in (F32, F64))
 
 
 def _vecmat(b: Builder, x: Value, y: Value) -> Value:
@@ -102,17 +99,17 @@ def _dot(op: Op) -> Value:
         result = _outer(b, x, y, dims, shape, dtype)
     elif dtype.kind == "c":
         result = _complex_dot(op.ctx, x.astype(dtype), y.astype(dtype), dims, shape, dtype)
-    elif dtype == np.dtype(bool):
-        counts = _barred(b, x.astype(np.int32), y.astype(np.int32), dims, shape, np.dtype("int32"))
+    elif dtype == BOOL:
+        counts = _barred(b, x.astype(I32), y.astype(I32), dims, shape, I32)
         result = counts > 0
     elif dtype.kind in "iu":
         result = _integer_dot(b, x, y, dims, shape, dtype)
-    elif dtype in HALF or dtype.kind == "V":
-        wide = x.dtype if x.dtype in HALF and x.dtype == y.dtype else np.dtype("float32")
-        acc = real_dot(op.ctx, x.astype(wide), y.astype(wide), dims, shape, np.dtype("float32"))
+    elif dtype in HALVES or dtype.kind == "V":
+        wide = x.dtype if x.dtype in HALVES and x.dtype == y.dtype else F32
+        acc = real_dot(op.ctx, x.astype(wide), y.astype(wide), dims, shape, F32)
         result = acc.astype(dtype)
     else:
-        if not (x.dtype == y.dtype and x.dtype in HALF):
+        if not (x.dtype == y.dtype and x.dtype in HALVES):
             x, y = x.astype(dtype), y.astype(dtype)
         if _is_vecmat(op.ctx, x, y, dims):
             result = _vecmat(b, x, y)
@@ -139,18 +136,18 @@ def _outer(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
     xf = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
     yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
     batch, left = list(range(len(xb))), len(xb) + len(xf)
-    wide = np.dtype(np.float32) if dtype in HALF or dtype.kind == "V" else dtype
+    wide = F32 if dtype in HALVES or dtype.kind == "V" else dtype
 
     def spread(v: Value, axes: Sequence[int], contracted: Sequence[int],
                places: Sequence[int]) -> Value:
         v = b.transpose(v, [*axes, *contracted])
         v = b.reshape(v, v.shape[:len(axes)])
-        v = v.ne(0) if dtype == np.dtype(bool) else v.astype(wide)
+        v = v.ne(0) if dtype == BOOL else v.astype(wide)
         return b.broadcast(v, shape, tuple(places))
 
     p = spread(x, [*xb, *xf], xc, range(left))
     q = spread(y, [*yb, *yf], yc, [*batch, *range(left, len(shape))])
-    if dtype == np.dtype(bool):
+    if dtype == BOOL:
         return p & q
     if dtype.kind != "c":
         return (p * q).astype(dtype)
@@ -168,7 +165,7 @@ def _barred(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
 
 def _integer_dot(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
                  dtype: Dtype) -> Value:
-    wide = np.dtype("int64") if dtype.itemsize == 8 else np.dtype("int32")
+    wide = I64 if dtype.itemsize == 8 else I32
     acc = _barred(b, x.astype(wide), y.astype(wide), dims, shape, wide)
     return acc.astype(dtype)  # the low bits are right whatever the sign
 
@@ -176,7 +173,7 @@ def _integer_dot(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
 def _complex_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: Shape,
                  dtype: Dtype) -> Value:
     b = ctx.b
-    part = np.dtype(f"f{dtype.itemsize // 2}")
+    part = real_dtype(dtype)
     xr, xi, yr, yi = b.barrier(b.real(x), b.imag(x), b.real(y), b.imag(y))
 
     def dot(p: Value, q: Value) -> Value:

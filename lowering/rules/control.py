@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Program
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context, physical
+from calque.lowering.dtypes import F32, I32
 from calque.lowering.forms import form_of
 from calque.lowering.kernels import emit_kernel, emit_whole
 from calque.lowering.passes.cost import (
@@ -158,7 +157,7 @@ class _Loop:
         if self.views:
             self.ctx.aliases.protect(*self.consts, *self.xs)
             return views.counted(self.ctx, self.length, state, self._step)
-        out = emit_while(self.ctx, [b.splat(0, (), np.int32), *state], slice(1, 1 + self.n_carry),
+        out = emit_while(self.ctx, [b.splat(0, (), I32), *state], slice(1, 1 + self.n_carry),
                          lambda values: values[0] < self.length,
                          lambda values: [values[0] + 1, *self._step(values[0], values[1:])],
                          self.keep_out)
@@ -167,7 +166,7 @@ class _Loop:
     def _step(self, i: Value, state: list[Value]) -> list[Value]:
         ctx, b = self.ctx, self.ctx.b
         carry, buffers = state[:self.n_carry], state[self.n_carry:]
-        at = b.number(self.length - 1, np.int32) - i if self.reverse else i
+        at = b.number(self.length - 1, I32) - i if self.reverse else i
         rows = [self._first(emit_slice(b, x, [at, *_zeros(b, x)], (1, *x.shape[1:])), x)
                 for x in self.xs]
         outs = ctx.emit_program(self.body, [*self.consts, *carry, *rows])
@@ -229,7 +228,7 @@ def kept_out(ctx: Context, carry: Sequence[Value], outside: Sequence[Value]) -> 
 
 
 def _has_kernel(ctx: Context) -> bool:
-    return form_of("scan", ctx.target, np.dtype(np.float32)) == "kernel"
+    return form_of("scan", ctx.target, F32) == "kernel"
 
 
 @rule("while")
@@ -292,7 +291,7 @@ def emit_at_once(ctx: Context, p: Program, xs: Sequence[Value]) -> list[Value] |
 
 
 def _zeros(b: Builder, x: Value) -> list[Value]:
-    return [b.splat(0, (), np.int32)] * (len(x.shape) - 1)
+    return [b.splat(0, (), I32)] * (len(x.shape) - 1)
 
 
 def _joined(b: Builder, rows: list[Value]) -> Value:

@@ -18,17 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calque.core.dims import floordiv, guess, is_static
+from calque.core.dtypes import real_dtype
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.core.types import Dtype, Params
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import BOOL, F32, F64, HALVES, I32, I64
 from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.convolve import convolve
 from calque.lowering.kernels.native import level_of
 from calque.lowering.rules.contract import real_dot
-from calque.lowering.rules.reduce import NARROW, emit_reduce, fold
+from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.registry import Op, rule
 from calque.lowering.rules.shape import padded, with_windows
 
@@ -104,7 +106,7 @@ def _by_kind(c: Conv, x: Value, y: Value) -> Value:
     """In a dtype that the code generator takes: complex by parts, others widened."""
     b, dtype = c.b, c.dtype
     if x.dtype.kind == "c" or dtype.kind == "c":
-        part = np.dtype(f"f{dtype.itemsize // 2}")
+        part = real_dtype(dtype)
         x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
         xr, xi, yr, yi = b.barrier(b.real(x), b.imag(x), b.real(y), b.imag(y))
 
@@ -113,13 +115,13 @@ def _by_kind(c: Conv, x: Value, y: Value) -> Value:
 
         re, im = b.barrier(one(xr, yr) - one(xi, yi), one(xr, yi) + one(xi, yr))
         return b.complex(re, im)
-    if dtype == np.dtype(bool):
-        return _integers(c.by(np.dtype(np.int32)), x, y) > 0
+    if dtype == BOOL:
+        return _integers(c.by(I32), x, y) > 0
     if dtype.kind in "iu" and x.dtype.kind in "biu":
-        wide = np.dtype(np.int64 if dtype.itemsize == 8 else np.int32)
+        wide = I64 if dtype.itemsize == 8 else I32
         return _integers(c.by(wide), x, y).astype(dtype)
-    if dtype in NARROW or dtype.kind in "Viu":
-        wide = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
+    if dtype in HALVES or dtype.kind in "Viu":
+        wide = F64 if x.dtype == F64 else F32
         if x.dtype != y.dtype or not _is_product(c, x.dtype, y):
             x, y = math.convert(b, x, wide), math.convert(b, y, wide)
             if is_static(c.places) and 1 < prod(c.places) <= FEW:

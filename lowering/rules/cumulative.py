@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import Dim, is_larger
+from calque.core.dtypes import extreme
 from calque.core.types import Dtype
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import F32, HALVES, signed
 from calque.lowering.math.region import BodyBuilder, scalar_type
-from calque.lowering.rules.reduce import NARROW, extreme
 from calque.lowering.rules.registry import Op, rule
 
 Combine = Callable[[Builder, Value, Value], Value]
@@ -90,16 +91,16 @@ def _cumulative(name: str, combine: Combine, identity: Callable[[Dtype], Any]) -
         if x.shape[axis] in (0, 1) or 0 in x.shape:
             return x
         if x.dtype.kind == "u":
-            signed = np.dtype(f"i{x.dtype.itemsize}")
-            start = np.array(identity(x.dtype)).astype(x.dtype).view(signed)
-            y = b.reverse(x.view(signed), [axis]) if reverse else x.view(signed)
+            integer = signed(x.dtype)
+            start = np.array(identity(x.dtype)).astype(x.dtype).view(integer)
+            y = b.reverse(x.view(integer), [axis]) if reverse else x.view(integer)
             y = emit_prefixes(b, y, axis, _as_unsigned(combine, x.dtype), start)
             return (b.reverse(y, [axis]) if reverse else y).view(x.dtype)
         x = b.reverse(x, [axis]) if reverse else x
         if x.dtype.kind == "c":
             out = _complex(b, x, axis, name, combine)
-        elif x.dtype in NARROW or x.dtype.kind == "V":
-            wide = math.convert(b, x, np.dtype(np.float32))
+        elif x.dtype in HALVES or x.dtype.kind == "V":
+            wide = math.convert(b, x, F32)
             out = emit_prefixes(b, wide, axis, combine, identity(wide.dtype))
             out = math.convert(b, out, x.dtype)
         else:

@@ -13,6 +13,7 @@ from calque.core.program import Literal
 from calque.core.types import Shape
 from calque.lowering import math
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import BOOL
 from calque.lowering.rules.registry import Op, rule, rules
 
 Emit = Callable[..., Value]
@@ -36,7 +37,7 @@ def pointwise(*names: str) -> Callable[[Emit], Emit]:
 # ---- arithmetic
 @pointwise("add", "add_any")
 def _add(b: Builder, x: Value, y: Value) -> Value:
-    return x | y if x.dtype == np.dtype(bool) else x + y
+    return x | y if x.dtype == BOOL else x + y
 
 
 pointwise("sub")(lambda b, x, y: x - y)
@@ -124,7 +125,7 @@ def _select_n(op: Op) -> Value:
     shape = cases[0].shape
     if len(which.shape) < len(shape):  # a scalar, or the mask of an array of keys
         which = b.broadcast(which, shape, range(len(which.shape)))
-    if which.dtype == np.dtype(bool):
+    if which.dtype == BOOL:
         return op.ctx.fusion.note(b.select(which, cases[1], cases[0]), op.operands)
     result = cases[-1]
     for i in range(len(cases) - 2, -1, -1):

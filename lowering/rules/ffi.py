@@ -3,21 +3,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.lowering import mlir
-from calque.lowering.builder import Value, signed
+from calque.lowering.builder import Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import BOOL, I8, signed
 from calque.lowering.kernels.user import is_empty, prepared
 from calque.lowering.kernels.user_c import call_c
 from calque.lowering.kernels.user_gpu import call_gpu
 from calque.lowering.kernels.user_guard import guarded, wanted
 from calque.lowering.rules.callback import call_host
 from calque.lowering.rules.registry import Op, rule
-
-_BOOL, _BYTE = np.dtype(bool), np.dtype("int8")
 
 
 @rule("ffi_call")
@@ -42,8 +39,8 @@ def _ffi_call(op: Op) -> list[Value]:
             where=where, fix="compile the function for fixed sizes."))
     b = op.b
     # of an empty array the kernel gets a pointer that it must not read
-    given = [b.splat(0, (1,), _BYTE if a.dtype == _BOOL else a.dtype) if is_empty(a.shape)
-             else b.convert(x, _BYTE) if a.dtype == _BOOL else x for x, a in zip(op.operands, ins)]
+    given = [b.splat(0, (1,), I8 if a.dtype == BOOL else a.dtype) if is_empty(a.shape)
+             else b.convert(x, I8) if a.dtype == BOOL else x for x, a in zip(op.operands, ins)]
     call = prepared(kernel, kernels.name, where, ins, op.outs,
                     {k: v for k, v, _ in op["attributes"]}, dict(op["aliases"]), op.ctx.cpu)
     if 0 in call.grid:  # every result is empty
@@ -59,12 +56,12 @@ def _ffi_call(op: Op) -> list[Value]:
             raise NotImplementedError(explain(
                 f"ffi_call: {kernels.name!r} has side effects and no argument.", where=where,
                 fix="give it one: on GPUs what has none is not kept in order."))
-        given = _now(given or [b.splat(0, (1,), _BYTE)])
+        given = _now(given or [b.splat(0, (1,), I8)])
     made = (call_c if op.ctx.cpu else call_gpu)(op.ctx, call, given)
     if effect:
         made = _now(made)
     return [b.splat(0, a.shape, a.dtype) if is_empty(a.shape)
-            else v.ne(0) if a.dtype == _BOOL else v for v, a in zip(made, op.outs)]
+            else v.ne(0) if a.dtype == BOOL else v for v, a in zip(made, op.outs)]
 
 
 def _now(xs: Sequence[Value]) -> list[Value]:

@@ -16,6 +16,7 @@ import numpy as np
 from calque.core.types import Shape
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import I32
 from calque.lowering.kernels import fft as kernel
 from calque.lowering.kernels import fft_tables
 from calque.lowering.rules.contract import emit_dot
@@ -140,7 +141,7 @@ def _back_to_real(ctx: Context, x: Value, n: int) -> Value:
         return b.reshape(out, shape)
     # by a mask: IREE lets a slice of a concatenation run beside what writes it (see the test
     # test_slices_of_concatenations_still_race)
-    at = b.iota(im.shape, np.int32, 1)
+    at = b.iota(im.shape, I32, 1)
     (im,) = b.barrier(b.select(at.eq(0) | at.eq(m), b.like(im, 0), im))
     packed = _packed(b, re, im)
     even, odd = transform(ctx, packed, True)

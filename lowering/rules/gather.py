@@ -15,8 +15,9 @@ import numpy as np
 from calque.core.dims import in_int32, is_larger, is_static, min_dim
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value, signed
+from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import I32, I64, signed
 from calque.lowering.kernels import move
 from calque.lowering.rules.registry import Op, rule
 
@@ -68,7 +69,7 @@ def addresses(ctx: Context, indices: Value, shape: Sequence[int], sizes: Sequenc
     whole = [n == s and a not in operand_batching for a, (n, s) in enumerate(zip(shape, sizes))]
     lead = max((a + 1 for a, w in enumerate(whole) if not w), default=0)
     rows, width = math.prod(shape[:lead]), math.prod(shape[lead:])
-    kind = np.dtype(np.int32 if in_int32(rows) else np.int64)
+    kind = np.dtype(I32 if in_int32(rows) else I64)
     stride = {a: math.prod(shape[a + 1:lead]) for a in range(lead)}
     batch = indices.shape[:-1]
     ids: Value | None = None

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from calque.core.types import Dtype, Shape
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import I32, U32, U64
 from calque.lowering.math.region import elementwise
-from calque.lowering.rules.random import I32, U32, threefry
+from calque.lowering.rules.random import threefry
 from calque.lowering.rules.registry import Op, rule
 
-U64 = np.dtype(np.uint64)
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10

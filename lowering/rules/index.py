@@ -11,6 +11,7 @@ from calque.core.dims import in_int32, min_dim
 from calque.core.types import Shape
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import I32, I64
 from calque.lowering.rules.registry import Op, rule
 
 
@@ -21,15 +22,15 @@ def clamped(b: Builder, starts: Sequence[Value], shape: Sequence[int],
     for s, n, k in zip(starts, shape, sizes):
         last = n - k
         if not in_int32(last) and s.dtype.itemsize < 8:
-            s = s.astype(np.int64)
+            s = s.astype(I64)
         largest = min_dim(last, int(np.iinfo(s.dtype).max))
         if s.dtype.kind == "u":
             s = b.minimum(s, largest)
         else:
             s = b.minimum(b.maximum(s, 0), largest)
-        result.append(s.astype(np.int32 if in_int32(last) else np.int64))
-    wide = any(r.dtype == np.dtype(np.int64) for r in result)
-    return [r.astype(np.int64) for r in result] if wide else result
+        result.append(s.astype(I32 if in_int32(last) else I64))
+    wide = any(r.dtype == I64 for r in result)
+    return [r.astype(I64) for r in result] if wide else result
 
 
 def emit_slice(b: Builder, x: Value, starts: Sequence[Value], sizes: Shape) -> Value:
@@ -68,5 +69,5 @@ def _dynamic_update_slice(op: Op) -> Value:
 def _with_words(b: Builder, x: Value, starts: list[Value]) -> list[Value]:
     """Keys have one axis more in memory than in their aval."""
     if len(starts) < len(x.shape):
-        return [*starts, b.splat(0, (), np.int32)]
+        return [*starts, b.splat(0, (), I32)]
     return starts

@@ -18,10 +18,10 @@ from calque.core.dtypes import is_key
 from calque.core.types import Shape
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import I32, U32
 from calque.lowering.math.region import elementwise
 from calque.lowering.rules import elementwise as _elementwise  # noqa: F401  eq and ne are there
 from calque.lowering.rules import generator, random
-from calque.lowering.rules.random import I32, U32
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.registry import Op, rule, rules
 

@@ -14,10 +14,9 @@ import numpy as np
 from calque.core.dims import Dim
 from calque.core.types import Shape
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import I32, U32, U64
 from calque.lowering.math.region import elementwise
 
-U32 = np.dtype(np.uint32)
-I32 = np.dtype(np.int32)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 
@@ -61,7 +60,7 @@ def counts64(b: Builder, batch: Sequence[int], shape: Sequence[int]) -> tuple[Va
     """High and low words of the row-major position within `shape`."""
     full = (*batch, *shape)
     size = math.prod(shape)
-    wide = np.dtype(np.uint64) if size > 2**32 else U32
+    wide = U64 if size > 2**32 else U32
     low = b.splat(0, full, wide)
     stride = 1
     for axis in range(len(shape) - 1, -1, -1):
@@ -108,9 +107,9 @@ def _flat_bits_of_width(b: Builder, keys: Value, width: int, size: int) -> Value
         return bits
     if width == 64:
         start, limit = [0] * (axis + 1), [*batch, words // 2]
-        high = b.slice(bits, start, limit).astype(np.uint64)
+        high = b.slice(bits, start, limit).astype(U64)
         start[axis] = words // 2
-        low = b.slice(bits, start, [*batch, words]).astype(np.uint64)
+        low = b.slice(bits, start, [*batch, words]).astype(U64)
         return (high << 32) | low
     per = 32 // width
     spread = b.broadcast(bits, (*batch, words, per), range(axis + 1))
@@ -129,7 +128,7 @@ def bits_of(b: Builder, keys: Value, width: int, shape: Shape, partitionable: bo
         return b.reshape(flat, (*keys.shape[:-1], *shape))
     hi, lo = _partitionable_bits(b, keys, shape)
     if width == 64:
-        return (hi.astype(np.uint64) << 32) | lo.astype(np.uint64)
+        return (hi.astype(U64) << 32) | lo.astype(U64)
     mixed = hi ^ lo
     return mixed if width == 32 else (mixed & ((1 << width) - 1)).astype(dtype)
 
@@ -156,7 +155,7 @@ def _pair(b: Builder, *words: Value) -> Value:
 def seed_words(x: Value) -> tuple[Value, Value]:
     """The high and low words of seeds; 32-bit seeds have a high word of 0."""
     if x.dtype.itemsize == 8:
-        wide = x.astype(np.uint64) if x.dtype.kind == "i" else x
+        wide = x.astype(U64) if x.dtype.kind == "i" else x
         return (wide >> 32).astype(U32), (wide & 0xFFFFFFFF).astype(U32)
-    low = x.astype(np.int32).astype(U32) if x.dtype.kind == "i" else x.astype(U32)
+    low = x.astype(I32).astype(U32) if x.dtype.kind == "i" else x.astype(U32)
     return x.b.like(low, 0), low

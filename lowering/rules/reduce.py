@@ -8,20 +8,20 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from calque.core.dims import Dim, floordiv, is_static
+from calque.core.dtypes import extreme, real_dtype
 from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, int_array
 from calque.lowering.context import Context
+from calque.lowering.dtypes import BOOL, F32, HALVES, I8, I32, I64
 from calque.lowering.folding import guarded
 from calque.lowering.math.region import BodyBuilder, elementwise
 from calque.lowering.rules.registry import Op, rule
 
 Body = Callable[[Builder, list[Value]], list[Value]]
-NARROW = (np.dtype("float16"), np.dtype(ml_dtypes.bfloat16))
 BLOCK = 1024  # reductions longer than this are split
 
 
@@ -134,8 +134,8 @@ def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
     """Sum (or another fold) over axes: in blocks when long, in f32 for half precision."""
     if x.dtype.kind == "c":
         return _complex_sum(ctx, x, sorted(axes), name)
-    if x.dtype in NARROW:
-        return emit_sum(ctx, x.astype(np.float32), axes, name, identity).astype(x.dtype)
+    if x.dtype in HALVES:
+        return emit_sum(ctx, x.astype(F32), axes, name, identity).astype(x.dtype)
     if not is_static(x.shape):
         return _sum_of_any(ctx.b, x, sorted(axes), name, identity)
     x, last = _no_contraction(ctx, x), len(x.shape) - 1
@@ -244,26 +244,13 @@ def _prod(op: Op) -> Value:
     return emit_sum(op.ctx, op.x, op["axes"], "multiply", 1)
 
 
-def extreme(dtype: Dtype, largest: bool) -> Any:
-    """The identity of min (largest) or max (not largest)."""
-    if dtype == np.dtype(bool):
-        return largest
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return info.max if largest else info.min
-    if dtype.kind == "f" or dtype == np.dtype(ml_dtypes.bfloat16):
-        return np.inf if largest else -np.inf
-    info = ml_dtypes.finfo(dtype)
-    return info.max if largest else info.min
-
-
 def _extremum(name: str, direction: str, largest: bool) -> None:
     @rule(f"reduce_{name}")
     def emit(op: Op) -> Value:
         x = op.x
         if x.dtype.kind == "c":
             return _complex_extremum(op.ctx, x, op["axes"], direction, largest)
-        if x.dtype == np.dtype(bool):
+        if x.dtype == BOOL:
             return _truth(op.ctx, x, op["axes"], name)
         init, body = extreme(x.dtype, largest), fold(f"{name}imum")
         found = []
@@ -276,7 +263,7 @@ def _extremum(name: str, direction: str, largest: bool) -> None:
 
 def _truth(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Value:
     """Any (max) or all (min) of bools, as bytes: IREE folds bits singly (1e6: 0.9 to 0.1 ms)."""
-    found = emit_reduce(ctx.b, [x.astype(np.int8)], [int(name == "min")], axes,
+    found = emit_reduce(ctx.b, [x.astype(I8)], [int(name == "min")], axes,
                         fold(f"{name}imum"))[0]
     return found.ne(0)
 
@@ -289,7 +276,7 @@ def _complex_extremum(ctx: Context, x: Value, axes: Sequence[int], direction: st
                       largest: bool) -> Value:
     """Lexicographic by real part, then imaginary; NaN wins."""
     b = ctx.b
-    bound = extreme(np.dtype(f"f{x.dtype.itemsize // 2}"), largest)
+    bound = extreme(real_dtype(x.dtype), largest)
 
     def body(b: Builder, a: list[Value]) -> list[Value]:
         (r0, i0), (r1, i1) = a[:2], a[2:]
@@ -307,9 +294,9 @@ def _logical(name: str, start: Any) -> None:
     @rule(f"reduce_{name}")
     def emit(op: Op) -> Value:
         x = op.x
-        if x.dtype == np.dtype(bool) and name != "xor":
+        if x.dtype == BOOL and name != "xor":
             return _truth(op.ctx, x, op["axes"], "max" if name == "or" else "min")
-        init = start if x.dtype == np.dtype(bool) else (
+        init = start if x.dtype == BOOL else (
             np.array(-1).astype(x.dtype) if start else 0)
         return emit_reduce(op.b, [x], [init], op["axes"], fold(name))[0]
 
@@ -325,11 +312,11 @@ def _arg(name: str, direction: str, largest: bool) -> None:
         b, x = op.b, op.x
         (axis,) = op["axes"]
         index_dtype = np.dtype(op["index_dtype"])
-        if x.dtype == np.dtype(bool):
-            x = x.astype(np.int8)
-        elif x.dtype in NARROW or x.dtype.kind == "V":
-            x = x.astype(np.float32)
-        where = np.dtype(np.int32) if index_dtype.itemsize <= 4 else np.dtype(np.int64)
+        if x.dtype == BOOL:
+            x = x.astype(I8)
+        elif x.dtype in HALVES or x.dtype.kind == "V":
+            x = x.astype(F32)
+        where = I32 if index_dtype.itemsize <= 4 else I64
         positions = b.iota(x.shape, where, axis)
         init = extreme(x.dtype, largest)
         # an index above all others loses every tie

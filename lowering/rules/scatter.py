@@ -15,15 +15,16 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.dims import bounds, in_int32, is_nonnegative, is_static
+from calque.core.dtypes import extreme, real_dtype
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.core.types import Dtype
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value, signed
+from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import BOOL, F32, I8, I32, I64, signed
 from calque.lowering.kernels.scatter import scatter_rows
 from calque.lowering.rules.gather import Addresses, addresses, clamped, columns
 from calque.lowering.rules.index import emit_slice, emit_update
-from calque.lowering.rules.reduce import extreme
 from calque.lowering.rules.registry import Op, rule, rules
 
 NAMES = {"scatter": "set", "scatter-add": "add", "scatter-sub": "sub", "scatter-mul": "mul",
@@ -84,7 +85,7 @@ def _one_window(ctx: Context, how: str, x: Value, indices: Value, new: Value,
                 targets: Sequence[int], ask: bool) -> Value:
     b, sizes = ctx.b, new.shape
     limits = [x.shape[a] - sizes[a] for a in targets]
-    kind = np.dtype(np.int32 if all(map(in_int32, limits)) else np.int64)
+    kind = np.dtype(I32 if all(map(in_int32, limits)) else I64)
     starts = [b.splat(0, (), kind) for _ in x.shape]
     inside: Value | None = None
     for index, axis, limit in zip(columns(ctx, indices), targets, limits):
@@ -112,8 +113,8 @@ def _loop(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Va
         out = scatter_rows(data, at.ids, _as_pairs(b, updates), how, pairs=pairs)
         return _from_pairs(b, out)
     if _is_narrow(dtype) and how != "set":  # joined in f32, rounded once
-        data = b.reshape(x, rows).astype(np.float32)
-        return scatter_rows(data, at.ids, updates.astype(np.float32), how).astype(dtype)
+        data = b.reshape(x, rows).astype(F32)
+        return scatter_rows(data, at.ids, updates.astype(F32), how).astype(dtype)
     limit = None
     if math.prod(x.shape) == 1:  # two rows, the second one never written: memory of our own
         x, limit = b.concatenate([b.reshape(x, (1, 1))] * 2, 0), 1
@@ -124,7 +125,7 @@ def _loop(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Va
     out = scatter_rows(data, at.ids, updates, how, limit=limit, unsigned=dtype.kind in "bu")
     if limit is not None:
         out = b.slice(out, (0, 0), (1, 1))
-    return out.ne(0) if dtype == np.dtype(bool) else out.view(dtype)
+    return out.ne(0) if dtype == BOOL else out.view(dtype)
 
 
 def _is_narrow(dtype: Dtype) -> bool:
@@ -134,8 +135,8 @@ def _is_narrow(dtype: Dtype) -> bool:
 
 def _as_known(b: Builder, x: Value) -> Value:
     """The same bits as signed integers; f32 and f64 stay, booleans become bytes."""
-    if x.dtype == np.dtype(bool):
-        return x.astype(np.int8)
+    if x.dtype == BOOL:
+        return x.astype(I8)
     if _is_narrow(x.dtype):
         return x.view(np.dtype(f"i{x.dtype.itemsize}"))
     return x.view(signed(x.dtype))
@@ -160,7 +161,7 @@ def _portable(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -
     """Rows outside are joined as identities to row 0; a set sends them to one row more."""
     b, dtype = ctx.b, x.dtype
     if _is_narrow(dtype) and how != "set":
-        out = _portable(ctx, how, x.astype(np.float32), at, updates.astype(np.float32))
+        out = _portable(ctx, how, x.astype(F32), at, updates.astype(F32))
         return out.astype(dtype)
     if how == "sub":
         how, updates = "add", -updates
@@ -181,8 +182,7 @@ def _identity(how: str, dtype: Dtype) -> Any:
         return -0.0 if dtype.kind in "fc" else 0
     if how == "mul":
         return 1
-    real = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
-    return extreme(real, how == "min")
+    return extreme(real_dtype(dtype), how == "min")
 
 
 def _emit(b: Builder, how: str, data: Value, ids: Value, updates: Value) -> Value:
@@ -208,7 +208,7 @@ def _joined(b: Builder, how: str, old: Value, new: Value) -> Value:
         return new
     if how in ("add", "mul"):
         return b.binary({"add": "add", "mul": "multiply"}[how], old, new)
-    if old.dtype == np.dtype(bool):
+    if old.dtype == BOOL:
         return b.binary("and" if how == "min" else "or", old, new)
     if old.dtype.kind != "c":
         return b.binary(f"{how}imum", old, new)

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import Dim, is_static, max_dim
+from calque.core.dtypes import real_dtype
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import I32
 from calque.lowering.kernels import move
 from calque.lowering.math.convert import convert
 from calque.lowering.rules.registry import Op, rule
@@ -101,11 +103,11 @@ def _iota(op: Op) -> Value:
     dtype = np.dtype(op["dtype"])
     shape, axis = op.out.shape, op["dimension"]
     if dtype.kind == "c":
-        part = np.dtype(f"f{dtype.itemsize // 2}")
+        part = real_dtype(dtype)
         re = op.b.iota(shape, part, axis)
         out = op.b.complex(re, op.b.like(re, 0))
     elif dtype.kind == "V":
-        out = convert(op.b, op.b.iota(shape, np.int32, axis), dtype)
+        out = convert(op.b, op.b.iota(shape, I32, axis), dtype)
     elif len(shape) > 1 and is_static(shape) and shape[axis] <= ROW and math.prod(shape) >= LARGE:
         # IREE sees an iota's axes as one and divides for every element (1000 x 1000: 0.33 to 0.13)
         return op.b.broadcast(op.b.constant(np.arange(shape[axis]).astype(dtype)), shape, (axis,))

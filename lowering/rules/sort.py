@@ -14,8 +14,9 @@ import numpy as np
 
 from calque.core.dims import in_int32, is_static
 from calque.lowering import math as lowering_math
-from calque.lowering.builder import Builder, Value, signed
+from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import BOOL, F32, I32, I64, U8, U32, signed, unsigned
 from calque.lowering.forms import form_of
 from calque.lowering.kernels.native import emit_native
 from calque.lowering.kernels.sort import FEW, GROUPS, WORTH, emit_order
@@ -25,7 +26,6 @@ from calque.lowering.rules.registry import Op, rule
 
 SELECTED = 256  # results up to this are selected by the C kernel
 RANKED = 64  # axes up to this are ranked by comparing all pairs: two dispatches, no stages
-_F32 = np.dtype(np.float32)
 
 
 # ---- keys
@@ -37,22 +37,21 @@ def sort_keys(b: Builder, x: Value) -> list[Value]:
 
 
 def _key(b: Builder, x: Value, canonical: bool) -> Value:
-    if x.dtype == np.dtype(bool):
-        return b.convert(x, np.dtype("u1"))
+    if x.dtype == BOOL:
+        return b.convert(x, U8)
     if x.dtype.kind == "u":
         return x
     if x.dtype.kind == "i":
-        unsigned = np.dtype(f"u{x.dtype.itemsize}")
-        return x.view(unsigned) ^ (1 << (8 * x.dtype.itemsize - 1))
+        return x.view(unsigned(x.dtype)) ^ (1 << (8 * x.dtype.itemsize - 1))
     if x.dtype.itemsize == 1:  # formats of float8 differ in their NaNs; float32 holds all values
-        return _float_key(b, lowering_math.convert(b, x, _F32), canonical)
+        return _float_key(b, lowering_math.convert(b, x, F32), canonical)
     return _float_key(b, x, canonical)
 
 
 def _float_key(b: Builder, x: Value, canonical: bool) -> Value:
     """The bits, negative numbers inverted; canonical: one NaN, one zero."""
     width = 8 * x.dtype.itemsize
-    bits = x.view(np.dtype(f"u{width // 8}"))
+    bits = x.view(unsigned(x.dtype))
     sign = 1 << (width - 1)
     if canonical:
         size = bits & (sign - 1)
@@ -67,9 +66,9 @@ def order_of(ctx: Context, keys: Sequence[Value], k: int) -> Value:
     """For keys (rows, n): the first k positions in ascending, stable order, int32."""
     rows, n = keys[0].shape
     if n == 1:
-        return ctx.b.splat(0, (rows, 1), np.int32)
+        return ctx.b.splat(0, (rows, 1), I32)
     if is_static((rows, n)) and len(keys) == 1 and k <= SELECTED and FEW * k <= n and form_of(
-            "top_k", ctx.target, _F32) == "native":
+            "top_k", ctx.target, F32) == "native":
         return _selected(ctx, keys[0], k)
     if form_of("sort", ctx.target, keys[0].dtype) == "kernel":
         return emit_order(ctx, keys, k)
@@ -81,10 +80,10 @@ def _selected(ctx: Context, key: Value, k: int) -> Value:
     """The first k of many by one pass of the C kernel."""
     rows, n = key.shape
     if key.dtype.itemsize < 4:
-        key = key.astype(np.dtype("u4"))
+        key = key.astype(U32)
     groups = max(1, min(GROUPS, rows, rows * n // WORTH))
     (order,) = emit_native(ctx, "select", f"calque_select_u{8 * key.dtype.itemsize}", [key],
-                           [((rows, k), np.dtype(np.int32))], (rows, n, k), groups)
+                           [((rows, k), I32)], (rows, n, k), groups)
     return order
 
 
@@ -99,7 +98,7 @@ def _before(b: Builder, xs: Sequence[Value], ys: Sequence[Value]) -> Value:
 def by_rank(b: Builder, keys: Sequence[Value]) -> Value:
     """Position i goes to place (number of elements before it): all pairs are compared."""
     rows, n = keys[0].shape
-    pairs, kind = (rows, n, n), np.dtype(np.int32)
+    pairs, kind = (rows, n, n), I32
     each = [*[b.broadcast(k, pairs, (0, 1)) for k in keys], b.iota(pairs, kind, 1)]
     other = [*[b.broadcast(k, pairs, (0, 2)) for k in keys], b.iota(pairs, kind, 2)]
     rank = _sum_last(b, b.convert(_before(b, other, each), kind))
@@ -120,7 +119,7 @@ def by_network(b: Builder, keys: Sequence[Value]) -> Value:
     rows, n = keys[0].shape
     size = 1 << (n - 1).bit_length()
     columns = [b.transpose(_in_signed_order(_padded(b, k, size)), (1, 0)) for k in keys]
-    state = [*columns, b.iota((size, rows), np.int32, 0)]
+    state = [*columns, b.iota((size, rows), I32, 0)]
     block = 2
     while block <= size:
         step = block // 2
@@ -154,7 +153,7 @@ def _stage(b: Builder, state: Sequence[Value], block: int, step: int) -> list[Va
         high.append(b.reshape(b.slice(whole, (0, 1, 0), (groups, 2, width)), (groups, width)))
     wrong = _before(b, high, low)
     if block < size:  # every other block descends
-        down = (b.iota((groups, width), np.int32, 0) * (2 * step)) & block
+        down = (b.iota((groups, width), I32, 0) * (2 * step)) & block
         wrong = wrong ^ down.ne(0)
     outs = []
     for x, y in zip(low, high):
@@ -187,7 +186,7 @@ class _Rows:
 def _picked(ctx: Context, x: Value, order: Value) -> Value:
     """Rows of x at positions of order: (rows, n) at (rows, k)."""
     b, (rows, n), (_, k) = ctx.b, x.shape, order.shape
-    kind = np.dtype(np.int32 if in_int32(rows * n) else np.int64)
+    kind = np.dtype(I32 if in_int32(rows * n) else I64)
     ids = order.astype(kind)
     if rows != 1:
         ids = ids + b.iota((rows, k), kind, 0) * b.number(n, kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import U64
 from calque.lowering.rules.elementwise import pointwise
 
 
@@ -15,7 +16,7 @@ def mulhi(b: Builder, x: Value, y: Value) -> Value:
         wide = np.dtype(f"{x.dtype.kind}8")
         product = x.astype(wide) * y.astype(wide)
         return (product >> bits).astype(x.dtype)
-    unsigned = np.dtype(np.uint64)
+    unsigned = U64
     high = _mulhi_unsigned(x.view(unsigned), y.view(unsigned)).view(x.dtype)
     if x.dtype.kind == "u":
         return high

@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.aliasing import Roots
-from calque.lowering.builder import Builder, Value, signed
+from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
+from calque.lowering.dtypes import I32, signed
 
 Spec = tuple[tuple[int, ...], Any]
 
@@ -121,7 +120,7 @@ def _int32(n: int) -> Any:
 
 def _array(b: Builder, number: Any) -> Value:
     """An array of rank 0, of an int32 on the host."""
-    kind = np.dtype(np.int32)
+    kind = I32
     made = mlir.value("tensor.from_elements", mlir.tensor_type((), kind), [number])
     return Value(b, made, (), kind)
 

@@ -16,15 +16,16 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
+from calque.core.dtypes import extreme
 from calque.core.types import Dtype, Params, Shape
 from calque.lowering import math, mlir
-from calque.lowering.builder import Builder, Value, signed
+from calque.lowering.builder import Builder, Value
+from calque.lowering.dtypes import BOOL, F32, HALVES, I8, I32, signed
 from calque.lowering.folding import guarded
 from calque.lowering.math.common import MANTISSA
 from calque.lowering.math.region import BodyBuilder, elementwise, generic, scalar_type
 from calque.lowering.rules import shape as shape_rules
 from calque.lowering.rules.elementwise import pointwise
-from calque.lowering.rules.reduce import NARROW, extreme
 from calque.lowering.rules.registry import Op, rule
 
 LONG = 32  # windows longer than this along an axis are doubled: log2 passes
@@ -180,8 +181,8 @@ def emit_window_sum(b: Builder, x: Value, params: Params, out: ShapedArray) -> V
                            for part in (b.real(x), b.imag(x))])
     if not x.shape:
         return x
-    if dtype in NARROW or dtype.kind == "V":
-        x = math.convert(b, x, np.dtype(np.float32))
+    if dtype in HALVES or dtype.kind == "V":
+        x = math.convert(b, x, F32)
     elif dtype.kind == "u":
         x = x.view(signed(dtype))
     if 0 in x.shape:
@@ -192,16 +193,16 @@ def emit_window_sum(b: Builder, x: Value, params: Params, out: ShapedArray) -> V
 
 def _ordered(b: Builder, x: Value) -> Value:
     """An operand in a signed or float dtype of the same order."""
-    if x.dtype == np.dtype(bool):
-        return x.astype(np.int8)
+    if x.dtype == BOOL:
+        return x.astype(I8)
     if x.dtype.kind == "u":
         top = np.array(1 << (8 * x.dtype.itemsize - 1)).astype(x.dtype)
         return (x ^ b.like(x, top)).view(signed(x.dtype))
-    return math.convert(b, x, np.dtype(np.float32)) if x.dtype.kind == "V" else x
+    return math.convert(b, x, F32) if x.dtype.kind == "V" else x
 
 
 def _unsigned(b: Builder, x: Value, dtype: Dtype) -> Value:
-    if dtype == np.dtype(bool):
+    if dtype == BOOL:
         return x > 0
     if dtype.kind == "u":
         top = np.array(1 << (8 * dtype.itemsize - 1)).astype(dtype)
@@ -224,9 +225,9 @@ def _window_extremum(name: str, largest: bool) -> None:
 
 
 def _comparable(dtype: Dtype) -> Dtype:
-    if dtype == np.dtype(bool):
-        return np.dtype(np.int8)
-    return np.dtype(np.float32) if dtype.kind == "V" else signed(dtype)
+    if dtype == BOOL:
+        return I8
+    return F32 if dtype.kind == "V" else signed(dtype)
 
 
 _window_extremum("max", False)
@@ -236,7 +237,7 @@ _window_extremum("min", True)
 def _tap_number(b: BodyBuilder, rank: int, windows: Sequence[int],
                 moving: Sequence[int]) -> Value:
     """The row-major number of the tap, from the indices of the loops over taps."""
-    tap, kind = b.splat(0, (), np.int32), np.dtype(np.int32)
+    tap, kind = b.splat(0, (), I32), I32
     for place, i in enumerate(moving):
         index = mlir.value("linalg.index", mlir.ir().IndexType.get(), dim=f"{rank + place} : i64")
         cast = mlir.value("arith.index_cast", scalar_type(kind), [index])
@@ -281,7 +282,7 @@ def _chosen(b: Builder, x: Value, params: Params, shape: Shape) -> Value:
     largest = params["select_prim"].name == "ge"
     edge = extreme(_comparable(x.dtype), not largest)
     y = padded(b, _ordered(b, x), edge, params)
-    starts = [fill(b, edge, shape, y.dtype), fill(b, -1, shape, np.dtype(np.int32))]
+    starts = [fill(b, edge, shape, y.dtype), fill(b, -1, shape, I32)]
 
     def step(i: BodyBuilder, elements: list[Value], best: list[Value], tap: Value) -> list[Value]:
         stays = i.compare("GE" if largest else "LE", best[0], elements[0]) & (best[1] >= 0)
@@ -297,8 +298,8 @@ def _parts(f: Callable[..., Value], b: Builder, x: Value, *rest: Any) -> Value:
     """f of real and imaginary parts, f32 for halves, signed for unsigned."""
     if x.dtype.kind == "c":
         return b.complex(f(b, b.real(x), *rest), f(b, b.imag(x), *rest))
-    if x.dtype in NARROW or x.dtype.kind == "V":
-        return math.convert(b, f(b, math.convert(b, x, np.dtype("f4")), *rest), x.dtype)
+    if x.dtype in HALVES or x.dtype.kind == "V":
+        return math.convert(b, f(b, math.convert(b, x, F32), *rest), x.dtype)
     if x.dtype.kind == "u":
         return f(b, x.view(signed(x.dtype)), *rest).view(x.dtype)
     return f(b, x, *rest)
@@ -357,7 +358,7 @@ def _scatter(op: Op) -> Value:
 
         def step(i: BodyBuilder, elements: list[Value], sums: list[Value],
                  tap: Value) -> list[Value]:
-            hit = elements[1].eq(i.splat(taps - 1, (), np.int32) - tap)  # taps run backwards here
+            hit = elements[1].eq(i.splat(taps - 1, (), I32) - tap)  # taps run backwards here
             return [sums[0] + i.select(hit, elements[0], i.splat(0, (), elements[0].dtype))]
 
         return _walk(b, [y, where], [fill(b, 0, x.shape, y.dtype)], params["window_dimensions"],
@@ -371,8 +372,8 @@ def _scatter(op: Op) -> Value:
 def _reduce_precision(b: Builder, x: Value, *, exponent_bits: int, mantissa_bits: int) -> Value:
     """Rounded to nearest even at a mantissa bit; beyond the exponent range infinite or zero."""
     dtype = x.dtype
-    if dtype in NARROW or dtype.kind == "V":
-        wide = math.convert(b, x, np.dtype(np.float32))
+    if dtype in HALVES or dtype.kind == "V":
+        wide = math.convert(b, x, F32)
         return math.convert(b, _reduce_precision_body(b, wide, exponent_bits, mantissa_bits),
                             dtype)
     return _reduce_precision_body(b, x, exponent_bits, mantissa_bits)

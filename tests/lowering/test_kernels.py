@@ -16,8 +16,8 @@ import calque
 import calque.numpy as jnp
 from calque import lax
 from calque.core.primitive import registry
+from calque.lowering.dtypes import HALVES
 from calque.lowering.passes import cost, loops
-from calque.lowering.rules.reduce import NARROW
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -72,7 +72,7 @@ def cases(name: str, memory: bool, narrow: bool = False, few: bool = False) -> l
     row = ROWS[name]
     grid = [(s, d) for s in (*row.samples, *row.specials) for d in row.dtypes
             if (any(s is t for t in (row.samples[0], *row.specials)) or d == row.main)
-            and (d in NARROW) == narrow and (d == row.main or not few)]
+            and (d in HALVES) == narrow and (d == row.main or not few)]
     found = [in_scan(row, s, d, memory) for s, d in grid]
     return [c for c in found if c is not None]
 

@@ -15,8 +15,8 @@ from test_kernels import KNOWN, STEPS, parts, scans
 import calque
 import calque.numpy as jnp
 from calque import config, lax
+from calque.lowering.dtypes import HALVES
 from calque.lowering.passes import loops, registers
-from calque.lowering.rules.reduce import NARROW
 
 pytestmark = pytest.mark.usefixtures("x64")
 F = np.float32
@@ -70,7 +70,7 @@ def in_rows(row: Row, sample: Sample, dtype: Any) -> Case | None:
 def rows(name: str) -> list[Case]:
     row = ROWS[name]
     grid = [(s, d) for s in row.samples for d in row.dtypes
-            if (s is row.samples[0] or d == row.main) and (d == row.main or d not in NARROW)]
+            if (s is row.samples[0] or d == row.main) and (d == row.main or d not in HALVES)]
     return [c for c in (in_rows(row, s, d) for s, d in grid) if c is not None]
 
 
