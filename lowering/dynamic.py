@@ -100,11 +100,11 @@ class DynamicBuilder(Builder):
             return self._signless(lambda v: self._by_flow(v, shape), x)
         groups = _groups(x.shape, shape)
         if groups is None:
-            groups = [(list(range(len(x.shape))), list(range(len(shape))))]
+            groups = [(list(range(x.ndim)), list(range(len(shape))))]
         merged = tuple(math.prod(x.shape[i] for i in ins) for ins, _ in groups)
 
         def move(v: Value) -> Value:
-            if len(merged) != len(v.shape) or any(len(i) != 1 for i, _ in groups):
+            if len(merged) != v.ndim or any(len(i) != 1 for i, _ in groups):
                 v = self._make("tensor.collapse_shape", v, merged, [v.ir],
                                {"reassociation": _nested([i for i, _ in groups])})
             if len(merged) != len(shape) or any(len(o) != 1 for _, o in groups):

@@ -27,6 +27,10 @@ class Value:
     def __repr__(self) -> str:
         return f"Value({mlir.type_text(self.shape, self.dtype)})"
 
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
     def _pair(self, other: Value | Scalar) -> tuple[Value, Value]:
         return self.b.match(self, other)
 

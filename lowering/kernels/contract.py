@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from calque.core.lists import other_axes
 from calque.core.types import Dtype
 from calque.lowering.builder import Value
 from calque.lowering.kernels import memory
@@ -49,8 +50,7 @@ def registers_of(target: Target | None) -> Registers:
 def dot_general(x: Memory, y: Memory, out: Memory, dims: Any, registers: Registers) -> None:
     """out = x . y; every operand is a view, so that any order of axes will do."""
     (xc, yc), (xb, yb) = dims
-    xf = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
-    yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
+    xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     n = len(xb)
 
     def parts(m: Memory, axes: Sequence[int]) -> Axes:
@@ -97,7 +97,7 @@ def _product(a: Memory, b: Memory, out: Memory, rows: int, folded: int, register
     k_shape, n_shape = a.shape[rows:], b.shape[folded:]
     if n_shape == (1,) and a.shape[rows - 1] > 1 and a.strides[rows - 1] == 1:
         # a column: vectors run down the rows instead
-        flipped = a.transposed([*range(rows, len(a.shape)), *range(rows)])
+        flipped = a.transposed([*range(rows, a.ndim), *range(rows)])
         row = b.view([1, *k_shape], [0, *b.strides[:folded]])
         _product(row, flipped, out.view([1, *out.shape[:rows]], [0, *out.strides[:rows]]), 1,
                  folded, registers)
@@ -204,7 +204,7 @@ def _across(a: Memory, b: Memory, out: Memory, row: list[Index], column: list[In
     """size[0] rows times size[1] columns, by vectors along the last contracted axis."""
     kind, k_shape = memory.summed(out.dtype), a.shape[len(row):]
     rows, columns = _places(row, size[0]), _places(column, size[1])
-    b = b.transposed([*range(len(k_shape), len(b.shape)), *range(len(k_shape))])
+    b = b.transposed([*range(len(k_shape), b.ndim), *range(len(k_shape))])
     totals = [SCALAR.splat(0, (), kind)] * math.prod(size)
     at = 0
     while at < k_shape[-1]:

@@ -68,10 +68,10 @@ def _steps(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[int
     and along the result's."""
     (n, c, *space), (o, i, *taps), (_, f, *spots) = (
         numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)
-    apart = [math.prod(x.shape[a + 1:]) for a in range(len(x.shape))]
+    apart = [math.prod(x.shape[a + 1:]) for a in range(x.ndim)]
     seen = {i: apart[c], **{t: apart[s] * d for t, s, d in zip(taps, space, dilation)}}
     begin = {spot: apart[s] * by for spot, s, by in zip(spots, space, strides)}
-    rest = [a for a in range(len(y.shape)) if a != o]
+    rest = [a for a in range(y.ndim) if a != o]
     window = [(y.shape[a], seen[a]) for a in rest]
     if o not in (0, len(rest)):
         y, o = ctx.b.transpose(y, [*rest, o]), len(rest)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calque.core.dims import is_static
+from calque.core.lists import other_axes
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Value
@@ -142,8 +143,7 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, shape: Shape,
         return None
     if not is_static((*x.shape, *y.shape)):
         return None
-    xf = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
-    yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
+    xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     batch, m, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xf, xc))
     n = math.prod(y.shape[i] for i in yf)
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
@@ -166,8 +166,8 @@ def _operand(ctx: Context, x: Value, groups: Sequence[Sequence[int]]
     """x, or what it is a transposition of, and the strides of three groups of its axes; a copy
     where the axes of a group do not lie side by side."""
     source, order = _source(x)
-    strides = [1] * len(x.shape)
-    for i in range(len(x.shape) - 2, -1, -1):
+    strides = [1] * x.ndim
+    for i in range(x.ndim - 2, -1, -1):
         strides[i] = strides[i + 1] * source.shape[i + 1]
     where = {axis: strides[place] for place, axis in enumerate(order)}  # of x's axes
     found = []
@@ -183,7 +183,7 @@ def _operand(ctx: Context, x: Value, groups: Sequence[Sequence[int]]
 
 def _source(x: Value) -> tuple[Value, list[int]]:
     """What x is a transposition of, and x's axis at each place of it."""
-    owner, axes = x.ir.owner, list(range(len(x.shape)))
+    owner, axes = x.ir.owner, list(range(x.ndim))
     if mlir.made_by(owner) != "stablehlo.transpose":
         return x, axes
     permutation = list(owner.attributes["permutation"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from calque.core.lists import other_axes
 from calque.core.program import Equation
 from calque.lowering.builder import Value
 from calque.lowering.kernels import memory
@@ -42,8 +43,8 @@ def gather(e: Equation, x: Memory, indices: Memory, out: Memory, copy: Copy) -> 
     p = e.params
     d, sizes = p["dimension_numbers"], p["slice_sizes"]
     dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
-    kept = [a for a in range(len(x.shape)) if a not in dropped]
-    places = [i for i in range(len(out.shape)) if i not in d.offset_dims]
+    kept = other_axes(x.ndim, dropped)
+    places = other_axes(out.ndim, d.offset_dims)
     fills = p["mode"].name == "FILL_OR_DROP"
     fill = 0 if p["fill_value"] is None else p["fill_value"]
 
@@ -66,11 +67,11 @@ def scatter(e: Equation, x: Memory, indices: Memory, updates: Memory, copy: Copy
     p, join = e.params, JOINS[e.primitive.name]
     d = p["dimension_numbers"]
     dropped = {*d.inserted_window_dims, *d.operand_batching_dims}
-    kept = [a for a in range(len(x.shape)) if a not in dropped]
-    sizes = [1] * len(x.shape)
+    kept = other_axes(x.ndim, dropped)
+    sizes = [1] * x.ndim
     for a, i in zip(kept, d.update_window_dims):
         sizes[a] = updates.shape[i]
-    places = [i for i in range(len(updates.shape)) if i not in d.update_window_dims]
+    places = other_axes(updates.ndim, d.update_window_dims)
 
     def one(where: list[Index]) -> None:
         window, inside = _window(x, indices, where, sizes, d.scatter_dims_to_operand_dims, list(

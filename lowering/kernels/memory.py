@@ -104,6 +104,10 @@ class Memory:
     def size(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
     def is_dense(self) -> bool:
         return all(s == w or n == 1
                    for s, w, n in zip(self.strides, row_major(self.shape), self.shape))

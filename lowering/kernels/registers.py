@@ -177,7 +177,7 @@ class _Loop:
         sizes = self.plan.sizes
         if self.plan.flat is not None:
             return m.view(sizes, (1 if m.shape else 0,)), (), ()
-        rest = [i for i in range(len(m.shape)) if i not in place]
+        rest = [i for i in range(m.ndim) if i not in place]
         steps = tuple(0 if a is None else m.strides[a] for a in place)
         shape = tuple(1 if i in place else n for i, n in enumerate(m.shape))
         rows = m.view([*[m.shape[i] for i in rest], self.plan.rows],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.core.avals import ShapedArray
 from calque.core.dtypes import extreme
+from calque.core.lists import other_axes
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Dtype, Shape
 from calque.lowering.builder import Value
@@ -178,7 +179,7 @@ class _Run:
             self.env.update(zip(e.outputs, outs, strict=True))
 
     def scalar_of(self, x: Entry) -> Value:
-        return memory.load(SCALAR, x, [0] * len(x.shape)) if isinstance(x, Memory) else x
+        return memory.load(SCALAR, x, [0] * x.ndim) if isinstance(x, Memory) else x
 
     # ---- elementwise groups
     def join(self, e: Equation) -> None:
@@ -446,7 +447,7 @@ class _Run:
 def _aligned(s: Part, shape: Shape) -> Part:
     """Rank-0 operands among arrays are scalars."""
     if isinstance(s, Memory) and s.shape != shape:
-        return memory.load(SCALAR, s, [0] * len(s.shape))
+        return memory.load(SCALAR, s, [0] * s.ndim)
     return s
 
 
@@ -464,16 +465,16 @@ def apply(b: KernelBuilder, e: Equation, values: Sequence[Value]) -> Value:
 def reduce(emitter: Emitter, x: Memory, axes: Sequence[int], how: str, kind: str,
            start: Any) -> Memory:
     """x folded over axes: lanes run along the last axis, which is kept or folded at the end."""
-    kept = [i for i in range(len(x.shape)) if i not in axes]
+    kept = other_axes(x.ndim, axes)
     out = emitter.allocate(tuple(x.shape[i] for i in kept), x.dtype)
     dtype = memory.summed(x.dtype) if how in ("add", "multiply") else x.dtype
-    last = len(x.shape) - 1
+    last = x.ndim - 1
     along = bool(kept) and kept[-1] == last
     inner = [i for i in axes if along or i != last]
     lanes = widest(x.dtype) if x.strides[last] in (0, 1) else 1
 
     def source(outer: Sequence[Index], folded: Sequence[Index], i: Index) -> list[Index]:
-        where: list[Index] = [0] * len(x.shape)
+        where: list[Index] = [0] * x.ndim
         for axis, k in (*zip(kept, outer), *zip(inner, folded)):
             where[axis] = k
         where[last] = i

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
+from calque.core.lists import other_axes
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.types import Dtype
@@ -261,7 +262,7 @@ class _Loop:
         """The loop without its sums, and these."""
         e, body, gone = self.e, self.body, self.sums
         c = e.params["num_carry"]
-        kept = [i for i in range(c) if i not in gone]
+        kept = other_axes(c, gone)
         inputs = [*body.inputs[:self.n], *[body.inputs[self.n + i] for i in kept],
                   *body.inputs[self.k:]]
         outputs = [*[body.outputs[i] for i in kept], *body.outputs[c:], *self.stacked]

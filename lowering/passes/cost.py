@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from calque.core.dims import Dim, bounds, guess, is_static
+from calque.core.lists import without
 from calque.core.program import Equation, Program, inner_of
 from calque.core.types import Params
 from calque.lowering.passes import hazards, loops, registers
@@ -320,8 +321,8 @@ def _dots(p: Program) -> Iterator[tuple[int, int, int, bool, str]]:
         x, y = (a.aval for a in e.inputs)
         (xc, yc), (xb, yb) = e.params["dimension_numbers"]
         k = math.prod(x.shape[i] for i in xc)
-        m = math.prod(n for i, n in enumerate(x.shape) if i not in xc and i not in xb)
-        n = math.prod(n for i, n in enumerate(y.shape) if i not in yc and i not in yb)
+        m = math.prod(without(x.shape, (*xc, *xb)))
+        n = math.prod(without(y.shape, (*yc, *yb)))
         # tiles lose where a size is small
         m, n, k = (int(bounds(d, 1)[0]) for d in (m, n, k))
         yield m, n, k, bool(xb), str(x.dtype)

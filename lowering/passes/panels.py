@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calque.core.avals import ShapedArray
+from calque.core.lists import other_axes
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Dtype, Shape
@@ -77,7 +78,7 @@ def _plan(q: Equation, place: dict[Var, int], steps: int,
         return None
     (xc, yc), (xb, _) = q.params["dimension_numbers"]
     x, y = q.inputs[0].aval, q.inputs[1].aval
-    free = [i for i in range(y.ndim) if i not in yc]
+    free = other_axes(y.ndim, yc)
     depth, columns = (math.prod(y.shape[i] for i in axes) for axes in (yc, free))
     rows = x.size // max(1, depth)
     if xb or depth < 2 or columns < 2 or y.nbytes < LEAST_BYTES or rows * steps < LEAST_ROWS:
@@ -101,7 +102,7 @@ def _multiplied(q: Equation, plan: Panels, right: Var) -> list[Equation]:
         equations.append(Equation(registry[name], (a,), (v,), params, q.source, q.scope))
         return v
 
-    kept = [i for i in range(x.aval.ndim) if i not in xc]
+    kept = other_axes(x.aval.ndim, xc)
     if len(xc) > 1 or xc[0] != x.aval.ndim - 1:  # summed axes last, as one
         order = (*kept, *xc)
         x = put("transpose", x, tuple(x.aval.shape[i] for i in order), permutation=order)

@@ -203,7 +203,7 @@ class _Row(Rewriter):
 
 def _rows(e: Equation, at: int) -> Plan | None:
     """The plan with rows along axes `at`, at + 1, ... of the carry, as many as know no other."""
-    sizes = {a.shape[at] for a in _carry(e) if len(a.shape) > at} - {1}
+    sizes = {a.shape[at] for a in _carry(e) if a.ndim > at} - {1}
     for n in sorted(sizes, reverse=True):
         found = _along(e, at, int(n)) if n >= FEWEST or at else None
         if found is None:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from calque.core.lists import without
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Shape
@@ -371,7 +372,7 @@ class Group:
                          for i, n in enumerate(x.shape))
         if {axes[i] for i in gone} - {-1} not in (set(), set(self.folded)):
             return None
-        result = tuple(a for i, a in enumerate(axes) if i not in gone)
+        result = without(axes, gone)
         return None if made is not None and made != result else ((axes,), result)
 
     def _broadcast_in_dim(self, e: Equation, reads: list[Axes | None], made: Axes | None

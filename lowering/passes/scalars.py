@@ -10,12 +10,14 @@ Start reading at `Scalars.run`.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from calque.core.dims import is_static
+from calque.core.lists import other_axes, without
 from calque.core.program import Atom, Equation, Literal, Program, Var, inner_of
 from calque.core.types import Dtype, Function, Params, Shape
 from calque.lowering.dtypes import BOOL, F32
@@ -172,7 +174,7 @@ class Scalars:
         """Pairs, then pairs of these: short chains, and errors of log2(n)."""
         aval, axes, how = e.inputs[0].aval, tuple(e.params["axes"]), FOLDS[e.primitive.name]
         kind = summed(aval.dtype) if how in ("add", "multiply") else aval.dtype
-        kept = [i for i in range(x.ndim) if i not in axes]
+        kept = other_axes(x.ndim, axes)
         rows = x.transpose(*kept, *axes).reshape(*[x.shape[i] for i in kept], -1)
 
         def folded(row: Grid) -> Symbol:
@@ -217,7 +219,7 @@ class Scalars:
         out, axis = e.outputs[0].aval, e.params["dimension"]
         if out.dtype not in _EXACT:
             raise Unfit
-        unit = [1] * len(out.shape)
+        unit = [1] * out.ndim
         unit[axis] = out.shape[axis]
         numbers = np.arange(out.shape[axis]).astype(out.dtype).reshape(unit)
         return self.number(np.broadcast_to(numbers, out.shape), out)
@@ -275,10 +277,10 @@ class Scalars:
         fills = p["mode"].name == "FILL_OR_DROP"
         fill = self.number(0 if p["fill_value"] is None else p["fill_value"], out.update(shape=()))
         dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
-        kept = [a for a in range(x.ndim) if a not in dropped]
+        kept = other_axes(x.ndim, dropped)
 
         def element(where: tuple[int, ...]) -> Symbol:
-            batch = tuple(k for i, k in enumerate(where) if i not in d.offset_dims)
+            batch = without(where, d.offset_dims)
             at = dict(zip(kept, (where[i] for i in d.offset_dims)))
             for a, k in zip(d.operand_batching_dims, d.start_indices_batching_dims):
                 at[a] = batch[k]
@@ -309,9 +311,9 @@ class Scalars:
         d, dtype = e.params["dimension_numbers"], e.inputs[0].aval.dtype
         dropped = {*d.inserted_window_dims, *d.operand_batching_dims}
         sizes = [1] * x.ndim
-        for a, i in zip((a for a in range(x.ndim) if a not in dropped), d.update_window_dims):
+        for a, i in zip(other_axes(x.ndim, dropped), d.update_window_dims):
             sizes[a] = updates.shape[i]
-        places = [i for i in range(updates.ndim) if i not in d.update_window_dims]
+        places = other_axes(updates.ndim, d.update_window_dims)
         moves, out = dict(zip(d.scatter_dims_to_operand_dims, itertools.count())), x.copy()
         for batch in np.ndindex(*[updates.shape[i] for i in places]):
             window = updates[(*(batch[places.index(i)] if i in places else slice(None)
@@ -361,13 +363,12 @@ class Scalars:
             raise Unfit
         dtype = e.outputs[0].aval.dtype
         kind = summed(dtype)
-        xf = [i for i in range(x.ndim) if i not in (*xc, *xb)]
-        yf = [i for i in range(y.ndim) if i not in (*yc, *yb)]
+        xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
         batch, m, n = ([g.shape[i] for i in axes] for g, axes in ((x, xb), (x, xf), (y, yf)))
 
         def matrices(g: Grid, *axes: Sequence[int]) -> Grid:
             order = [i for group in axes for i in group]
-            sizes = [int(np.prod([g.shape[i] for i in group], dtype=int)) for group in axes]
+            sizes = [math.prod(g.shape[i] for i in group) for group in axes]
             wide = [self.a.convert(s, dtype, kind) for s in self.symbols(g, dtype)]
             return grid(g.shape, wide).transpose(order).reshape(sizes)
 
@@ -463,7 +464,7 @@ class State:
     def packed(self, symbols: Sequence[Symbol]) -> list[Grid]:
         made, at = [], 0
         for shape in self.shapes:
-            n = int(np.prod(shape, dtype=int))
+            n = math.prod(shape)
             made.append(grid(shape, symbols[at:at + n]))
             at += n
         return made
@@ -535,7 +536,7 @@ def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,
     scalars = Scalars(count, most, flat)
 
     def taken(starts: list[Symbol], sizes: Shape) -> Grid:
-        return grid(sizes, [count.more() for _ in range(int(np.prod(sizes, dtype=int)))])
+        return grid(sizes, [count.more() for _ in range(math.prod(sizes))])
 
     try:
         for p, tables in programs:
@@ -549,7 +550,7 @@ def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,
                 elif flat is None and a.size > most:
                     return None
                 else:
-                    size = int(np.prod(shape, dtype=int))
+                    size = math.prod(shape)
                     args.append(grid(shape, [object() for _ in range(size)]))
             scalars.run(p, args)
     except Unfit:
@@ -559,4 +560,4 @@ def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,
 
 def is_table(shape: Sequence[int]) -> bool:
     """Whether a constant of a loop stays in memory, of which so much belongs to one row."""
-    return int(np.prod(shape, dtype=int)) > TABLE
+    return math.prod(shape) > TABLE

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calque.core.avals import ShapedArray
+from calque.core.lists import other_axes
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Params
@@ -273,7 +274,7 @@ class Rewriter:
     def _gather(self, e: Equation, given: list[Any]) -> None:
         """Rows are a batch of operand and indices, of indices alone, or whole in every window."""
         ((x, i), (indices, j)), d = given, e.params["dimension_numbers"]
-        places = [k for k in range(e.outputs[0].aval.ndim) if k not in d.offset_dims]
+        places = other_axes(e.outputs[0].aval.ndim, d.offset_dims)
         sizes = list(e.params["slice_sizes"])
         i, j = self.batched(i, j, d.operand_batching_dims, d.start_indices_batching_dims)
         if i in d.operand_batching_dims and j is not None:
@@ -302,14 +303,14 @@ class Rewriter:
         """The same, of what is updated."""
         (x, i), (indices, j), (updates, k) = given
         d, n = e.params["dimension_numbers"], e.inputs[2].aval.ndim
-        places = [q for q in range(n) if q not in d.update_window_dims]
+        places = other_axes(n, d.update_window_dims)
         dropped = (*d.inserted_window_dims, *d.operand_batching_dims)
         if k is not None:  # the updates say where the rows are
             if k in places:
                 i, j = self.batched(None, places.index(k), d.operand_batching_dims,
                                     d.scatter_indices_batching_dims)
             else:
-                kept = [a for a in range(e.inputs[0].aval.ndim) if a not in dropped]
+                kept = other_axes(e.inputs[0].aval.ndim, dropped)
                 i = kept[d.update_window_dims.index(k)]
         else:
             i, j = self.batched(i, j, d.operand_batching_dims, d.scatter_indices_batching_dims)
@@ -336,8 +337,7 @@ class Rewriter:
             return
         if i is not None and j is not None:
             raise Refused
-        xf = [a for a in range(x.aval.ndim) if a not in (*xc, *xb)]
-        yf = [a for a in range(y.aval.ndim) if a not in (*yc, *yb)]
+        xf, yf = other_axes(x.aval.ndim, xc, xb), other_axes(y.aval.ndim, yc, yb)
         at = xf.index(i) if i is not None else len(xf) + yf.index(j)
         self.emit(e, [x, y], [len(xb) + at])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from calque.core.dims import is_static
 from calque.core.dtypes import real_dtype
+from calque.core.lists import other_axes
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
@@ -42,8 +43,7 @@ def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[Any, ..
     """One linalg.generic: of vectors IREE makes matrices, by reshapes whose sizes it asks for."""
     (xc, yc), (xb, yb) = dims
     names = [f"d{i}" for i in range(len(shape))]  # batch, rows, columns; then what is summed
-    rows = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
-    columns = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
+    rows, columns = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     summed = [f"k{i}" for i in range(len(xc))]
     left = {**dict(zip(xb, names)), **dict(zip(rows, names[len(xb):])), **dict(zip(xc, summed))}
     right = {**dict(zip(yb, names)), **dict(zip(columns, names[len(xb) + len(rows):])),
@@ -56,8 +56,8 @@ def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[Any, ..
 
 def _is_vecmat(ctx: Context, x: Value, y: Value, dims: Any) -> bool:
     """A long vector times a wide row-major matrix: IREE's own tiles read it four times slower."""
-    return (ctx.cpu and is_static((*x.shape, *y.shape)) and len(x.shape) == 1
-            and dims == (((0,), (0,)), ((), ())) and len(y.shape) == 2
+    return (ctx.cpu and is_static((*x.shape, *y.shape)) and x.ndim == 1
+            and dims == (((0,), (0,)), ((), ())) and y.ndim == 2
             and min(y.shape) >= 512 and x.dtype == y.dtype
             and x.dtype in (F32, F64))
 
@@ -133,8 +133,7 @@ def _outer(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
     real one; a [1, 1] of halves it refused beside others (tests/lowering/test_refusals.py).
     """
     (xc, yc), (xb, yb) = dims
-    xf = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
-    yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
+    xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     batch, left = list(range(len(xb))), len(xb) + len(xf)
     wide = F32 if dtype in HALVES or dtype.kind == "V" else dtype
 

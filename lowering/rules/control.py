@@ -140,7 +140,7 @@ class _Loop:
 
     def _row(self, x: Value, i: int) -> Value:
         b = self.ctx.b
-        zeros = [0] * (len(x.shape) - 1)
+        zeros = [0] * (x.ndim - 1)
         return self._first(b.slice(x, [i, *zeros], [i + 1, *x.shape[1:]]), x)
 
     def _first(self, rows: Value, x: Value) -> Value:
@@ -252,7 +252,7 @@ def _while(op: Op) -> list[Value]:
         (pred,) = op.ctx.emit_program(cond, [*cond_consts, *carry])
         if not pred.shape:
             return [pred]
-        (some,) = emit_reduce(b, [pred], [False], range(len(pred.shape)), fold("or"))
+        (some,) = emit_reduce(b, [pred], [False], range(pred.ndim), fold("or"))
         return [some, pred]
 
     go, *rows = [op.ctx.opaque(v) for v in head(carry)]
@@ -291,7 +291,7 @@ def emit_at_once(ctx: Context, p: Program, xs: Sequence[Value]) -> list[Value] |
 
 
 def _zeros(b: Builder, x: Value) -> list[Value]:
-    return [b.splat(0, (), I32)] * (len(x.shape) - 1)
+    return [b.splat(0, (), I32)] * (x.ndim - 1)
 
 
 def _joined(b: Builder, rows: list[Value]) -> Value:

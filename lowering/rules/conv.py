@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from calque.core.dims import floordiv, guess, is_static
 from calque.core.dtypes import real_dtype
 from calque.core.errors import InconclusiveDimensionOperation
@@ -143,7 +141,7 @@ def emit_conv(c: Conv, x: Value, y: Value) -> Value:
     any_place = not is_static((*result, *[x.shape[i] for i in dn.lhs_spec[2:]]))
     if 0 not in c.shape and not any_place and _has_phases(p):
         return _by_phase(c, x, y)
-    config = [(0, 0, 0)] * len(x.shape)
+    config = [(0, 0, 0)] * x.ndim
     for axis, (low, high), d in zip(dn.lhs_spec[2:], p["padding"], p["lhs_dilation"]):
         config[axis] = (low, high, d - 1)
     x = padded(b, x, 0, config)
@@ -200,7 +198,7 @@ def _is_uneven(width: int) -> bool:
 def _at_any_place(c: Conv, x: Value, y: Value) -> Value:
     """A padded operand without holes under a kernel of known size."""
     b, dn = c.b, c.numbers
-    reaches = [1] * len(x.shape)
+    reaches = [1] * x.ndim
     for axis, tap, d in zip(dn.lhs_spec[2:], dn.rhs_spec[2:], c.dilation):
         reaches[axis] = (y.shape[tap] - 1) * d + 1
     x = with_windows(b, x, 0, reaches)
@@ -233,8 +231,8 @@ def _has_phases(p: Params) -> bool:
     """Whether an axis has holes and every one that has is stepped through one by one."""
     holes = [(s, d) for h, s, d in zip(p["lhs_dilation"], p["window_strides"],
                                        p["rhs_dilation"]) if h > 1]
-    return bool(holes) and all(v == (1, 1) for v in holes) and int(
-        np.prod(p["lhs_dilation"])) <= FEW
+    return bool(holes) and all(v == (1, 1) for v in holes) and prod(
+        p["lhs_dilation"]) <= FEW
 
 
 def _by_phase(c: Conv, x: Value, y: Value) -> Value:
@@ -248,7 +246,7 @@ def _by_phase(c: Conv, x: Value, y: Value) -> Value:
         part_shape[axis] = m
     parts = []
     for phase in itertools.product(*map(range, holes)):
-        start, limit, step = [0] * len(y.shape), list(y.shape), [1] * len(y.shape)
+        start, limit, step = [0] * y.ndim, list(y.shape), [1] * y.ndim
         padding: list[tuple[int, int]] = []
         for axis, tap, r, h, m, (low, high) in zip(dn.lhs_spec[2:], taps, phase, holes, counts,
                                                    p["padding"]):
@@ -290,7 +288,7 @@ def _by_position(c: Conv, x: Value, y: Value) -> Value:
 
     pieces = []
     for at in itertools.product(*map(range, result)):
-        start, limit, step = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
+        start, limit, step = [0] * x.ndim, list(x.shape), [1] * x.ndim
         for a, place, s, k, d in zip(space, at, c.strides, kernel, c.dilation):
             start[a], step[a] = place * s, d
             limit[a] = place * s + (k - 1) * d + 1
@@ -351,7 +349,7 @@ def _channels_last(c: Conv, x: Value, y: Value) -> Value:
     if groups > c.groups:  # groups of the batch become groups of features
         size, *rest, features = last_x.shape
         apart = b.reshape(last_x, (groups, size // groups, *rest, features))
-        rank = len(apart.shape)
+        rank = apart.ndim
         apart = b.transpose(apart, (*range(1, rank - 1), 0, rank - 1))
         last_x = b.reshape(apart, (size // groups, *rest, groups * features))
     # IREE folds a transposed operand into the convolution, and then has no fast code for it
@@ -380,7 +378,7 @@ def _grouped_convolution(c: Conv, x: Value, y: Value) -> Value:
     if 1 < c.groups <= SPLIT_GROUPS and features > 1:
         return _by_group(c, x, y)
     if c.groups == 1 and (_is_few(c, y) or (
-            features <= NARROW_INPUT and int(np.prod(y.shape[:-2])) <= FEW)):
+            features <= NARROW_INPUT and prod(y.shape[:-2]) <= FEW)):
         return _gathered(c, x, y)
     long = [k for k in y.shape[:-2] if k > 1]
     if c.groups == 1 and len(long) <= 1 and sum(long) <= FEW:  # no fast code for one axis
@@ -429,7 +427,7 @@ def _columns(b: Builder, x: Value, taps: Sequence[int], shape: Sequence[Any],
     whole = (shape[0], *shape[1:-1], *taps, x.shape[-1])
     reach = [(m - 1) * s + (k - 1) * d + 1
              for m, s, k, d in zip(shape[1:-1], strides, taps, dilation)]
-    x = b.slice(x, [0] * len(x.shape), [x.shape[0], *reach, x.shape[-1]])
+    x = b.slice(x, [0] * x.ndim, [x.shape[0], *reach, x.shape[-1]])
     every = [f"d{i}" for i in range(len(whole))]
     seen = [f"d{1 + i} * {s} + d{1 + rank + i} * {d}"
             for i, (s, d) in enumerate(zip(strides, dilation))]

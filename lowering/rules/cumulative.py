@@ -122,12 +122,12 @@ def _complex(b: Builder, x: Value, axis: int, name: str, combine: Combine) -> Va
                            for part in (b.real(x), b.imag(x))])
     n, step = x.shape[axis], 1
     while step < n:
-        limit, start = list(x.shape), [0] * len(x.shape)
+        limit, start = list(x.shape), [0] * x.ndim
         limit[axis], start[axis] = n - step, step
-        later = combine(b, b.slice(x, [0] * len(x.shape), limit), b.slice(x, start, x.shape))
+        later = combine(b, b.slice(x, [0] * x.ndim, limit), b.slice(x, start, x.shape))
         limit = list(x.shape)
         limit[axis] = step
-        x = b.concatenate([b.slice(x, [0] * len(x.shape), limit), later], axis)
+        x = b.concatenate([b.slice(x, [0] * x.ndim, limit), later], axis)
         (x,) = b.barrier(x)
         step *= 2
     return x

@@ -123,8 +123,8 @@ def _select_n(op: Op) -> Value:
     if len(cases) == 1:
         return cases[0]
     shape = cases[0].shape
-    if len(which.shape) < len(shape):  # a scalar, or the mask of an array of keys
-        which = b.broadcast(which, shape, range(len(which.shape)))
+    if which.ndim < len(shape):  # a scalar, or the mask of an array of keys
+        which = b.broadcast(which, shape, range(which.ndim))
     if which.dtype == BOOL:
         return op.ctx.fusion.note(b.select(which, cases[1], cases[0]), op.operands)
     result = cases[-1]

@@ -33,13 +33,13 @@ def _fft(op: Op) -> Value:
     if 0 in out.shape:
         return b.splat(0, out.shape, out.dtype)
     kind, lengths = op["fft_type"].name, op["fft_lengths"]
-    first = len(out.shape) - len(lengths)
+    first = out.ndim - len(lengths)
     inverse = kind in ("IFFT", "IRFFT")
     if kind == "RFFT":
         x = _real(op.ctx, x)
     elif kind == "FFT" or kind == "IFFT":
-        x = _axis(op.ctx, x, len(x.shape) - 1, inverse)
-    for axis in reversed(range(first, len(x.shape) - 1)):
+        x = _axis(op.ctx, x, x.ndim - 1, inverse)
+    for axis in reversed(range(first, x.ndim - 1)):
         x = _axis(op.ctx, x, axis, inverse)
     return _back_to_real(op.ctx, x, out.shape[-1]) if kind == "IRFFT" else x
 
@@ -188,7 +188,7 @@ def _times(x: Pair, y: Pair) -> Pair:
 def _row_table(b: Builder, table: Any, like: Value) -> Pair:
     """A table along the last axis, for every row."""
     re, im = (b.broadcast(b.constant(np.asarray(t).astype(like.dtype)), like.shape,
-                          (len(like.shape) - 1,)) for t in table)
+                          (like.ndim - 1,)) for t in table)
     return re, im
 
 

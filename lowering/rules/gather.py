@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import in_int32, is_larger, is_static, min_dim
+from calque.core.lists import other_axes, without
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
@@ -49,7 +50,7 @@ def columns(ctx: Context, indices: Value) -> list[Value]:
 
 
 def _column(b: Builder, x: Value, k: int) -> Value:
-    first = [0] * (len(x.shape) - 1)
+    first = [0] * (x.ndim - 1)
     return b.slice(x, [*first, k], [*x.shape[:-1], k + 1]) if x.shape[-1] > 1 else x
 
 
@@ -87,7 +88,7 @@ def addresses(ctx: Context, indices: Value, shape: Sequence[int], sizes: Sequenc
     for axis in range(lead):
         if sizes[axis] != 1:
             wider = (*ids.shape, sizes[axis])
-            ids = b.broadcast(ids, wider, range(len(ids.shape)))
+            ids = b.broadcast(ids, wider, range(ids.ndim))
             ids = ids + b.iota(wider, kind, len(wider) - 1) * stride[axis]
     return Addresses(ids, inside, batch, rows, width)
 
@@ -154,7 +155,7 @@ def _gather(op: Op) -> Value:
     at = addresses(op.ctx, indices, x.shape, sizes, d.start_index_map, d.operand_batching_dims,
                    d.start_indices_batching_dims, ask)
     dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
-    window = tuple(s for a, s in enumerate(sizes) if a not in dropped)
+    window = without(sizes, dropped)
     if not d.operand_batching_dims and all(x.shape[a] == sizes[a] for a in d.start_index_map):
         # one place only: as positions that fold to zeros IREE may not compile it (test_refusals.py)
         only = b.reshape(b.slice(x, [0] * len(sizes), sizes), window)
@@ -169,9 +170,9 @@ def _gather(op: Op) -> Value:
             at = replace(at, inside=None)
         found = take_rows(op.ctx, rows, ids) if moved is None else moved
         found = b.reshape(found, (*at.batch, *window))
-    places = [i for i in range(len(out.shape)) if i not in d.offset_dims]
+    places = other_axes(out.ndim, d.offset_dims)
     order = [len(places) + d.offset_dims.index(i) if i in d.offset_dims else places.index(i)
-             for i in range(len(out.shape))]
+             for i in range(out.ndim)]
     found = b.transpose(found, order)
     if at.inside is None:
         return found

@@ -68,6 +68,6 @@ def _dynamic_update_slice(op: Op) -> Value:
 
 def _with_words(b: Builder, x: Value, starts: list[Value]) -> list[Value]:
     """Keys have one axis more in memory than in their aval."""
-    if len(starts) < len(x.shape):
+    if len(starts) < x.ndim:
         return [*starts, b.splat(0, (), I32)]
     return starts

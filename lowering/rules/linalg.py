@@ -45,7 +45,7 @@ def _form(op: Op) -> list[Value]:
 
 
 def _batch(x: Value, cores: int = 2) -> int:
-    return math.prod(x.shape[:len(x.shape) - cores])
+    return math.prod(x.shape[:x.ndim - cores])
 
 
 def _groups(x: Value, batch: int) -> int:
@@ -117,7 +117,7 @@ def _eigh(op: Op) -> list[Value]:
     a, b = op.x, op.b
     n = a.shape[-1]
     if not op["lower"]:  # the upper triangle is the conjugate of the lower of a^T
-        a = b.transpose(a, (*range(len(a.shape) - 2), len(a.shape) - 1, len(a.shape) - 2))
+        a = b.transpose(a, (*range(a.ndim - 2), a.ndim - 1, a.ndim - 2))
         a = b.complex(b.real(a), -b.imag(a)) if a.dtype.kind == "c" else a
         op = replace(op, operands=[a])
     batch = _batch(a)

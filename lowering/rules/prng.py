@@ -71,7 +71,7 @@ def _split(op: Op) -> Value:
     if kind == "urbg":
         count = math.prod(shape)
         rows = _drawn(b, keys, (*batch, 10 * count, 4), U32)
-        zero = [0] * len(rows.shape)
+        zero = [0] * rows.ndim
         tenth = b.slice(rows, zero, rows.shape, [*[1] * len(batch), 10, 1])
         return b.reshape(tenth, (*batch, *shape, 4))
     return _new_keys(b, kind, keys, shape, *random.counts64(b, batch, shape))
@@ -86,7 +86,7 @@ def _fold_in(op: Op) -> Value:
     if kind == "urbg":
         folded = _joined(b, [b.like(data, 0), data] * 2)
         rows = _drawn(b, folded, (*data.shape, 10, 4), U32)
-        start = [*[0] * len(data.shape), 9, 0]
+        start = [*[0] * data.ndim, 9, 0]
         last = b.reshape(b.slice(rows, start, rows.shape), (*data.shape, 4))
         return keys ^ (last if data.shape == batch else b.broadcast(
             last, (*batch, 4), [len(batch)]))

@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.core.dims import Dim, floordiv, is_static
 from calque.core.dtypes import extreme, real_dtype
+from calque.core.lists import without
 from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, int_array
@@ -31,7 +32,7 @@ def emit_reduce(b: Builder, xs: Sequence[Value], inits: Sequence[Any], axes: Seq
     ir = mlir.ir()
     if len(xs) == 1:  # (of several operands at once IREE makes no vectors)
         xs = [guarded(xs[0])]
-    kept = tuple(n for i, n in enumerate(xs[0].shape) if i not in axes)
+    kept = without(xs[0].shape, axes)
     starts = [b.splat(v, (), x.dtype) for v, x in zip(inits, xs)]
     op = b.op("stablehlo.reduce", [*xs, *starts], [(kept, x.dtype) for x in xs],
               {"dimensions": int_array(axes)}, regions=1)
@@ -125,7 +126,7 @@ def _staged(b: Builder, x: Value, axes: list[int], start: Any,
     v = _part(x.shape, axes, _lanes(x.dtype))
     if v > 1:
         x = b.reshape(x, (*x.shape[:-1], x.shape[-1] // v, v))
-        x = emit_reduce(b, [x], [start], [len(x.shape) - 2], body)[0]
+        x = emit_reduce(b, [x], [start], [x.ndim - 2], body)[0]
     return x, axes
 
 
@@ -138,13 +139,13 @@ def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
         return emit_sum(ctx, x.astype(F32), axes, name, identity).astype(x.dtype)
     if not is_static(x.shape):
         return _sum_of_any(ctx.b, x, sorted(axes), name, identity)
-    x, last = _no_contraction(ctx, x), len(x.shape) - 1
+    x, last = _no_contraction(ctx, x), x.ndim - 1
     if len(axes) > 1 and last in axes and x.shape[-1] >= 256 and hasattr(x.ir.owner, "name"):
         # what is computed is summed on the way where the axes stay apart: taken as one, it would be
         # written to memory first (sum(a * a), 1000 x 1000: 0.21 to 0.11 ms)
         x = emit_sum(ctx, x, [last], name, identity)
         return emit_sum(ctx, x, [a for a in axes if a != last], name, identity)
-    kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+    kept = without(x.shape, axes)
     found = [_sum_stages(ctx.b, part, sorted(axes), identity, fold(name))
              for part in _cut(ctx.b, x, axes)]
     return functools.reduce(lambda x, y: ctx.b.binary(name, x, y),
@@ -167,7 +168,7 @@ def _sum_of_any(b: Builder, x: Value, axes: list[int], name: str, identity: Any)
         return one(x, axis)
     lead, rest = x.shape[:axis], x.shape[axis + 1:]
     whole = floordiv(n, BLOCK)
-    zero, start = [0] * len(x.shape), [0] * len(x.shape)
+    zero, start = [0] * x.ndim, [0] * x.ndim
     start[axis] = whole * BLOCK
     blocks = b.slice(x, zero, (*lead, whole * BLOCK, *rest))
     sums = one(b.reshape(blocks, (*lead, whole, BLOCK, *rest)), axis + 1)

@@ -17,6 +17,7 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import bounds, in_int32, is_nonnegative, is_static
 from calque.core.dtypes import extreme, real_dtype
 from calque.core.errors import InconclusiveDimensionOperation
+from calque.core.lists import other_axes
 from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
@@ -46,10 +47,10 @@ def _scattered(op: Op, how: str) -> Value:
     ctx, (x, indices, updates), d = op.ctx, op.operands, op["dimension_numbers"]
     inserted = {*d.inserted_window_dims, *d.operand_batching_dims}
     window = iter(updates.shape[i] for i in d.update_window_dims)
-    sizes = tuple(1 if a in inserted else next(window) for a in range(len(x.shape)))
+    sizes = tuple(1 if a in inserted else next(window) for a in range(x.ndim))
     ask, reads = op["mode"].name != "CLIP", (updates, indices)
     targets = d.scatter_dims_to_operand_dims
-    first = [i for i in range(len(updates.shape)) if i not in d.update_window_dims]
+    first = other_axes(updates.ndim, d.update_window_dims)
     one = math.prod(indices.shape[:-1]) == 1 and _fits(ctx, x, sizes, targets)
     if one:
         updates = ctx.aliases.apart(updates, [x])

@@ -44,7 +44,7 @@ def _concatenate(op: Op) -> Value:
     if moved is not None:
         return moved
     out = parts[0] if len(parts) == 1 else op.b.concatenate(parts, axis)
-    if out.dtype.kind in "iu" and axis == len(out.shape) - 1 and all(
+    if out.dtype.kind in "iu" and axis == out.ndim - 1 and all(
             x.shape[axis] == 1 for x in parts):
         op.ctx.columns[out] = parts
     return out

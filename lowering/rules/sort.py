@@ -108,7 +108,7 @@ def by_rank(b: Builder, keys: Sequence[Value]) -> Value:
 
 
 def _sum_last(b: Builder, x: Value) -> Value:
-    (out,) = emit_reduce(b, [x], [0], [len(x.shape) - 1], fold("add"))
+    (out,) = emit_reduce(b, [x], [0], [x.ndim - 1], fold("add"))
     return out
 
 

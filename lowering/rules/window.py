@@ -91,7 +91,7 @@ def _doubled(b: Builder, x: Value, axis: int, k: int, d: int, fold: Fold) -> Val
     n = x.shape[axis] - (k - 1) * d
 
     def cut(v: Value, start: int) -> Value:
-        starts, limits = [0] * len(v.shape), list(v.shape)
+        starts, limits = [0] * v.ndim, list(v.shape)
         starts[axis], limits[axis] = start, start + n
         return b.slice(v, starts, limits)
 
@@ -104,7 +104,7 @@ def _doubled(b: Builder, x: Value, axis: int, k: int, d: int, fold: Fold) -> Val
 def emit_windows(b: Builder, x: Value, windows: Sequence[int], strides: Sequence[int],
                  dilations: Sequence[int], name: str, identity: Any) -> Value:
     """name folded over the windows of a padded operand."""
-    rank = len(x.shape)
+    rank = x.ndim
     strides = list(strides)
     for axis in range(rank):
         if windows[axis] > LONG:
@@ -130,7 +130,7 @@ def emit_windows(b: Builder, x: Value, windows: Sequence[int], strides: Sequence
 
 def _within_rows(b: Builder, x: Value, k: int, d: int, name: str) -> Value:
     """Windows with stride 1 along the last axis: whole rows, shifted, are folded."""
-    n, rank = x.shape[-1] - (k - 1) * d, len(x.shape)
+    n, rank = x.shape[-1] - (k - 1) * d, x.ndim
     total = None
     (x,) = b.barrier(x)
     for t in range(k):
@@ -144,7 +144,7 @@ def _pool_pair(b: Builder, x: Value, pair: Sequence[int], windows: Sequence[int]
                strides: Sequence[int], dilations: Sequence[int], name: str,
                identity: Any) -> Value:
     """Windows along one or two axes: the others are gathered into batch and channel."""
-    rank, first, last = len(x.shape), pair[0], pair[-1]
+    rank, first, last = x.ndim, pair[0], pair[-1]
     between = list(range(first + 1, last))
     order = [i for i in range(first) if i not in pair] + between + list(pair) + list(
         range(last + 1, rank))
@@ -342,7 +342,7 @@ def _scatter(op: Op) -> Value:
     if not x.shape:
         return source
     chosen = _chosen(b, x, params, source.shape)
-    config, taps = [], int(np.prod(params["window_dimensions"]))
+    config, taps = [], prod(params["window_dimensions"])
     for n, out, k, s, d, base, (low, _) in zip(
             x.shape, source.shape, params["window_dimensions"], params["window_strides"],
             params["window_dilation"], params["base_dilation"], params["padding"]):

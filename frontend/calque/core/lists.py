@@ -1,12 +1,14 @@
 """Words about shapes and lists of values: all but some, those that are marked, one put in.
 
-Imports nothing of ours.
+Imports core.types only.
 """
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import compress
 from typing import Any, TypeVar
+
+from calque.core.types import Axes
 
 T = TypeVar("T")
 
@@ -19,6 +21,11 @@ def flagged(values: Iterable[T], flags: Iterable[Any]) -> list[T]:
 def without(values: Iterable[T], places: Collection[int]) -> tuple[T, ...]:
     """The values at all other places."""
     return tuple(v for i, v in enumerate(values) if i not in places)
+
+
+def other_axes(ndim: int, *groups: Iterable[int]) -> Axes:
+    """The axes of an array that are in none of these groups."""
+    return without(range(ndim), {axis for group in groups for axis in group})
 
 
 def inserted(values: Sequence[T], place: int, *new: T) -> tuple[T, ...]:

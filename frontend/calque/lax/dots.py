@@ -14,6 +14,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.lists import other_axes
 from calque.core.types import Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
@@ -87,7 +88,7 @@ def _checked(lhs: ShapedArray, rhs: ShapedArray, sizes: ShapedArray,
         if groups[0] in (*rc, *rb):
             raise _fail(f"{name} requires rhs group dimension numbers to be distinct from "
                         "contracting and batch dimensions.")
-        free = ct.kept(lhs.ndim, lc, lb)
+        free = other_axes(lhs.ndim, lc, lb)
         outer = (*lb, *[a for a in free if a < axis])
     elif groups:
         raise _fail(f"{name} requires zero group dimensions in the rhs when lhs ragged dimension "

@@ -8,7 +8,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray, dtype_of, ndim_of
 from calque.core.errors import explain
-from calque.core.lists import without
+from calque.core.lists import other_axes
 from calque.core.primitive import Primitive, is_linear
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -22,12 +22,6 @@ dot_general_p = Primitive("dot_general", memory="folds", kernel="nest")
 def dot_general(x: Any, y: Any, dims: Dims, precision: Any = None, preferred: Any = None) -> Any:
     return dot_general_p.bind(x, y, dimension_numbers=dims, precision=precision,
                               preferred_element_type=preferred, out_sharding=None)
-
-
-def kept(ndim: int, *used: Sequence[int]) -> tuple[int, ...]:
-    """The axes that are neither contracted nor batched."""
-    gone = {a for u in used for a in u}
-    return without(range(ndim), gone)
 
 
 def _fail(what: str, fix: str = "") -> Exception:
@@ -50,8 +44,8 @@ def _dot_abstract(x: ShapedArray, y: ShapedArray, *, dimension_numbers: Dims, pr
         raise _fail(f"requires contracting dimensions to have the same shape, got "
                     f"{tuple(x.shape[i] for i in xc)} and {tuple(y.shape[i] for i in yc)}.",
                     "transpose or slice one operand so that the contracted sizes agree.")
-    shape = ([x.shape[i] for i in xb] + [x.shape[i] for i in kept(x.ndim, xc, xb)]
-             + [y.shape[i] for i in kept(y.ndim, yc, yb)])
+    shape = ([x.shape[i] for i in xb] + [x.shape[i] for i in other_axes(x.ndim, xc, xb)]
+             + [y.shape[i] for i in other_axes(y.ndim, yc, yb)])
     dtype = _common(x.dtype, y.dtype)
     if preferred_element_type is not None:
         wanted = np.dtype(preferred_element_type)
@@ -91,8 +85,8 @@ def _pull(ct: Any, aval: ShapedArray, other: Any, contract: Any, batch: Any, swa
           precision: Any) -> Any:
     """The cotangent of the operand of type `aval`: ct contracted with the other operand."""
     (mine_c, other_c), (mine_b, other_b) = contract, batch
-    mine_free = kept(aval.ndim, mine_c, mine_b)
-    other_free = kept(ndim_of(other), other_c, other_b)
+    mine_free = other_axes(aval.ndim, mine_c, mine_b)
+    other_free = other_axes(ndim_of(other), other_c, other_b)
     nb, first = len(mine_b), len(other_free) if swapped else len(mine_free)
     if swapped:
         ct_other = tuple(range(nb, nb + first))
@@ -124,9 +118,9 @@ def _dot_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
         return dot_general_p.bind(x, y, dimension_numbers=new, **params), 0
     out = dot_general_p.bind(x, y, dimension_numbers=((xc, yc), (xb, yb)), **params)
     if dx is not None:
-        return out, len(xb) + kept(ndim_of(x), xc, xb).index(dx)
-    free_x = len(kept(ndim_of(x), xc, xb))
-    return out, len(xb) + free_x + kept(ndim_of(y), yc, yb).index(dy)
+        return out, len(xb) + other_axes(ndim_of(x), xc, xb).index(dx)
+    free_x = len(other_axes(ndim_of(x), xc, xb))
+    return out, len(xb) + free_x + other_axes(ndim_of(y), yc, yb).index(dy)
 
 
 dot_general_p.abstract, dot_general_p.jvp = _dot_abstract, bilinear_jvp(dot_general_p)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.lists import other_axes
 from calque.core.types import Axes
 from calque.dispatch.numpy_rules.elementwise import BF16, BOOL, COMPLEX, FLOATS, INTEGERS, WIDE
 
@@ -112,8 +113,7 @@ def _dot(out: Any, x: Value, y: Value, *, dimension_numbers: Any, precision: Any
         return None
     if any(v.dtype not in FLOATS | COMPLEX | INTEGERS for v in (x, y)):
         return None
-    xf = [i for i in range(x.ndim) if i not in xc and i not in xb]
-    yf = [i for i in range(y.ndim) if i not in yc and i not in yb]
+    xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     batch, m, n, k = (math.prod(s) for s in (
         [x.shape[i] for i in xb], [x.shape[i] for i in xf], [y.shape[i] for i in yf],
         [x.shape[i] for i in xc]))
