@@ -134,8 +134,14 @@ def _whole(n: int, unit: int) -> int:
     return _parts(n, unit) * unit
 
 
-def product(ctx: Context, x: Value, y: Value, dims: Dims, shape: Shape,
-            dtype: Dtype) -> Value | None:
+def shape_of_product(x: Value, y: Value, dims: Dims) -> Shape:
+    """Batch, rows of x, columns of y."""
+    (xc, yc), (xb, yb) = dims
+    return (*[x.shape[i] for i in (*xb, *other_axes(x.ndim, xc, xb))],
+            *[y.shape[i] for i in other_axes(y.ndim, yc, yb)])
+
+
+def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value | None:
     """dot_general of operands of one dtype, with sums of `dtype`; None where IREE's form stays."""
     (xc, yc), (xb, yb), target = *dims, ctx.target
     sums = F64 if x.dtype == F64 else F32
@@ -155,9 +161,9 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, shape: Shape,
     plan = cells(batch, m, n, k, b_column == 1, LEVELS[level_of(target)], sums.itemsize)
     scalars = (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column, plan.tall,
                plan.broad, plan.few, plan.room)
-    made, _ = emit_native(ctx, "gemm", f"calque_gemm_{SUFFIXES[x.dtype.name]}", [a, b],
-                          [(shape, sums), ((plan.groups * plan.room,), sums)], scalars,
-                          plan.groups)
+    results = [(shape_of_product(x, y, dims), sums), ((plan.groups * plan.room,), sums)]
+    made, _ = emit_native(ctx, "gemm", f"calque_gemm_{SUFFIXES[x.dtype.name]}", [a, b], results,
+                          scalars, plan.groups)
     return made
 
 

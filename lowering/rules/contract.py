@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.dims import is_static
 from calque.core.dtypes import real_dtype
 from calque.core.lists import other_axes
-from calque.core.types import Dtype, Shape
+from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
@@ -28,20 +28,19 @@ def _dims_attribute(dims: Any) -> str:
     return f"#stablehlo.dot<{body}>"
 
 
-def emit_dot(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
-             dtype: Dtype) -> Value:
+def emit_dot(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     """One stablehlo.dot_general with accumulation in `dtype`."""
     x, y = b.apart(*guarded_one(x, y))
     if not is_static((*x.shape, *y.shape)):
-        return _dynamic_dot(b, x, y, dims, shape, dtype)
-    return b.apart(b.emit("dot_general", [x, y], shape, dtype,
+        return _dynamic_dot(b, x, y, dims, dtype)
+    return b.apart(b.emit("dot_general", [x, y], gemm.shape_of_product(x, y, dims), dtype,
                           {"dot_dimension_numbers": _dims_attribute(dims)}))[0]
 
 
-def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, shape: tuple[Any, ...],
-                 dtype: Dtype) -> Value:
+def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     """One linalg.generic: of vectors IREE makes matrices, by reshapes whose sizes it asks for."""
     (xc, yc), (xb, yb) = dims
+    shape = gemm.shape_of_product(x, y, dims)
     names = [f"d{i}" for i in range(len(shape))]  # batch, rows, columns; then what is summed
     rows, columns = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     summed = [f"k{i}" for i in range(len(xc))]
@@ -91,22 +90,24 @@ def _vecmat(b: Builder, x: Value, y: Value) -> Value:
 @rule("dot_general")
 def _dot(op: Op) -> Value:
     b, (x, y), out = op.b, op.operands, op.out
-    dims, dtype, shape = op["dimension_numbers"], out.dtype, out.shape
+    dims, dtype = op["dimension_numbers"], out.dtype
     (xc, _), _ = dims
     if math.prod(x.shape[i] for i in xc) == 0:  # IREE divides by the contracted size
-        result = b.splat(0, shape, dtype)
+        result = b.splat(0, out.shape, dtype)
     elif is_static((*x.shape, *y.shape)) and math.prod(x.shape[i] for i in xc) == 1:
-        result = _outer(b, x, y, dims, shape, dtype)
+        result = _outer(b, x, y, dims, dtype)
     elif dtype.kind == "c":
-        result = _complex_dot(op.ctx, x.astype(dtype), y.astype(dtype), dims, shape, dtype)
+        part = real_dtype(dtype)
+        result = by_parts(b, x.astype(dtype), y.astype(dtype),
+                          lambda p, q: real_dot(op.ctx, p, q, dims, part))
     elif dtype == BOOL:
-        counts = _barred(b, x.astype(I32), y.astype(I32), dims, shape, I32)
+        counts = _barred(b, x.astype(I32), y.astype(I32), dims, I32)
         result = counts > 0
     elif dtype.kind in "iu":
-        result = _integer_dot(b, x, y, dims, shape, dtype)
+        result = _integer_dot(b, x, y, dims, dtype)
     elif dtype in HALVES or dtype.kind == "V":
         wide = x.dtype if x.dtype in HALVES and x.dtype == y.dtype else F32
-        acc = real_dot(op.ctx, x.astype(wide), y.astype(wide), dims, shape, F32)
+        acc = real_dot(op.ctx, x.astype(wide), y.astype(wide), dims, F32)
         result = acc.astype(dtype)
     else:
         if not (x.dtype == y.dtype and x.dtype in HALVES):
@@ -114,19 +115,29 @@ def _dot(op: Op) -> Value:
         if _is_vecmat(op.ctx, x, y, dims):
             result = _vecmat(b, x, y)
         else:
-            result = real_dot(op.ctx, x, y, dims, shape, dtype)
+            result = real_dot(op.ctx, x, y, dims, dtype)
     return result
 
 
-def real_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: Shape,
-              dtype: Dtype) -> Value:
+def real_dot(ctx: Context, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     """By the C kernel where it is ahead, else IREE's."""
-    made = gemm.product(ctx, x, y, dims, shape, dtype)
-    return emit_dot(ctx.b, x, y, dims, shape, dtype) if made is None else made
+    made = gemm.product(ctx, x, y, dims, dtype)
+    return emit_dot(ctx.b, x, y, dims, dtype) if made is None else made
 
 
-def _outer(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
-           dtype: Dtype) -> Value:
+def matmul(ctx: Context, x: Value, y: Value, dtype: Dtype) -> Value:
+    """The product of the last axis of x with the first of y."""
+    return real_dot(ctx, x, y, (((x.ndim - 1,), (0,)), ((), ())), dtype)
+
+
+def by_parts(b: Builder, x: Value, y: Value, product: Callable[[Value, Value], Value]) -> Value:
+    """A product of complex numbers by four of their real and imaginary parts."""
+    xr, xi, yr, yi = b.barrier(b.real(x), b.imag(x), b.real(y), b.imag(y))
+    re, im = b.barrier(product(xr, yr) - product(xi, yi), product(xr, yi) + product(xi, yr))
+    return b.complex(re, im)
+
+
+def _outer(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     """A sum of one product each is no contraction.
 
     Of complex numbers of one element, both from one array, IREE took the imaginary part for the
@@ -135,6 +146,7 @@ def _outer(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
     (xc, yc), (xb, yb) = dims
     xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     batch, left = list(range(len(xb))), len(xb) + len(xf)
+    shape = gemm.shape_of_product(x, y, dims)
     wide = F32 if dtype in HALVES or dtype.kind == "V" else dtype
 
     def spread(v: Value, axes: Sequence[int], contracted: Sequence[int],
@@ -154,29 +166,14 @@ def _outer(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
     return b.complex(s * u - t * v, s * v + t * u)
 
 
-def _barred(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
-            dtype: Dtype) -> Value:
+def _barred(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     """A dot whose converted operands are kept apart from it: fused, IREE reads the narrow
     operands as signed whatever they are (docs/iree.md)."""
     x, y = b.barrier(x, y)
-    return emit_dot(b, x, y, dims, shape, dtype)
+    return emit_dot(b, x, y, dims, dtype)
 
 
-def _integer_dot(b: Builder, x: Value, y: Value, dims: Any, shape: Shape,
-                 dtype: Dtype) -> Value:
+def _integer_dot(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     wide = I64 if dtype.itemsize == 8 else I32
-    acc = _barred(b, x.astype(wide), y.astype(wide), dims, shape, wide)
+    acc = _barred(b, x.astype(wide), y.astype(wide), dims, wide)
     return acc.astype(dtype)  # the low bits are right whatever the sign
-
-
-def _complex_dot(ctx: Context, x: Value, y: Value, dims: Any, shape: Shape,
-                 dtype: Dtype) -> Value:
-    b = ctx.b
-    part = real_dtype(dtype)
-    xr, xi, yr, yi = b.barrier(b.real(x), b.imag(x), b.real(y), b.imag(y))
-
-    def dot(p: Value, q: Value) -> Value:
-        return real_dot(ctx, p, q, dims, shape, part)
-
-    re, im = b.barrier(dot(xr, yr) - dot(xi, yi), dot(xr, yi) + dot(xi, yr))
-    return b.complex(re, im)

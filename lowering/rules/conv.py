@@ -27,7 +27,7 @@ from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.convolve import convolve
 from calque.lowering.kernels.native import level_of
-from calque.lowering.rules.contract import real_dot
+from calque.lowering.rules.contract import by_parts, matmul, real_dot
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.registry import Op, rule
 from calque.lowering.rules.shape import padded, with_windows
@@ -104,15 +104,9 @@ def _by_kind(c: Conv, x: Value, y: Value) -> Value:
     """In a dtype that the code generator takes: complex by parts, others widened."""
     b, dtype = c.b, c.dtype
     if x.dtype.kind == "c" or dtype.kind == "c":
-        part = real_dtype(dtype)
-        x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
-        xr, xi, yr, yi = b.barrier(b.real(x), b.imag(x), b.real(y), b.imag(y))
-
-        def one(u: Value, v: Value) -> Value:
-            return emit_conv(c.by(part), u, v)
-
-        re, im = b.barrier(one(xr, yr) - one(xi, yi), one(xr, yi) + one(xi, yr))
-        return b.complex(re, im)
+        part = c.by(real_dtype(dtype))
+        return by_parts(b, math.convert(b, x, dtype), math.convert(b, y, dtype),
+                        lambda u, v: emit_conv(part, u, v))
     if dtype == BOOL:
         return _integers(c.by(I32), x, y) > 0
     if dtype.kind in "iu" and x.dtype.kind in "biu":
@@ -220,7 +214,7 @@ def _by_columns(c: Conv, x: Value, y: Value) -> Value:
     (every,) = b.barrier(_columns(b, moved, places, kernel.shape, c.dilation, c.strides))
     rows, width = prod(window), prod(places) * x.shape[n]
     out = real_dot(c.ctx, b.reshape(every, (rows, width)), b.reshape(kernel, (rows, y.shape[o])),
-                   (((0,), (0,)), ((), ())), (width, y.shape[o]), c.dtype)
+                   (((0,), (0,)), ((), ())), c.dtype)
     rank = len(places)
     whole = b.reshape(out, (*places, x.shape[n], y.shape[o]))
     return _laid_out(b, b.transpose(whole, (rank, *range(rank), rank + 1)), dn.out_spec)
@@ -303,14 +297,12 @@ def _by_position(c: Conv, x: Value, y: Value) -> Value:
     free_x, free_y = pieces[0].shape[inner(n, grouped)], split_y.shape[inner(o, o)]
     if count == 1 and len(pieces) > 1 and free_x <= NARROW_BATCH:  # one product of all
         (every,) = b.barrier(b.concatenate(pieces, n))
-        product = real_dot(c.ctx, every, split_y, dims, (len(pieces) * free_x, free_y), c.dtype)
+        product = real_dot(c.ctx, every, split_y, dims, c.dtype)
         whole = b.reshape(product, (*result, free_x, free_y))
         rank = len(result)
         whole = b.transpose(whole, (rank, *range(rank), rank + 1))
         return _laid_out(b, whole, dn.out_spec)
-    lead = (count,) if count > 1 else ()
-    parts = [real_dot(c.ctx, piece, split_y, dims, (*lead, free_x, free_y), c.dtype)
-             for piece in pieces]
+    parts = [real_dot(c.ctx, piece, split_y, dims, c.dtype) for piece in pieces]
     # each: (groups,) batch, output feature
     flat = []
     for part in parts:
@@ -408,12 +400,11 @@ def _is_few(c: Conv, y: Value) -> bool:
 
 def _by_tap(c: Conv, x: Value, y: Value) -> Value:
     """The sum of a product for each tap."""
-    b, total, taps, rank = c.b, None, y.shape[:-2], len(c.strides)
+    b, total, taps = c.b, None, y.shape[:-2]
     for tap in itertools.product(*map(range, taps)):
         seen = _under(c, x, tap)
         kernel = b.slice(y, [*tap, 0, 0], [*[t + 1 for t in tap], *y.shape[-2:]])
-        part = real_dot(c.ctx, seen, b.reshape(kernel, y.shape[-2:]),
-                        (((rank + 1,), (0,)), ((), ())), c.shape, c.dtype)
+        part = matmul(c.ctx, seen, b.reshape(kernel, y.shape[-2:]), c.dtype)
         total = part if total is None else total + part
     assert total is not None
     return total
@@ -446,8 +437,7 @@ def _of_columns(c: Conv, x: Value, y: Value) -> Value:
     if groups == 1:
         flat = b.reshape(every, (rows, window * inputs))
         kernel = b.reshape(y, (window * inputs, outputs))
-        out = real_dot(c.ctx, flat, kernel, (((1,), (0,)), ((), ())), (rows, outputs), c.dtype)
-        return b.reshape(out, shape)
+        return b.reshape(matmul(c.ctx, flat, kernel, c.dtype), shape)
     own = outputs // groups
     if inputs == 1:
         whole = (rows, window, groups, own)
@@ -456,8 +446,7 @@ def _of_columns(c: Conv, x: Value, y: Value) -> Value:
         return b.reshape(emit_reduce(b, [flat * kernel], [0], [1], fold("add"))[0], shape)
     flat = b.reshape(every, (rows, window, groups, inputs))
     kernel = b.reshape(y, (window, inputs, groups, own))
-    out = real_dot(c.ctx, flat, kernel, (((1, 3), (0, 1)), ((2,), (2,))), (groups, rows, own),
-                   c.dtype)
+    out = real_dot(c.ctx, flat, kernel, (((1, 3), (0, 1)), ((2,), (2,))), c.dtype)
     return b.reshape(b.transpose(out, (1, 0, 2)), shape)
 
 
@@ -479,8 +468,7 @@ def _gathered(c: Conv, x: Value, y: Value) -> Value:
     rows = prod(c.shape[:-1])
     flat = b.reshape(every, (rows, every.shape[-1]))
     kernel = b.reshape(y, (every.shape[-1], y.shape[-1]))
-    out = real_dot(c.ctx, flat, kernel, (((1,), (0,)), ((), ())), (rows, c.shape[-1]), c.dtype)
-    return b.reshape(out, c.shape)
+    return b.reshape(matmul(c.ctx, flat, kernel, c.dtype), c.shape)
 
 
 def _convolution(c: Conv, x: Value, y: Value) -> Value:

@@ -203,7 +203,7 @@ def _factors(b: Builder, x: Pair, radices: tuple[int, ...]) -> Pair:
         c, s = (b.constant(t.astype(re.dtype)) for t in _matrix(r))
 
         def dot(p: Value, q: Value, r: int = r, width: int = m * done) -> Value:
-            return emit_dot(b, p, q, (((1,), (0,)), ((), ())), (rows, width, r), p.dtype)
+            return emit_dot(b, p, q, (((1,), (0,)), ((), ())), p.dtype)
 
         y: Pair = (dot(re, c) - dot(im, s), dot(re, s) + dot(im, c))
         shape = (rows, m, done, r)
