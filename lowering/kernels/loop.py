@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
+from calque.core.lists import split_list
 from calque.core.program import Equation, Literal, Program, inner_of
 from calque.core.types import Params
 from calque.lowering import mlir
@@ -119,12 +120,11 @@ def _over_rows(shell: Shell, e: Equation) -> bool:
         return [x if a is None else x.cut(a + 1, first, m) for x, a in zip(values, parts.scanned)]
 
     if e.primitive.name == "scan":
-        k = p["num_consts"]
-        args = [row, *whole[:k], *mine(whole[k:k + count]), *scanned(whole[k + count:])]
+        consts, carry, xs = split_list(whole, p["num_consts"], count)
+        args = [row, *consts, *mine(carry), *scanned(xs)]
     else:
-        k = p["cond_nconsts"]
-        n_consts = k + p["body_nconsts"]
-        args = [row, *whole[:k], row, *whole[k:n_consts], *mine(whole[n_consts:])]
+        before, inside, carry = split_list(whole, p["cond_nconsts"], p["body_nconsts"])
+        args = [row, *before, row, *inside, *mine(carry)]
     stacked = [y.cut(a + 1, first, m) for y, a in zip(shell.results[count:], parts.stacked)
                if a is not None]
     form: Callable[..., list[Entry]] = _while if e.primitive.name == "while" else _scan
@@ -207,11 +207,11 @@ def _taking_turns(body: Program, k: int, carry: int) -> list[bool]:
 def _scan(emitter: Emitter, p: Params, args: list[Entry], results: list[Memory]
           ) -> list[Entry]:
     body: Program = p["jaxpr"]
-    n, k, length = p["num_consts"], p["num_consts"] + p["num_carry"], p["length"]
-    consts, xs = args[:n], args[k:]
-    turned = _taking_turns(body, n, p["num_carry"])
-    carry = _Carry(emitter, args[n:k], results, turned)
-    ys = results[p["num_carry"]:]
+    n, length = p["num_carry"], p["length"]
+    consts, start, xs = split_list(args, p["num_consts"], n)
+    turned = _taking_turns(body, len(consts), n)
+    carry = _Carry(emitter, start, results, turned)
+    ys = results[n:]
 
     def step(i: Index, *raw: Any) -> list[Any]:
         t = i if not p["reverse"] else registers.back(length, i)
@@ -220,7 +220,7 @@ def _scan(emitter: Emitter, p: Params, args: list[Entry], results: list[Memory]
         after = carry.places(_odd(memory.add(i, 1)) if any(turned) else 0)
         where = [m.row(t) for m in ys]
         wanted: dict[Any, list[Memory]] = {}
-        outputs = body.outputs[p["num_carry"]:]
+        outputs = body.outputs[n:]
         for o, m in zip(outputs, where):
             if m.shape and o not in body.inputs and not hasattr(o, "value"):
                 wanted.setdefault(o, []).append(m)
@@ -229,13 +229,13 @@ def _scan(emitter: Emitter, p: Params, args: list[Entry], results: list[Memory]
                 wanted.setdefault(o, []).append(place)
         outs = emitter.run(body, [*consts, *carry.entries(raw, turn), *rows], wanted,
                            carry.owned())
-        for o, y, m in zip(outputs, outs[p["num_carry"]:], where):
+        for o, y, m in zip(outputs, outs[n:], where):
             if o not in wanted:
                 emitter.copy(y, m)
-        return carry.update(outs[:p["num_carry"]])
+        return carry.update(outs[:n])
 
     final = carry.entries(memory.loop(length, step, carry.start), length % 2)
-    for i, m in enumerate(results[:p["num_carry"]]):
+    for i, m in enumerate(results[:n]):
         if turned[i]:
             emitter.copy(final[i], m)
             final[i] = m
@@ -255,20 +255,19 @@ def _row(x: Entry, t: Index) -> Entry:
 def _while(emitter: Emitter, p: Params, args: list[Entry], results: list[Memory]
            ) -> list[Entry]:
     ir = mlir.ir()
-    k = p["cond_nconsts"]
-    n = k + p["body_nconsts"]
-    carry = _Carry(emitter, args[n:], results, [False] * len(results))
+    cond_consts, consts, start = split_list(args, p["cond_nconsts"], p["body_nconsts"])
+    carry = _Carry(emitter, start, results, [False] * len(results))
     types = [r.type for r in carry.start]
     op = mlir.operation("scf.while", types, carry.start, regions=2)
     places = [ir.Location.current] * len(types)
     before = op.regions[0].blocks.append(*types, arg_locs=places)
     with ir.InsertionPoint(before):
-        (pred,) = emitter.run(p["cond_jaxpr"], [*args[:k], *carry.entries(before.arguments)])
+        (pred,) = emitter.run(p["cond_jaxpr"], [*cond_consts, *carry.entries(before.arguments)])
         assert isinstance(pred, Value)
         mlir.operation("scf.condition", [], [pred.ir, *before.arguments])
     after = op.regions[1].blocks.append(*types, arg_locs=places)
     with ir.InsertionPoint(after):
-        outs = emitter.run(p["body_jaxpr"], [*args[k:n], *carry.entries(after.arguments)],
+        outs = emitter.run(p["body_jaxpr"], [*consts, *carry.entries(after.arguments)],
                            owned=carry.owned())
         mlir.operation("scf.yield", [], carry.update(outs))
     return carry.entries(list(op.results))

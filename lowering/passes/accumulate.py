@@ -36,21 +36,9 @@ def accumulate(p: Program) -> Program:
 def _accumulate(p: Program) -> Program:
     equations: list[Equation] = []
     for e in p.equations:
-        params = {k: tuple(accumulate(q) if isinstance(q, Program) else q for q in v)
-                  if isinstance(v, tuple) else accumulate(v) if isinstance(v, Program) else v
-                  for k, v in e.params.items()}
-        if not all(_same(v, e.params[k]) for k, v in params.items()):
-            e = e.replace(params=params)
+        e = e.with_inner(accumulate)
         equations += _without_sums(e) if e.primitive.name == "scan" else [e]
-    if len(equations) == len(p.equations) and all(a is b for a, b in zip(equations, p.equations)):
-        return p
-    return p.replace(equations=equations)
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(x is y for x, y in zip(a, b))
-    return a is b
+    return p if tuple(equations) == p.equations else p.replace(equations=equations)
 
 
 def _without_sums(e: Equation) -> list[Equation]:
@@ -74,14 +62,12 @@ class _Loop:
         self.length, self.n = e.params["length"], e.params["num_consts"]
         self.k = self.n + e.params["num_carry"]
         self.made: dict[Atom, Equation] = {v: q for q in self.body.equations for v in q.outputs}
-        self.users: dict[Var, list[Equation | int]] = {}
+        self.users: dict[Atom, list[Equation | int]] = {}
         for q in self.body.equations:
             for a in q.inputs:
-                if isinstance(a, Var):
-                    self.users.setdefault(a, []).append(q)
+                self.users.setdefault(a, []).append(q)
         for i, o in enumerate(self.body.outputs):
-            if isinstance(o, Var):
-                self.users.setdefault(o, []).append(i)
+            self.users.setdefault(o, []).append(i)
         self.place = {v: i for i, v in enumerate(self.body.inputs)}
         self.still = set(self.body.inputs[:self.n])  # what is the same in every step
         for q in self.body.equations:

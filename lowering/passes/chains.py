@@ -63,7 +63,7 @@ class _Chain:
                 or len(self.numbers) >= MOST_NUMBERS):
             return False
         for a in finder.equations[i].inputs:
-            j = finder.producer.get(a, -1) if isinstance(a, Var) else -1
+            j = finder.producer.get(a, -1)
             if j >= 0 and not self.inside >> j & 1 and finder.before[j] & self.inside:
                 return False
         return True
@@ -95,7 +95,7 @@ class _Chain:
 
         for i in self.members:
             for a in finder.equations[i].inputs:
-                j = finder.producer.get(a, -1) if isinstance(a, Var) else -1
+                j = finder.producer.get(a, -1)
                 if j in above:
                     above[top(j)] = top(i)
         found: dict[int, list[int]] = {}

@@ -2,7 +2,7 @@
 """
 from __future__ import annotations
 
-from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.program import Atom, Equation, Program, Var
 
 
 def flat(p: Program) -> Program:
@@ -10,22 +10,20 @@ def flat(p: Program) -> Program:
     if not any(e.primitive.name == "jit" for e in p.equations):
         return p
     equations: list[Equation] = []
-    env: dict[Var, Atom] = {}
+    env: dict[Atom, Atom] = {}
 
     def write(p: Program) -> None:
         for e in p.equations:
-            inputs = tuple(a if isinstance(a, Literal) else env.get(a, a) for a in e.inputs)
+            inputs = tuple(env.get(a, a) for a in e.inputs)
             if e.primitive.name == "jit":
                 inner: Program = e.params["jaxpr"]
                 env.update(zip(inner.inputs, inputs))
                 write(inner)
-                env.update({v: o if isinstance(o, Literal) else env.get(o, o)
-                            for v, o in zip(e.outputs, inner.outputs)})
+                env.update({v: env.get(o, o) for v, o in zip(e.outputs, inner.outputs)})
                 continue
             fresh = tuple(Var(v.aval) for v in e.outputs)
             env.update(zip(e.outputs, fresh))
             equations.append(e.replace(inputs=inputs, outputs=fresh))
 
     write(p)
-    return p.replace(equations=equations, outputs=[
-        o if isinstance(o, Literal) else env.get(o, o) for o in p.outputs])
+    return p.replace(equations=equations, outputs=[env.get(o, o) for o in p.outputs])

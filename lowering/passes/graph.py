@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
-from calque.core.program import Equation, Var
+from calque.core.program import Atom, Equation
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -25,8 +25,8 @@ class Graph:
 
     def __init__(self, equations: Sequence[Equation]) -> None:
         self.equations = list(equations)
-        self.producer = {v: i for i, e in enumerate(equations) for v in e.outputs}
-        self.users: dict[Var, set[int]] = {}
+        self.producer: dict[Atom, int] = {v: i for i, e in enumerate(equations) for v in e.outputs}
+        self.users: dict[Atom, set[int]] = {}
         self.position = list(range(len(equations)))  # where an equation stood
         self.live, self.alive = set(self.position), (1 << len(equations)) - 1  # not within another
         self.before: list[int] = []  # what it follows from
@@ -34,8 +34,7 @@ class Graph:
         self.effects = [i for i, e in enumerate(equations) if e.primitive.has_effects(e.params)]
         for i, e in enumerate(equations):
             for a in e.inputs:
-                if isinstance(a, Var):
-                    self.users.setdefault(a, set()).add(i)
+                self.users.setdefault(a, set()).add(i)
             self.before.append(self._from(e))
         for i in reversed(range(len(equations))):
             self.after[i] = self._to(equations[i])
@@ -43,8 +42,8 @@ class Graph:
     def _from(self, e: Equation) -> int:
         found = 0
         for a in e.inputs:
-            i = self.producer.get(a) if isinstance(a, Var) else None
-            if i is not None:
+            if a in self.producer:
+                i = self.producer[a]
                 found |= self.before[i] | 1 << i
         return found
 
@@ -74,8 +73,7 @@ class Graph:
             after |= self.after[i]
             self.live.remove(i)
             for a in self.equations[i].inputs:
-                if isinstance(a, Var):
-                    self.users[a].discard(i)
+                self.users[a].discard(i)
         outside = ~sum(1 << i for i in members)
         self.alive &= outside
         self._add(one, self.position[members[0]], before & outside, after & outside)
@@ -89,8 +87,7 @@ class Graph:
         self.position.append(position)
         self.live.add(i)
         for a in e.inputs:
-            if isinstance(a, Var):
-                self.users.setdefault(a, set()).add(i)
+            self.users.setdefault(a, set()).add(i)
         for v in e.outputs:
             self.producer[v] = i
         before |= self._from(e)
@@ -105,8 +102,8 @@ class Graph:
 
     def ordered(self) -> list[Equation]:
         """The equations that are left, each behind what it reads, else where they stood."""
-        missing = {i: {self.producer[a] for a in self.equations[i].inputs
-                       if isinstance(a, Var) and a in self.producer} for i in self.live}
+        missing = {i: {self.producer[a] for a in self.equations[i].inputs if a in self.producer}
+                   for i in self.live}
         waiting: dict[int, list[int]] = {}
         for i, needs in missing.items():
             for j in needs:

@@ -6,7 +6,7 @@ test_safety.py).  Such an update copies its operand first; one whose other reade
 """
 from __future__ import annotations
 
-from calque.core.program import Equation, Program, Var
+from calque.core.program import Atom, Equation, Program, Var
 
 MANY = 3000  # equations from which on updates of shared operands always copy
 
@@ -31,14 +31,13 @@ def copying(p: Program) -> frozenset[int]:
 def _copying(p: Program) -> frozenset[int]:
     if not any(map(updated, p.equations)):
         return frozenset()
-    uses: dict[Var, list[int]] = {}
-    producer: dict[Var, int] = {}
+    uses: dict[Atom, list[int]] = {}
+    producer: dict[Atom, int] = {}
     for i, e in enumerate(p.equations):
         for a in e.inputs:
-            if isinstance(a, Var):
-                uses.setdefault(a, []).append(i)
+            uses.setdefault(a, []).append(i)
         producer.update((v, i) for v in e.outputs)
-    outputs = {a for a in p.outputs if isinstance(a, Var)}
+    outputs = set(p.outputs)
     found = set()
     written = [(i, e, at) for i, e in enumerate(p.equations) for at in updated(e)]
     for i, e, at in written:
@@ -60,14 +59,14 @@ def _copying(p: Program) -> frozenset[int]:
     return frozenset(found)
 
 
-def _before(p: Program, i: int, others: set[int], uses: dict[Var, list[int]],
-            producer: dict[Var, int], outputs: set[Var]) -> bool:
+def _before(p: Program, i: int, others: set[int], uses: dict[Atom, list[int]],
+            producer: dict[Atom, int], outputs: set[Atom]) -> bool:
     """Whether all that follows from the readers flows into equation i and nowhere else."""
     ancestors: set[int] = set()
     waiting = [i]
     while waiting:
         for a in p.equations[waiting.pop()].inputs:
-            j = producer.get(a, -1) if isinstance(a, Var) else -1
+            j = producer.get(a, -1)
             if j >= 0 and j not in ancestors:
                 ancestors.add(j)
                 waiting.append(j)

@@ -6,7 +6,6 @@ A spread scalar stays: it costs a register in the loop and memory before it.  St
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from calque.core.dims import guess
 from calque.core.primitive import registry
@@ -34,13 +33,12 @@ def _unmarked(p: Program) -> Program:
     env: dict[Atom, Atom] = {}
     equations = []
     for e in p.equations:
-        ins = tuple(env.get(a, a) if isinstance(a, Var) else a for a in e.inputs)
+        ins = tuple(env.get(a, a) for a in e.inputs)
         if e.primitive.name in MARKS:
             env.update(zip(e.outputs, ins))
         else:
             equations.append(e.replace(inputs=ins))
-    return p.replace(equations=equations, outputs=[
-        env.get(o, o) if isinstance(o, Var) else o for o in p.outputs])
+    return p.replace(equations=equations, outputs=[env.get(o, o) for o in p.outputs])
 
 
 def _hoist(p: Program) -> Program:
@@ -56,7 +54,7 @@ def _hoist(p: Program) -> Program:
                                       "body_jaxpr": (k, k + n, "body_nconsts")})
         else:
             equations.append(e)
-    if all(a is b for a, b in zip(equations, p.equations)) and len(equations) == len(p.equations):
+    if tuple(equations) == p.equations:
         return p
     return Program(p.inputs, equations, p.outputs, p.const_vars, p.consts, p.name)
 
@@ -72,18 +70,7 @@ def _inner_hoisted(e: Equation) -> Equation:
         called = e.params[CALLS[e.primitive.name]]
         return e.replace(primitive=registry["jit"], params={
             "jaxpr": hoist(called), "name": e.primitive.name})
-    params = {k: tuple(hoist(q) if isinstance(q, Program) else q for q in v)
-              if isinstance(v, tuple) else hoist(v) if isinstance(v, Program) else v
-              for k, v in e.params.items()}
-    if all(_same(v, e.params[k]) for k, v in params.items()):
-        return e
-    return e.replace(params=params)
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(x is y for x, y in zip(a, b))
-    return a is b
+    return e.with_inner(hoist)
 
 
 def _outside(e: Equation, bodies: dict[str, tuple[int, int, str]]) -> list[Equation]:

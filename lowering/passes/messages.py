@@ -28,19 +28,11 @@ def sends(p: Program) -> bool:
 
 
 def _combined(p: Program) -> Program:
-    equations = [_within(e) for e in p.equations]
+    equations = [e.with_inner(combined) for e in p.equations]
     if sum(e.primitive.name == "message_reduce" for e in equations) > 1 and not any(
             e.primitive.has_effects(e.params) for e in equations):
         equations = _ordered(equations)
     return p.replace(equations=equations)
-
-
-def _within(e: Equation) -> Equation:
-    if not any(map(sends, inner_of(e.params))):
-        return e
-    return e.replace(params={
-        k: tuple(combined(q) if isinstance(q, Program) else q for q in v) if isinstance(v, tuple)
-        else combined(v) if isinstance(v, Program) else v for k, v in e.params.items()})
 
 
 def _heights(equations: Sequence[Equation]) -> dict[int, int]:

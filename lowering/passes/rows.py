@@ -84,7 +84,7 @@ class Finder(Graph):
 
     def neighbours(self, i: int) -> Iterator[int]:
         for a in self.equations[i].inputs:
-            if isinstance(a, Var) and a in self.producer:
+            if a in self.producer:
                 yield self.producer[a]
         for v in self.equations[i].outputs:
             yield from self.users.get(v, ())
@@ -185,12 +185,12 @@ class Finder(Graph):
     def handed_out(self, group: Group) -> tuple[list[Var], set[int]]:
         """What a group writes to memory, and its equations that are computed outside once more:
         what follows cheaply from numbers of a row and what is in memory anyway, and constants."""
-        maker = {v: i for i in group.members for v in self.equations[i].outputs}
+        maker: dict[Atom, int] = {v: i for i in group.members for v in self.equations[i].outputs}
         kept, again = dict[Var, None](), set[int]()
 
         def follow(v: Atom, found: set[int], numbers: list[Var], full: set[Atom]) -> int:
             """What it costs to compute v outside, by the equations found."""
-            i = maker.get(v, -1) if isinstance(v, Var) else -1
+            i = maker.get(v, -1)
             if i in found:
                 return 0
             if i < 0 or v in kept:

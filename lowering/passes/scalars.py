@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from calque.core.dims import is_static
-from calque.core.lists import other_axes, without
+from calque.core.lists import other_axes, split_list, without
 from calque.core.program import Atom, Equation, Literal, Program, Var, inner_of
 from calque.core.types import Dtype, Function, Params, Shape
 from calque.lowering.dtypes import BOOL, F32
@@ -406,15 +406,14 @@ class Scalars:
 
     def _scan(self, e: Equation, *args: Grid) -> list[Grid]:
         p, body = e.params, e.params["jaxpr"]
-        k, c = p["num_consts"], p["num_consts"] + p["num_carry"]
-        consts, carry, xs = args[:k], list(args[k:c]), args[c:]
-        if xs or len(body.outputs) > p["num_carry"] or not p["unroll"]:
+        consts, carry, xs = split_list(args, p["num_consts"], p["num_carry"])
+        if xs or len(body.outputs) > len(carry) or not p["unroll"]:
             return self.written_out(p, consts, carry, xs)
-        state = self.state(carry, [a.dtype for a in body.in_avals[k:]])
+        state = self.state(carry, [a.dtype for a in body.in_avals[len(consts):]])
         return state.packed(self.a.loop(p["length"], state.flat(carry), lambda now: state.flat(
             self.run(body, [*consts, *state.packed(now)]))))
 
-    def written_out(self, p: Params, consts: Sequence[Grid], carry: list[Grid],
+    def written_out(self, p: Params, consts: Sequence[Grid], carry: Sequence[Grid],
                     xs: Sequence[Grid]) -> list[Grid]:
         if any(isinstance(x, Table) for x in (*carry, *xs)):
             raise Unfit
@@ -435,19 +434,17 @@ class Scalars:
 
     def loop_while(self, p: Params, args: Sequence[Grid]) -> list[Grid]:
         """A loop whose end the data decides: its carry in the end."""
-        k = p["cond_nconsts"]
-        n = k + p["body_nconsts"]
-        state = self.state(args[n:],
-                           [a.dtype for a in p["body_jaxpr"].in_avals[p["body_nconsts"]:]])
+        before, inside, carry = split_list(args, p["cond_nconsts"], p["body_nconsts"])
+        state = self.state(carry, [a.dtype for a in p["body_jaxpr"].in_avals[len(inside):]])
 
         def go(now: list[Symbol]) -> Symbol:
-            (pred,) = self.run(p["cond_jaxpr"], [*args[:k], *state.packed(now)])
+            (pred,) = self.run(p["cond_jaxpr"], [*before, *state.packed(now)])
             if pred.size != 1:
                 raise Unfit
             return self.symbol(pred.reshape(-1)[0], BOOL)
 
-        return state.packed(self.a.until(go, state.flat(args[n:]), lambda now: state.flat(
-            self.run(p["body_jaxpr"], [*args[k:n], *state.packed(now)]))))
+        return state.packed(self.a.until(go, state.flat(carry), lambda now: state.flat(
+            self.run(p["body_jaxpr"], [*inside, *state.packed(now)]))))
 
 
 class State:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calque.core.avals import ShapedArray
-from calque.core.lists import other_axes
+from calque.core.lists import other_axes, split_list
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Params
@@ -363,26 +363,27 @@ class Rewriter:
     def _scan(self, e: Equation, given: list[Any]) -> None:
         p, body = e.params, e.params["jaxpr"]
         k, c = p["num_consts"], p["num_carry"]
-        rows = [None if a is None else a - 1 for _, a in given[k + c:]]
+        consts, start, xs = split_list(given, k, c)
+        rows = [None if a is None else a - 1 for _, a in xs]
         if -1 in rows:
             raise Refused
-        consts = [a for _, a in given[:k]]
+        fixed = [a for _, a in consts]
 
         def where(i: int) -> tuple[int, int]:
             return i, int(i >= k + c)
 
-        carry = self.settled(body, consts, [a for _, a in given[k:k + c]], rows, where)
-        made, outs = self.inner(body, [*consts, *carry, *rows], carry, where)
-        start = [self.with_axis(x, has, a)[0] for (x, has), a in zip(given[k:k + c], carry)]
+        carry = self.settled(body, fixed, [a for _, a in start], rows, where)
+        made, outs = self.inner(body, [*fixed, *carry, *rows], carry, where)
         stacked = [None if a is None else a + 1 for a in outs[c:]]
-        self.emit(e, [self.first, *[x for x, _ in given[:k]], *start,
-                      *[x for x, _ in given[k + c:]]],
+        self.emit(e, [self.first, *[x for x, _ in consts],
+                      *[self.with_axis(x, has, a)[0] for (x, has), a in zip(start, carry)],
+                      *[x for x, _ in xs]],
                   [*carry, *stacked], jaxpr=made, num_consts=k + 1)
 
     def _while(self, e: Equation, given: list[Any]) -> None:
         p = e.params
         kc, kb = p["cond_nconsts"], p["body_nconsts"]
-        heads, consts, start = given[:kc], given[kc:kc + kb], given[kc + kb:]
+        heads, consts, start = split_list(given, kc, kb)
 
         def in_body(i: int) -> tuple[int, int]:
             return kc + i, 0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
+from calque.core.lists import split_list
 from calque.core.primitive import registry
 from calque.core.program import Program
 from calque.lowering import mlir
@@ -90,10 +91,8 @@ def _case(ctx: Context, index: Value, operands: list[Value], branches: Sequence[
 @rule("scan")
 def _scan(op: Op) -> list[Value]:
     body: Program = op["jaxpr"]
-    n_consts, n_carry = op["num_consts"], op["num_carry"]
-    consts, carry, stacked = op.operands[:n_consts], op.operands[n_consts:n_consts + n_carry], \
-        op.operands[n_consts + n_carry:]
-    length = op["length"]
+    n_carry, length = op["num_carry"], op["length"]
+    consts, carry, stacked = split_list(op.operands, op["num_consts"], n_carry)
     if is_kernel(op.ctx.equation) and _has_kernel(op.ctx):
         return emit_kernel(op.ctx, op.ctx.equation, op.operands, op.outs)
     op.ctx.aliases.shared.update(consts)
@@ -238,10 +237,10 @@ def _while(op: Op) -> list[Value]:
     if is_kernel(op.ctx.equation) and _has_kernel(op.ctx):
         return emit_kernel(op.ctx, op.ctx.equation, op.operands, op.outs)
     b, cond, body = op.b, op["cond_jaxpr"], op["body_jaxpr"]
-    k = op["cond_nconsts"]
-    n = k + op["body_nconsts"]
-    cond_consts, body_consts, carry = op.operands[:k], op.operands[k:n], op.operands[n:]
-    op.ctx.aliases.shared.update(op.operands[:n])
+    cond_consts, body_consts, carry = split_list(
+        op.operands, op["cond_nconsts"], op["body_nconsts"])
+    consts = [*cond_consts, *body_consts]
+    op.ctx.aliases.shared.update(consts)
     by_views = _by_views(op.ctx, [cond, body], carry)
     in_place = writes_in_place(body) and not by_views
     if in_place:
@@ -265,7 +264,7 @@ def _while(op: Op) -> list[Value]:
             new = [b.select(b.broadcast(state[0], o.shape, range(len(state[0].shape))), v, o)
                    for v, o in zip(new, old)]
         if in_place:
-            new = kept_out(op.ctx, new, op.operands[:n])
+            new = kept_out(op.ctx, new, consts)
         go, *more = head(new)
         return go, [*more, *new]
 
@@ -274,7 +273,7 @@ def _while(op: Op) -> list[Value]:
         return [values[0] & go, *state]
 
     if by_views:
-        op.ctx.aliases.protect(*op.operands[:n])
+        op.ctx.aliases.protect(*consts)
         return views.conditional(op.ctx, go, [*rows, *carry], step)[len(rows):]
     out = emit_while(op.ctx, [go, *rows, *carry], slice(1 + len(rows), None), lambda v: v[0], both,
                      in_place)

@@ -28,6 +28,12 @@ def other_axes(ndim: int, *groups: Iterable[int]) -> Axes:
     return without(range(ndim), {axis for group in groups for axis in group})
 
 
+def split_list(values: Sequence[Any], first: int, second: int) -> tuple[Any, Any, Any]:
+    """So many of the values, so many more, and the rest: a scan's (consts, carry, xs)."""
+    end = first + second
+    return values[:first], values[first:end], values[end:]
+
+
 def inserted(values: Sequence[T], place: int, *new: T) -> tuple[T, ...]:
     """The values with new ones in front of the one at a place."""
     return *values[:place], *new, *values[place:]

@@ -114,6 +114,14 @@ class Equation:
         fields.update({_OURS.get(k, k): v for k, v in changes.items()})
         return Equation(**fields)
 
+    def with_inner(self, change: Callable[[Program], Program]) -> Equation:
+        """The same with each Program that it holds changed; itself where none is."""
+        params = {k: change(v) if isinstance(v, Program) else
+                  tuple(change(q) if isinstance(q, Program) else q for q in v)
+                  if isinstance(v, tuple) else v for k, v in self.params.items()}
+        same = all(a is b for a, b in zip(inner_of(params), inner_of(self.params)))
+        return self if same else self.replace(params=params)
+
     def __repr__(self) -> str:
         return f"<{self.primitive.name} at {self.source}>"
 

@@ -12,7 +12,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
-from calque.core.lists import types_of
+from calque.core.lists import split_list, types_of
 from calque.core.program import Program
 from calque.core.types import Params, Shape
 from calque.export.build import ints, number
@@ -438,8 +438,7 @@ def _cond(use: Use) -> list[Value]:
 
 @rule("while")
 def _while(use: Use) -> list[Value]:
-    k, n = use["cond_nconsts"], use["body_nconsts"]
-    before, inside, state = use.operands[:k], use.operands[k:k + n], use.operands[k + n:]
+    before, inside, state = split_list(use.operands, use["cond_nconsts"], use["body_nconsts"])
     each = bool(use["cond_jaxpr"].out_avals[0].shape)  # one predicate per element of a batch
 
     def go(vs: list[Value]) -> Value:
@@ -469,9 +468,8 @@ def _looped(w: Writer, state: list[Value], go: Any, step: Any) -> list[Value]:
 @rule("scan")
 def _scan(use: Use) -> list[Value]:
     b, body, length = use.b, use["jaxpr"], use["length"]
-    n_consts, n_carry = use["num_consts"], use["num_carry"]
-    consts, carry = use.operands[:n_consts], use.operands[n_consts:n_consts + n_carry]
-    rows = use.operands[n_consts + n_carry:]
+    n_carry = use["num_carry"]
+    consts, carry, rows = split_list(use.operands, use["num_consts"], n_carry)
     made = [b.splat(0, a.shape, a.dtype) for a in use.outs[n_carry:]]
 
     def at(i: Value, x: Value) -> list[Value]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, shape_of
-from calque.core.lists import flagged, types_of
+from calque.core.lists import flagged, split_list, types_of
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.program import Program, Var
 from calque.core.zeros import instantiate, nonzero_mask, nonzeros, zeros
@@ -181,19 +181,13 @@ def scan(body: Program, consts: Sequence[Any], init: Sequence[Any], xs: Sequence
         num_consts=len(consts), num_carry=len(init))
 
 
-def parts(values: Sequence[Any], first: int, second: int) -> tuple[Any, Any, Any]:
-    """So many of a flat sequence, so many more, and the rest: (consts, carry, xs)."""
-    k = first + second
-    return values[:first], values[first:k], values[k:]
-
-
 def _stacked(a: ShapedArray, length: int) -> ShapedArray:
     return a.of_shape((length, *a.shape))
 
 
 def _scan_abstract(*avals: ShapedArray, jaxpr: Program, length: int, reverse: bool, unroll: int,
                    num_consts: int, num_carry: int) -> list[ShapedArray]:
-    _, carry, xs = parts(avals, num_consts, num_carry)
+    _, carry, xs = split_list(avals, num_consts, num_carry)
     assert all(x.shape[:1] == (length,) for x in xs), (length, xs)
     outs = jaxpr.out_avals
     assert types_of(outs[:num_carry]) == types_of(carry)
@@ -203,7 +197,7 @@ def _scan_abstract(*avals: ShapedArray, jaxpr: Program, length: int, reverse: bo
 def fixed_point(mask: Sequence[bool], num_consts: int, num_carry: int,
                 step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
     """Grow the carry part of an input mask until the body's carry outputs are within it."""
-    consts, carry, xs = parts(list(mask), num_consts, num_carry)
+    consts, carry, xs = split_list(list(mask), num_consts, num_carry)
     while True:
         mask = [*consts, *carry, *xs]
         grown = [a or b for a, b in zip(carry, step(mask))]
@@ -216,7 +210,7 @@ def _scan_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program
               reverse: bool, unroll: int, num_consts: int, num_carry: int) -> Any:
     nonzero = fixed_point(nonzero_mask(tangents), num_consts, num_carry,
                           lambda m: jvp_program(jaxpr, m)[1])
-    nz_consts, nz_carry, nz_xs = parts(nonzero, num_consts, num_carry)
+    nz_consts, nz_carry, nz_xs = split_list(nonzero, num_consts, num_carry)
     n_out = len(jaxpr.outputs)
     forced = [*nz_carry, *[False] * (n_out - num_carry)]
     program, mask = jvp_program(jaxpr, nonzero, forced)
@@ -225,8 +219,8 @@ def _scan_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program
     counts = [sum(nz_consts), sum(nz_carry), sum(nz_xs)]
     body = _interleaved(program, (num_consts, num_carry, len(nz_xs)), counts,
                         (num_carry, n_out - num_carry), sum(mask[:num_carry]))
-    pc, pi, px = parts(primals, num_consts, num_carry)
-    tc, ti, tx = parts(given, counts[0], counts[1])
+    pc, pi, px = split_list(primals, num_consts, num_carry)
+    tc, ti, tx = split_list(given, counts[0], counts[1])
     outs = scan(body, [*pc, *tc], [*pi, *ti], [*px, *tx], length=length, reverse=reverse,
                 unroll=unroll)
     n_tc = counts[1]
@@ -257,14 +251,14 @@ def _scan_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: P
     """The forward scan stacks the residuals; those that are consts of the body are not stacked."""
     grown = fixed_point(nonzero, num_consts, num_carry,
                         lambda m: linearize_program(jaxpr, m)[2])
-    nz_consts, nz_carry, nz_xs = parts(grown, num_consts, num_carry)
+    nz_consts, nz_carry, nz_xs = split_list(grown, num_consts, num_carry)
     n_out = len(jaxpr.outputs)
     forced = [*nz_carry, *[False] * (n_out - num_carry)]
     forward, tangent, mask, sources = linearize_program(jaxpr, grown, forced)
     looped = [k for k, s in enumerate(sources) if not 0 <= s < num_consts]
     body = forward.replace(
         outputs=[*forward.outputs[:n_out], *[forward.outputs[n_out + k] for k in looped]])
-    pc, pi, px = parts(primals, num_consts, num_carry)
+    pc, pi, px = split_list(primals, num_consts, num_carry)
     outs = scan(body, pc, pi, px, length=length, reverse=reverse, unroll=unroll)
     stacked = dict(zip(looped, outs[n_out:]))
     fixed = {k: pc[s] for k, s in enumerate(sources) if 0 <= s < num_consts}
@@ -275,7 +269,7 @@ def _scan_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: P
         given = iter(tangents)
         full = [zeros(aval_of(p).tangent()) if extra else next(given)
                 for p, n, extra in zip(primals, grown, grown_only) if n]
-        tc, ti, tx = parts(full, sum(nz_consts), sum(nz_carry))
+        tc, ti, tx = split_list(full, sum(nz_consts), sum(nz_carry))
         result = scan(t_body, [*fixed.values(), *tc], ti, [*[stacked[k] for k in looped], *tx],
                       length=length, reverse=reverse, unroll=unroll)
         return unmask(result, mask, outs)
@@ -298,7 +292,7 @@ def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int,
                     unroll: int, num_consts: int, num_carry: int) -> list[Any]:
     """The loop runs the other way; cotangents of linear consts are summed in the carry."""
     linear = [is_linear(a) for a in args]
-    lin_c, lin_i, lin_x = parts(linear, num_consts, num_carry)
+    lin_c, lin_i, lin_x = split_list(linear, num_consts, num_carry)
     # a carry that starts at a known value starts at zero: the scan is linear
     linear = [*lin_c, *[True] * num_carry, *lin_x]
     ct_carry, ct_ys = map(instantiate, cts[:num_carry]), cts[num_carry:]
@@ -319,7 +313,7 @@ def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int,
         return [*added, *outs[n_lc:]]
 
     kinds = list(jaxpr.in_avals)
-    avals_c, avals_i, avals_x = parts(kinds, num_consts, num_carry)
+    avals_c, avals_i, avals_x = split_list(kinds, num_consts, num_carry)
     body_avals = [a for a, n in zip(avals_c, lin_c) if not n]
     body_avals += [a.strong() for a, n in zip(avals_c, lin_c) if n]
     body_avals += [a.strong() for a in avals_i]
@@ -327,7 +321,7 @@ def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int,
     body_avals += flagged(jaxpr.out_avals[num_carry:], given)
     what = ("scan_transpose", tuple(linear), tuple(given))
     body = jaxpr.derived(what, lambda: stage(run, body_avals, f"transpose_{jaxpr.name}"))
-    consts, _, xs = parts(args, num_consts, num_carry)
+    consts, _, xs = split_list(args, num_consts, num_carry)
     sums = [zeros(a.aval) for a in flagged(consts, lin_c)]
     outs = scan(body, known_of(consts), [*sums, *ct_carry], [*known_of(xs), *nonzeros(ct_ys)],
                 length=length, reverse=not reverse, unroll=unroll)
@@ -343,11 +337,11 @@ def _scan_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, j
     start = [d is not None for d in dims]
     batched = fixed_point(start, num_consts, num_carry,
                           lambda m: batch_program(jaxpr, size, front_axes(m))[1])
-    _, b_carry, _ = parts(batched, num_consts, num_carry)
+    _, b_carry, _ = split_list(batched, num_consts, num_carry)
     force = [*b_carry, *[False] * (len(jaxpr.outputs) - num_carry)]
     body, mask = batch_program(jaxpr, size, front_axes(batched), force)
-    consts, init, xs = parts(args, num_consts, num_carry)
-    dc, di, dx = parts(dims, num_consts, num_carry)
+    consts, init, xs = split_list(args, num_consts, num_carry)
+    dc, di, dx = split_list(dims, num_consts, num_carry)
     consts, init = mapped_to_front(consts, dc), all_to_front(init, di, size, b_carry)
     xs = [x if d is None else move_axis(x, d, 1) for x, d in zip(xs, dx)]
     outs = scan(body, consts, init, xs, length=length, reverse=reverse, unroll=unroll)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from calque.core.lists import split_list
 from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.types import Params
@@ -20,13 +21,13 @@ def bind_inner(prim: Primitive, args: Sequence[Any], params: Params,
     """The operation with each of its Programs changed; calls with rules of their own, which no
     transformation will see any more, run what they hold."""
     if prim.name == "scan":
-        k, n = params["num_consts"], params["num_carry"]
-        return scan(change(params["jaxpr"]), args[:k], args[k:k + n], args[k + n:],
-                    length=params["length"], reverse=params["reverse"], unroll=params["unroll"])
+        parts = split_list(args, params["num_consts"], params["num_carry"])
+        return scan(change(params["jaxpr"]), *parts, length=params["length"],
+                    reverse=params["reverse"], unroll=params["unroll"])
     if prim.name == "while":
-        k, n = params["cond_nconsts"], params["body_nconsts"]
-        return while_loop(change(params["cond_jaxpr"]), args[:k], change(params["body_jaxpr"]),
-                          args[k:k + n], args[k + n:])
+        before, inside, carry = split_list(args, params["cond_nconsts"], params["body_nconsts"])
+        return while_loop(change(params["cond_jaxpr"]), before, change(params["body_jaxpr"]),
+                          inside, carry)
     if prim.name == "cond":
         return cond(args[0], args[1:], [change(b) for b in params["branches"]])
     inner = params.get("jaxpr", params.get("fun"))

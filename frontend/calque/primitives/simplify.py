@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray, shape_of
 from calque.core.evaluate import each, literal_value
-from calque.core.lists import inserted
+from calque.core.lists import inserted, split_list
 from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
 from calque.core.types import Params
 from calque.primitives import elementwise as ew
@@ -134,8 +134,7 @@ def _scan(given: Sequence[Fact], cells: int, params: Params) -> list[Fact] | Non
 def _written_out(given: Sequence[Fact], cells: int, *, jaxpr: Program, length: int, reverse: bool,
                  num_consts: int, num_carry: int, **_: Any) -> list[Fact]:
     """The steps one after the other; facts of the carry go on as long as they are known."""
-    end = num_consts + num_carry
-    consts, carry, xs = given[:num_consts], list(given[num_consts:end]), given[end:]
+    consts, carry, xs = split_list(given, num_consts, num_carry)
     stacks: list[list[Any]] = [[] for _ in jaxpr.outputs[num_carry:]]
     for step in reversed(range(length)) if reverse else range(length):
         made = _traced(jaxpr, [*consts, *carry, *[(_row(x, step), None) for x, _ in xs]], cells)

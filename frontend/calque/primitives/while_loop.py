@@ -12,12 +12,12 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
-from calque.core.lists import flagged, types_of
+from calque.core.lists import flagged, split_list, types_of
 from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.zeros import instantiate, nonzero_mask, nonzeros
 from calque.primitives.call import unmask
-from calque.primitives.control import batch_by_loop, fixed_point, parts
+from calque.primitives.control import batch_by_loop, fixed_point
 from calque.transforms.jvp import jvp_program
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.vmap import (
@@ -48,7 +48,7 @@ def while_loop(cond: Program, cond_consts: Sequence[Any], body: Program, body_co
 
 def _abstract(*avals: ShapedArray, cond_jaxpr: Program, cond_nconsts: int, body_jaxpr: Program,
               body_nconsts: int) -> list[ShapedArray]:
-    _, _, carry = parts(avals, cond_nconsts, body_nconsts)
+    _, _, carry = split_list(avals, cond_nconsts, body_nconsts)
     (pred,), outs = cond_jaxpr.out_avals, body_jaxpr.out_avals
     assert pred.dtype == dtypes.bool_, pred
     assert all(a.shape[:pred.ndim] == pred.shape for a in carry) or not pred.ndim, (pred, carry)
@@ -66,8 +66,8 @@ def _grown(mask: Sequence[bool], cond_nconsts: int, body_nconsts: int,
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, cond_jaxpr: Program,
          cond_nconsts: int, body_jaxpr: Program, body_nconsts: int) -> Any:
     """Tangents ride along in the carry; the condition sees the primals alone."""
-    cc, bc, init = parts(primals, cond_nconsts, body_nconsts)
-    _, tc, ti = parts(tangents, cond_nconsts, body_nconsts)
+    cc, bc, init = split_list(primals, cond_nconsts, body_nconsts)
+    _, tc, ti = split_list(tangents, cond_nconsts, body_nconsts)
     nz_carry = _grown(nonzero_mask(tangents), cond_nconsts, body_nconsts,
                       lambda m: jvp_program(body_jaxpr, m)[1])
     program, _ = jvp_program(body_jaxpr, [*nonzero_mask(tc), *nz_carry], nz_carry)
@@ -113,8 +113,8 @@ def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, cond_jaxpr: Program,
            cond_nconsts: int, body_jaxpr: Program, body_nconsts: int) -> Any:
-    cc, bc, init = parts(args, cond_nconsts, body_nconsts)
-    dc, db, di = parts(dims, cond_nconsts, body_nconsts)
+    cc, bc, init = split_list(args, cond_nconsts, body_nconsts)
+    dc, db, di = split_list(dims, cond_nconsts, body_nconsts)
 
     start = [d is not None for d in dims]
     carry = _grown(start, cond_nconsts, body_nconsts,

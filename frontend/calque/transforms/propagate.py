@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
+from calque.core.lists import split_list
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Literal, Program
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
@@ -236,12 +237,12 @@ def joined(factors: tuple[int, ...], chosen: dict[int, tuple[Any, ...]], wholes:
 
 # ---- equations with programs inside
 def _scan(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:
-    k, n = p["num_consts"], p["num_carry"]
-    xs = [_Node(x.shape[1:]) for x in ins[k + n:]]
-    for x, row in zip(ins[k + n:], xs):
+    n = p["num_carry"]
+    consts, carry, xs = split_list(ins, p["num_consts"], n)
+    rows = [_Node(x.shape[1:]) for x in xs]
+    for x, row in zip(xs, rows):
         _rows(g, x, row)
-    carry = ins[k:k + n]
-    results = g.enter(p["jaxpr"], [*ins[:k], *carry, *xs])
+    results = g.enter(p["jaxpr"], [*consts, *carry, *rows])
     g.carried(carry, results, outs)
     for row, out in zip(results[n:], outs[n:]):
         _rows(g, out, row)
@@ -253,9 +254,8 @@ def _rows(g: _Graph, whole: _Node, row: _Node) -> None:
 
 
 def _while(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:
-    k, n = p["cond_nconsts"], p["body_nconsts"]
-    carry = ins[k + n:]
-    g.carried(carry, g.enter(p["body_jaxpr"], [*ins[k:k + n], *carry]), outs)
+    _, consts, carry = split_list(ins, p["cond_nconsts"], p["body_nconsts"])
+    g.carried(carry, g.enter(p["body_jaxpr"], [*consts, *carry]), outs)
 
 
 def _cond(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:

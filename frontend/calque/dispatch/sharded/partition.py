@@ -21,7 +21,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.evaluate import each, literal_value
-from calque.core.lists import replaced
+from calque.core.lists import replaced, split_list
 from calque.core.mesh import Mesh, OwnRows
 from calque.core.processes import Between, ProcessGrid, agree, between, block_shape
 from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
@@ -349,32 +349,32 @@ def _whole(v: Var) -> Axes:
 
 def _scan(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
     p = e.params
-    k, n = p["num_consts"], p["num_carry"]
     body = p["jaxpr"]
-    carry = [_settled(part, v, s) for v, s in zip(e.outputs, values[k:k + n])]
-    init = [part.brought(v, a) for v, a in zip(values[k:k + n], carry)]
-    rows = [((), *v.axes[1:]) for v in values[k + n:]]
-    xs = [part.brought(v, a, e) for v, a in zip(values[k + n:], rows)]
-    ys = [((), *(part.hint(v) or _whole(v))[1:]) for v in e.outputs[n:]]
-    made = part.inner(body, [*[v.axes for v in values[:k]], *carry, *[r[1:] for r in rows]],
+    consts, start, scanned = split_list(values, p["num_consts"], p["num_carry"])
+    carry = [_settled(part, v, s) for v, s in zip(e.outputs, start)]
+    init = [part.brought(v, a) for v, a in zip(start, carry)]
+    rows = [((), *v.axes[1:]) for v in scanned]
+    xs = [part.brought(v, a, e) for v, a in zip(scanned, rows)]
+    ys = [((), *(part.hint(v) or _whole(v))[1:]) for v in e.outputs[len(carry):]]
+    made = part.inner(body, [*[v.axes for v in consts], *carry, *[r[1:] for r in rows]],
                       [*carry, *[y[1:] for y in ys]])
-    outs = scan(made, [v.x for v in values[:k]], init, xs, length=p["length"],
+    outs = scan(made, [v.x for v in consts], init, xs, length=p["length"],
                 reverse=p["reverse"], unroll=p["unroll"])
     return [Value(o, a) for o, a in zip(outs, [*carry, *ys])]
 
 
 def _while(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
     p = e.params
-    k, n = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
+    before, inside, start = split_list(values, p["cond_nconsts"], p["body_nconsts"])
     pred = p["cond_jaxpr"].outputs[0].aval
-    carry = [_settled(part, v, s) for v, s in zip(e.outputs, values[n:])]
+    carry = [_settled(part, v, s) for v, s in zip(e.outputs, start)]
     if pred.ndim:  # a batch of predicates: elements end by themselves
         carry = [((),) * pred.ndim + a[pred.ndim:] for a in carry]
-    init = [part.brought(v, a) for v, a in zip(values[n:], carry)]
-    test = part.inner(p["cond_jaxpr"], [*[v.axes for v in values[:k]], *carry],
+    init = [part.brought(v, a) for v, a in zip(start, carry)]
+    test = part.inner(p["cond_jaxpr"], [*[v.axes for v in before], *carry],
                       [((),) * pred.ndim])
-    body = part.inner(p["body_jaxpr"], [*[v.axes for v in values[k:n]], *carry], carry)
-    outs = while_loop(test, [v.x for v in values[:k]], body, [v.x for v in values[k:n]], init)
+    body = part.inner(p["body_jaxpr"], [*[v.axes for v in inside], *carry], carry)
+    outs = while_loop(test, [v.x for v in before], body, [v.x for v in inside], init)
     return [Value(o, a) for o, a in zip(outs, carry)]
 
 
