@@ -166,10 +166,8 @@ class AliasAnalysis:
                 return self.private(x)
             whole = self.b.reshape(x, (n,))
         at = n // (made + 2) if isinstance(n, Dim) else (n // 2 + made - 1) % (n - 1) + 1
-        zero = [0] * whole.ndim
-        limit, start = list(whole.shape), list(zero)
-        limit[axis] = start[axis] = at
-        parts = [self.b.slice(whole, zero, limit), self.b.slice(whole, start, whole.shape)]
+        parts = [self.b.slice_in_dim(whole, 0, at, axis),
+                 self.b.slice_in_dim(whole, at, whole.shape[axis], axis)]
         moved = AliasAnalysis.joined(self.ctx, parts, axis)
         joined = self.b.concatenate(parts, axis) if moved is None else moved
         copy = self.b.reshape(joined, x.shape)
@@ -188,7 +186,7 @@ class AliasAnalysis:
         self.copies += 1
         tail = self.b.splat(0, (self.copies, *x.shape[1:]), x.dtype)
         (joined,) = self.b.optimization_barrier(self.b.concatenate([x, tail], 0))
-        copy = self.b.slice(joined, [0] * x.ndim, x.shape)
+        copy = self.b.cropped(joined, x.shape)
         self.roots[copy] = frozenset((id(copy),))
         return copy
 

@@ -338,6 +338,21 @@ class Builder:
             "start_indices": int_array(start), "limit_indices": int_array(limit),
             "strides": int_array(strides)})
 
+    def slice_in_dim(self, x: Value, start: int, limit: int, axis: int) -> Value:
+        """A part of x along one axis."""
+        starts, limits = [0] * x.ndim, list(x.shape)
+        starts[axis], limits[axis] = start, limit
+        return self.slice(x, starts, limits)
+
+    def index_in_dim(self, x: Value, index: int, axis: int) -> Value:
+        """What lies at one place of an axis, without that axis."""
+        return self.reshape(self.slice_in_dim(x, index, index + 1, axis),
+                            (*x.shape[:axis], *x.shape[axis + 1:]))
+
+    def cropped(self, x: Value, shape: Shape) -> Value:
+        """The first elements of x along each axis."""
+        return self.slice(x, [0] * x.ndim, shape)
+
     def dynamic_slice(self, x: Value, starts: Sequence[Value], sizes: Shape) -> Value:
         """A window whose place, within x, is known at run time."""
         return self.emit("dynamic_slice", [x, *starts], sizes, x.dtype,

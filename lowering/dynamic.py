@@ -230,7 +230,7 @@ class DynamicBuilder(Builder):
                     *[(0, 0, 0)] * (axis + 1), (0, i, 0), *[(0, 0, 0)] * len(after)])
                 x = self.reshape(x, (*before, n * (1 + i), *after))
                 limit = [*before, n + i * max_dim(0, n - 1), *after]
-                x = self.slice(x, [0] * len(limit), limit)
+                x = self.cropped(x, tuple(limit))
         return self.pad(x, value, [(lo, hi, 0) for lo, hi, _ in config])
 
     def _framed(self, x: Value, value: Value, config: Sequence[tuple[Any, Any, int]]) -> Value:

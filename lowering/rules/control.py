@@ -138,9 +138,7 @@ class _Loop:
         return [*carry, *ys]
 
     def _row(self, x: Value, i: int) -> Value:
-        b = self.ctx.b
-        zeros = [0] * (x.ndim - 1)
-        return self._first(b.slice(x, [i, *zeros], [i + 1, *x.shape[1:]]), x)
+        return self._first(self.ctx.b.slice_in_dim(x, i, i + 1, 0), x)
 
     def _first(self, rows: Value, x: Value) -> Value:
         """The only row of a cut of x; it is x's own memory when x has one row."""

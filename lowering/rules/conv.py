@@ -201,7 +201,7 @@ def _at_any_place(c: Conv, x: Value, y: Value) -> Value:
         made[place] = floordiv(x.shape[axis] - reaches[axis], s) + 1
     x, y = b.barrier(x, y)
     out = _channels_last(replace(c, shape=tuple(made)), x, y)
-    return b.slice(out, [0] * len(c.shape), c.shape)
+    return b.cropped(out, c.shape)
 
 
 def _by_columns(c: Conv, x: Value, y: Value) -> Value:
@@ -270,7 +270,7 @@ def _by_phase(c: Conv, x: Value, y: Value) -> Value:
             order.append(place)
             sizes[-1] *= holes[place]
     whole = b.reshape(b.transpose(whole, order), tuple(sizes))
-    return b.slice(whole, [0] * len(shape), shape)
+    return b.cropped(whole, shape)
 
 
 # ---- few results: a product for each
@@ -384,7 +384,7 @@ def _by_group(c: Conv, x: Value, y: Value) -> Value:
     one = replace(c, params={**c.params, "feature_group_count": 1}, shape=(*c.shape[:-1], size))
     parts = []
     for g in range(c.groups):
-        part = [b.slice(v, [*[0] * (rank + 1), g * k], [*v.shape[:-1], (g + 1) * k])
+        part = [b.slice_in_dim(v, g * k, (g + 1) * k, rank + 1)
                 for v, k in ((x, features), (y, size))]
         parts.append((emit_conv if size >= WIDE_GROUP else _convolution)(one, *b.barrier(*part)))
     return b.concatenate(parts, rank + 1)
@@ -418,7 +418,7 @@ def _columns(b: Builder, x: Value, taps: Sequence[int], shape: Sequence[Any],
     whole = (shape[0], *shape[1:-1], *taps, x.shape[-1])
     reach = [(m - 1) * s + (k - 1) * d + 1
              for m, s, k, d in zip(shape[1:-1], strides, taps, dilation)]
-    x = b.slice(x, [0] * x.ndim, [x.shape[0], *reach, x.shape[-1]])
+    x = b.cropped(x, (x.shape[0], *reach, x.shape[-1]))
     every = [f"d{i}" for i in range(len(whole))]
     seen = [f"d{1 + i} * {s} + d{1 + rank + i} * {d}"
             for i, (s, d) in enumerate(zip(strides, dilation))]

@@ -73,14 +73,14 @@ def emit_prefixes(b: Builder, x: Value, axis: int, combine: Combine, identity: A
     (side,) = b.barrier(side)
     scanned = emit_scan(b, side, 1, combine, identity)
     (scanned,) = b.barrier(scanned)
-    totals = b.reshape(b.slice(scanned, (0, length - 1, 0, 0), scanned.shape),
+    totals = b.reshape(b.slice_in_dim(scanned, length - 1, length, 1),
                        (outer, inner, count))
     ends = emit_scan(b, totals, 2, combine, identity)
     first = b.splat(identity, (outer, inner, 1), x.dtype)
-    before = b.concatenate([first, b.slice(ends, (0, 0, 0), (outer, inner, count - 1))], 2)
+    before = b.concatenate([first, b.slice_in_dim(ends, 0, count - 1, 2)], 2)
     joined = combine(b, b.broadcast(before, scanned.shape, (0, 2, 3)), scanned)
     back = b.reshape(b.transpose(joined, (0, 3, 1, 2)), (outer, count * length, inner))
-    return b.reshape(b.slice(back, (0, 0, 0), (outer, n, inner)), x.shape)
+    return b.reshape(b.slice_in_dim(back, 0, n, 1), x.shape)
 
 
 def _cumulative(name: str, combine: Combine, identity: Callable[[Dtype], Any]) -> None:
@@ -122,12 +122,8 @@ def _complex(b: Builder, x: Value, axis: int, name: str, combine: Combine) -> Va
                            for part in (b.real(x), b.imag(x))])
     n, step = x.shape[axis], 1
     while step < n:
-        limit, start = list(x.shape), [0] * x.ndim
-        limit[axis], start[axis] = n - step, step
-        later = combine(b, b.slice(x, [0] * x.ndim, limit), b.slice(x, start, x.shape))
-        limit = list(x.shape)
-        limit[axis] = step
-        x = b.concatenate([b.slice(x, [0] * x.ndim, limit), later], axis)
+        later = combine(b, b.slice_in_dim(x, 0, n - step, axis), b.slice_in_dim(x, step, n, axis))
+        x = b.concatenate([b.slice_in_dim(x, 0, step, axis), later], axis)
         (x,) = b.barrier(x)
         step *= 2
     return x

@@ -92,14 +92,12 @@ def _real(ctx: Context, x: Value) -> Value:
     if kernel.takes(ctx, x.dtype) and fft_tables.is_smooth(m):
         return b.reshape(kernel.real_rows(ctx, x), shape)
     z = b.reshape(x, (x.shape[0], m, 2))
-    even, odd = (b.reshape(b.slice(z, (0, 0, i), (x.shape[0], m, i + 1)), (x.shape[0], m))
-                 for i in (0, 1))
-    pair = transform(ctx, (even, odd), False)
+    pair = transform(ctx, (b.index_in_dim(z, 0, 2), b.index_in_dim(z, 1, 2)), False)
     return b.reshape(_unpacked(b, (pair[0], pair[1])), shape)
 
 
 def _columns(b: Builder, x: Value, start: int, stop: int) -> Value:
-    return b.slice(x, (0, start), (x.shape[0], stop))
+    return b.slice_in_dim(x, start, stop, 1)
 
 
 def _reversed(b: Builder, x: Value) -> Value:

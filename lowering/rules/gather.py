@@ -50,8 +50,7 @@ def columns(ctx: Context, indices: Value) -> list[Value]:
 
 
 def _column(b: Builder, x: Value, k: int) -> Value:
-    first = [0] * (x.ndim - 1)
-    return b.slice(x, [*first, k], [*x.shape[:-1], k + 1]) if x.shape[-1] > 1 else x
+    return b.slice_in_dim(x, k, k + 1, x.ndim - 1) if x.shape[-1] > 1 else x
 
 
 def clamped(b: Builder, index: Value, limit: int) -> Value:
@@ -158,7 +157,7 @@ def _gather(op: Op) -> Value:
     window = without(sizes, dropped)
     if not d.operand_batching_dims and all(x.shape[a] == sizes[a] for a in d.start_index_map):
         # one place only: as positions that fold to zeros IREE may not compile it (test_refusals.py)
-        only = b.reshape(b.slice(x, [0] * len(sizes), sizes), window)
+        only = b.reshape(b.cropped(x, sizes), window)
         lead = len(at.batch)
         found = b.broadcast(only, (*at.batch, *window), range(lead, lead + len(window)))
     else:

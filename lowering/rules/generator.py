@@ -24,7 +24,7 @@ def _bits(op: Op) -> list[Value]:
     """A state is a key and a counter of 64 bits each, low words first."""
     b, state, out = op.b, op.x, op.outs[1]
     words = _split(b, state) if state.dtype == U64 else state
-    w = [b.reshape(b.slice(words, (i,), (i + 1,)), ()) for i in range(4)]
+    w = [b.index_in_dim(words, i, 0) for i in range(4)]
     made = _threefry if op["algorithm"].name == "RNG_THREE_FRY" else philox
     bits, steps = made(b, w, out.shape, out.dtype)
     low, carry = _plus(b, w[2], b.splat(steps & 0xFFFFFFFF, (), U32))
@@ -48,7 +48,7 @@ def _split(b: Builder, x: Value) -> Value:
 def _join(b: Builder, words: Value) -> Value:
     """Pairs of words along the last axis as uint64."""
     wide = b.reshape(words, (words.shape[0] // 2, 2)).astype(U64)
-    low, high = (b.reshape(b.slice(wide, (0, i), (wide.shape[0], i + 1)), (wide.shape[0],))
+    low, high = (b.index_in_dim(wide, i, 1)
                  for i in (0, 1))
     return low | (high << 32)
 
@@ -77,7 +77,7 @@ def philox(b: Builder, w: list[Value], shape: Shape,
     flat = b.reshape(b.concatenate(columns, 1), (4 * blocks,))
     if wide:
         flat = _join(b, flat)
-    flat = b.slice(flat, (0,), (count,))
+    flat = b.cropped(flat, (count,))
     return b.reshape(flat.astype(dtype), shape), blocks
 
 
@@ -127,7 +127,7 @@ def _threefry(b: Builder, w: list[Value], shape: Shape,
     stacked = b.concatenate(
         [b.reshape(v, (*half[:axis + 1], 1, *half[axis + 1:])) for v in words], axis + 1)
     whole = b.reshape(stacked, (*half[:axis], 2 * half[axis], *half[axis + 1:]))
-    whole = b.slice(whole, [0] * len(full), full)
+    whole = b.cropped(whole, full)
     return b.reshape(whole.astype(dtype), shape), math.prod(half)
 
 

@@ -86,8 +86,7 @@ def _fold_in(op: Op) -> Value:
     if kind == "urbg":
         folded = _joined(b, [b.like(data, 0), data] * 2)
         rows = _drawn(b, folded, (*data.shape, 10, 4), U32)
-        start = [*[0] * data.ndim, 9, 0]
-        last = b.reshape(b.slice(rows, start, rows.shape), (*data.shape, 4))
+        last = b.index_in_dim(rows, 9, data.ndim)
         return keys ^ (last if data.shape == batch else b.broadcast(
             last, (*batch, 4), [len(batch)]))
     if data.shape != batch:
@@ -141,7 +140,7 @@ def _drawn(b: Builder, keys: Value, shape: Shape, dtype: Any) -> Value:
     if not math.prod(keys.shape) or not math.prod(shape):
         return b.splat(0, shape, np.dtype(dtype))
     flat = b.reshape(keys, (math.prod(keys.shape),))
-    words = [b.reshape(b.slice(flat, (i,), (i + 1,)), ()) for i in range(4)]
+    words = [b.index_in_dim(flat, i, 0) for i in range(4)]
     return generator.philox(b, words, shape, np.dtype(dtype))[0]
 
 

@@ -50,8 +50,7 @@ def words_of(b: Builder, keys: Value, extra: Sequence[int]) -> list[Value]:
     batch = keys.shape[:-1]
     result = []
     for i in range(keys.shape[-1]):
-        start = [0] * len(batch) + [i]
-        word = b.reshape(b.slice(keys, start, [*batch, i + 1]), batch)
+        word = b.index_in_dim(keys, i, len(batch))
         result.append(b.broadcast(word, (*batch, *extra), range(len(batch))))
     return result
 
@@ -84,9 +83,9 @@ def _flat_bits(b: Builder, keys: Value, count: int) -> Value:
         high = b.select(high < count, high, b.like(high, 0))
     y0, y1 = threefry(k0, k1, low, high)
     if isinstance(count, Dim):  # it may be odd
-        return b.slice(b.concatenate([y0, y1], axis), [0] * (axis + 1), [*batch, count])
+        return b.cropped(b.concatenate([y0, y1], axis), (*batch, count))
     if count % 2:
-        y1 = b.slice(y1, [0] * (axis + 1), [*batch, half - 1])
+        y1 = b.cropped(y1, (*batch, half - 1))
     return b.concatenate([y0, y1], axis) if y1.shape[axis] else y0
 
 
@@ -106,17 +105,15 @@ def _flat_bits_of_width(b: Builder, keys: Value, width: int, size: int) -> Value
     if width == 32:
         return bits
     if width == 64:
-        start, limit = [0] * (axis + 1), [*batch, words // 2]
-        high = b.slice(bits, start, limit).astype(U64)
-        start[axis] = words // 2
-        low = b.slice(bits, start, [*batch, words]).astype(U64)
+        high = b.slice_in_dim(bits, 0, words // 2, axis).astype(U64)
+        low = b.slice_in_dim(bits, words // 2, words, axis).astype(U64)
         return (high << 32) | low
     per = 32 // width
     spread = b.broadcast(bits, (*batch, words, per), range(axis + 1))
     shift = b.iota((*batch, words, per), U32, axis + 1) * width
     parts = (spread >> shift) & ((1 << width) - 1)
     flat = b.reshape(parts, (*batch, words * per)).astype(np.dtype(f"uint{width}"))
-    return b.slice(flat, [0] * (axis + 1), [*batch, size])
+    return b.cropped(flat, (*batch, size))
 
 
 def bits_of(b: Builder, keys: Value, width: int, shape: Shape, partitionable: bool

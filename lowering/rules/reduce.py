@@ -108,9 +108,7 @@ def _cut(b: Builder, x: Value, axes: Sequence[int]) -> list[Value]:
     ends = [*_cuts(x.shape, axes, _lanes(x.dtype)), x.shape[-1] if x.shape else 0]
     if len(ends) == 1:
         return [x]
-    rest = x.shape[:-1]
-    return [b.slice(x, [0] * len(rest) + [start], [*rest, end])
-            for start, end in zip([0, *ends], ends)]
+    return [b.slice_in_dim(x, start, end, x.ndim - 1) for start, end in zip([0, *ends], ends)]
 
 
 def _staged(b: Builder, x: Value, axes: list[int], start: Any,
@@ -168,11 +166,9 @@ def _sum_of_any(b: Builder, x: Value, axes: list[int], name: str, identity: Any)
         return one(x, axis)
     lead, rest = x.shape[:axis], x.shape[axis + 1:]
     whole = floordiv(n, BLOCK)
-    zero, start = [0] * x.ndim, [0] * x.ndim
-    start[axis] = whole * BLOCK
-    blocks = b.slice(x, zero, (*lead, whole * BLOCK, *rest))
+    blocks = b.slice_in_dim(x, 0, whole * BLOCK, axis)
     sums = one(b.reshape(blocks, (*lead, whole, BLOCK, *rest)), axis + 1)
-    return b.binary(name, one(sums, axis), one(b.slice(x, start, x.shape), axis))
+    return b.binary(name, one(sums, axis), one(b.slice_in_dim(x, whole * BLOCK, n, axis), axis))
 
 
 def _sum_stages(b: Builder, x: Value, axes: list[int], identity: Any, body: Body) -> Value:

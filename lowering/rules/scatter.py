@@ -125,7 +125,7 @@ def _loop(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Va
     data, updates = _as_known(b, b.reshape(x, rows)), _as_known(b, updates)
     out = scatter_rows(data, at.ids, updates, how, limit=limit, unsigned=dtype.kind in "bu")
     if limit is not None:
-        out = b.slice(out, (0, 0), (1, 1))
+        out = b.cropped(out, (1, 1))
     return out.ne(0) if dtype == BOOL else out.view(dtype)
 
 
@@ -153,7 +153,7 @@ def _as_pairs(b: Builder, x: Value) -> Value:
 def _from_pairs(b: Builder, x: Value) -> Value:
     n, width = x.shape[0], x.shape[1] // 2
     x = b.reshape(x, (n, width, 2))
-    re, im = (b.reshape(b.slice(x, (0, 0, i), (n, width, i + 1)), (n, width)) for i in (0, 1))
+    re, im = (b.index_in_dim(x, i, 2) for i in (0, 1))
     return b.complex(re, im)
 
 
@@ -171,7 +171,7 @@ def _portable(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -
         data = b.concatenate([data, b.splat(0, (1, at.width), dtype)], 0)
         ids = b.select(at.ids < 0, b.like(at.ids, at.rows), at.ids)
         out = _emit(b, how, data, ids, updates)
-        return b.slice(out, (0, 0), (at.rows, at.width))
+        return b.cropped(out, (at.rows, at.width))
     data = b.reshape(ctx.aliases.owned(x), (at.rows, at.width))
     bad = b.broadcast(at.ids < 0, updates.shape, (0,))
     updates = b.select(bad, b.splat(_identity(how, dtype), updates.shape, dtype), updates)

@@ -73,7 +73,7 @@ def order_of(ctx: Context, keys: Sequence[Value], k: int) -> Value:
     if form_of("sort", ctx.target, keys[0].dtype) == "kernel":
         return emit_order(ctx, keys, k)
     order = by_rank(ctx.b, keys) if n <= RANKED else by_network(ctx.b, keys)
-    return ctx.b.slice(order, (0, 0), (rows, k))
+    return ctx.b.cropped(order, (rows, k))
 
 
 def _selected(ctx: Context, key: Value, k: int) -> Value:
@@ -127,7 +127,7 @@ def by_network(b: Builder, keys: Sequence[Value]) -> Value:
             state = b.barrier(*_stage(b, state, block, step))
             step //= 2
         block *= 2
-    return b.transpose(b.slice(state[-1], (0, 0), (n, rows)), (1, 0))
+    return b.transpose(b.cropped(state[-1], (n, rows)), (1, 0))
 
 
 def _in_signed_order(x: Value) -> Value:
@@ -149,8 +149,8 @@ def _stage(b: Builder, state: Sequence[Value], block: int, step: int) -> list[Va
     low, high = [], []
     for x in state:
         whole = b.reshape(x, (groups, 2, width))
-        low.append(b.reshape(b.slice(whole, (0, 0, 0), (groups, 1, width)), (groups, width)))
-        high.append(b.reshape(b.slice(whole, (0, 1, 0), (groups, 2, width)), (groups, width)))
+        low.append(b.index_in_dim(whole, 0, 1))
+        high.append(b.index_in_dim(whole, 1, 1))
     wrong = _before(b, high, low)
     if block < size:  # every other block descends
         down = (b.iota((groups, width), I32, 0) * (2 * step)) & block

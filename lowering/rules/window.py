@@ -49,7 +49,7 @@ def _folded(b: Builder, x: Value, name: str, identity: Any, params: Params,
     y = shape_rules.with_windows(b, y, identity, [
         (k - 1) * d + 1 for k, d in zip(windows, dilations)])
     y = emit_windows(b, y, windows, params["window_strides"], dilations, name, identity)
-    return y if y.shape == shape else b.slice(y, [0] * len(shape), shape)
+    return y if y.shape == shape else b.cropped(y, shape)
 
 
 def fill(b: Builder, value: Any, shape: Shape, dtype: Dtype) -> Value:
@@ -78,7 +78,7 @@ def _pool(b: Builder, x: Value, windows: Sequence[int], strides: Sequence[int],
     reach = [(o - 1) * s + (k - 1) * d + 1
              for o, k, s, d in zip(shape, windows, strides, dilations)]
     if tuple(reach) != x.shape and 0 not in shape:
-        x = b.slice(x, [0] * len(reach), reach)
+        x = b.cropped(x, tuple(reach))
     start = fill(b, identity, shape, x.dtype)
     return _walk(b, [x], [start], windows, strides, dilations, step, taps=False)[0]
 
@@ -91,9 +91,7 @@ def _doubled(b: Builder, x: Value, axis: int, k: int, d: int, fold: Fold) -> Val
     n = x.shape[axis] - (k - 1) * d
 
     def cut(v: Value, start: int) -> Value:
-        starts, limits = [0] * v.ndim, list(v.shape)
-        starts[axis], limits[axis] = start, start + n
-        return b.slice(v, starts, limits)
+        return b.slice_in_dim(v, start, start + n, axis)
 
     out = fold(b, cut(half, 0), cut(half, (k // 2) * d))
     if k % 2:
@@ -130,11 +128,11 @@ def emit_windows(b: Builder, x: Value, windows: Sequence[int], strides: Sequence
 
 def _within_rows(b: Builder, x: Value, k: int, d: int, name: str) -> Value:
     """Windows with stride 1 along the last axis: whole rows, shifted, are folded."""
-    n, rank = x.shape[-1] - (k - 1) * d, x.ndim
+    n = x.shape[-1] - (k - 1) * d
     total = None
     (x,) = b.barrier(x)
     for t in range(k):
-        part = b.slice(x, [*[0] * (rank - 1), t * d], [*x.shape[:-1], t * d + n])
+        part = b.slice_in_dim(x, t * d, t * d + n, x.ndim - 1)
         total = part if total is None else b.binary(name, total, part)
     assert total is not None
     return total
