@@ -118,6 +118,15 @@ def split_exponent(x: Value) -> tuple[Value, Value]:
     return k, (i - (k << MANTISSA[dtype])).view(dtype)
 
 
+def split_any_exponent(x: Value) -> tuple[Value, Value]:
+    """The same of a positive x that may be denormal."""
+    b, dtype = x.b, x.dtype
+    small = x < TINY[dtype]
+    lift = MANTISSA[dtype] + 1
+    k, m = split_exponent(b.select(small, x * 2.0**lift, x))
+    return b.select(small, k - lift, k), m
+
+
 def log_reduced(m: Value, k: Value, correction: Value | float) -> Value:
     """k ln2 + log(m) + correction, for m near 1 and a small correction."""
     dtype = m.dtype
@@ -130,18 +139,14 @@ def log_reduced(m: Value, k: Value, correction: Value | float) -> Value:
     return k * high - ((half_square - tail) - f)
 
 
-def _exponent_as_float(k: Value, dtype: np.dtype) -> Value:
+def exponent_as_float(k: Value, dtype: np.dtype) -> Value:
     return k.astype(I32).astype(dtype)  # i64 to f64 has no vector form before AVX-512
 
 
 def log_positive(x: Value) -> Value:
     """log of a positive finite x, denormals included."""
-    b, dtype = x.b, x.dtype
-    small = x < TINY[dtype]
-    lift = MANTISSA[dtype] + 1
-    k, m = split_exponent(b.select(small, x * 2.0**lift, x))
-    k = b.select(small, k - lift, k)
-    return log_reduced(m, _exponent_as_float(k, dtype), 0.0)
+    k, m = split_any_exponent(x)
+    return log_reduced(m, exponent_as_float(k, x.dtype), 0.0)
 
 
 def log_specials(x: Value, result: Value) -> Value:
@@ -163,13 +168,9 @@ def log(b: Builder, x: Value) -> Value:
 @floating
 def log2(b: Builder, x: Value) -> Value:
     """Logarithm to base 2; exact at powers of two."""
-    dtype = x.dtype
-    small = x < TINY[dtype]
-    lift = MANTISSA[dtype] + 1
-    k, m = split_exponent(b.select(small, x * 2.0**lift, x))
-    k = _exponent_as_float(b.select(small, k - lift, k), dtype)
-    zero = b.like(x, 0.0)
-    return log_specials(x, k + log_reduced(m, zero, 0.0) * (1 / math.log(2)))
+    k, m = split_any_exponent(x)
+    n, zero = exponent_as_float(k, x.dtype), b.like(x, 0.0)
+    return log_specials(x, n + log_reduced(m, zero, 0.0) * (1 / math.log(2)))
 
 
 @floating
@@ -180,7 +181,7 @@ def log1p(b: Builder, x: Value) -> Value:
     # what the rounding of 1 + x lost, relative to u
     lost = b.select(x < 1.0, x - (u - 1.0), 1.0 - (u - x)) / u
     k, m = split_exponent(u)
-    result = log_reduced(m, _exponent_as_float(k, dtype), lost)
+    result = log_reduced(m, exponent_as_float(k, dtype), lost)
     result = b.select(abs(x) < NEGLIGIBLE[dtype], x, result)
     return b.select(abs(x) < np.inf, log_specials(u, result), log_specials(u, x))
 

@@ -30,7 +30,13 @@ from calque.lowering.math.common import (
     with_sign,
 )
 from calque.lowering.math.convert import convert
-from calque.lowering.math.exp_log import EXPM1, clamp_keeping_nan, split_exponent
+from calque.lowering.math.exp_log import (
+    EXPM1,
+    clamp_keeping_nan,
+    exponent_as_float,
+    split_any_exponent,
+    split_exponent,
+)
 from calque.lowering.math.region import elementwise
 
 # (log m - 2 s) / s^3 in s^2, error 2^-43.8: enough for f32 results computed in f64
@@ -113,11 +119,9 @@ def _log2_exp2_in_f64(a: Value, y: Value) -> Value:
 
 def _log2_twofold(a: Value) -> tuple[Value, Value]:
     """log2(a) of a > 0 as high + low; high has half a mantissa."""
-    b, dtype = a.b, a.dtype
-    small = a < TINY[dtype]
-    lift = MANTISSA[dtype] + 1
-    k, m = split_exponent(b.select(small, a * 2.0**lift, a))
-    k = b.select(small, k - lift, k).astype(I32).astype(dtype)
+    dtype = a.dtype
+    exponent, m = split_any_exponent(a)
+    k = exponent_as_float(exponent, dtype)
     f = m - 1.0
     # s = f / (2 + f) as s0 + s1
     d = f + 2.0

@@ -9,6 +9,7 @@ gradient is the same walk over the results, mirrored.  Start reading at `emit_wi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
 from calque.core.dtypes import extreme
+from calque.core.lists import replaced
 from calque.core.types import Dtype, Params, Shape
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Value
@@ -33,6 +35,31 @@ LONG = 32  # windows longer than this along an axis are doubled: log2 passes
 Fold = Callable[[Builder, Value, Value], Value]
 
 
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Along each axis: how many elements a window has, how far apart windows start, and how far
+    apart the elements of one are."""
+
+    sizes: Shape
+    strides: Shape
+    dilations: Shape
+
+    @classmethod
+    def of(cls, params: Params) -> Windows:
+        return cls(params["window_dimensions"], params["window_strides"],
+                   params["window_dilation"])
+
+    @property
+    def reaches(self) -> Shape:
+        """From the first element of a window to its last."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.sizes, self.dilations))
+
+    def along(self, axes: Sequence[int | None]) -> Windows:
+        """Windows over these axes; None: an axis of single elements."""
+        return Windows(*[tuple(1 if axis is None else values[axis] for axis in axes)
+                         for values in (self.sizes, self.strides, self.dilations)])
+
+
 def padded(b: Builder, x: Value, value: Any, params: Params) -> Value:
     """The operand of a window reduction with its padding and holes filled in."""
     config = [(low, high, d - 1) for (low, high), d in
@@ -45,10 +72,9 @@ def _folded(b: Builder, x: Value, name: str, identity: Any, params: Params,
             shape: Shape) -> Value:
     """name folded over the windows of an operand."""
     y = padded(b, x, identity, params)
-    windows, dilations = params["window_dimensions"], params["window_dilation"]
-    y = shape_rules.with_windows(b, y, identity, [
-        (k - 1) * d + 1 for k, d in zip(windows, dilations)])
-    y = emit_windows(b, y, windows, params["window_strides"], dilations, name, identity)
+    windows = Windows.of(params)
+    y = shape_rules.with_windows(b, y, identity, windows.reaches)
+    y = emit_windows(b, y, windows, name, identity)
     return y if y.shape == shape else b.cropped(y, shape)
 
 
@@ -64,23 +90,22 @@ def fill(b: Builder, value: Any, shape: Shape, dtype: Dtype) -> Value:
     return Value(b, mlir.fill(scalar.ir, empty), shape, dtype)
 
 
-def _pool(b: Builder, x: Value, windows: Sequence[int], strides: Sequence[int],
-          dilations: Sequence[int], name: str, identity: Any) -> Value:
+def _pool(b: Builder, x: Value, windows: Windows, name: str, identity: Any) -> Value:
     """name folded over the windows of a padded operand, as one generic."""
-    shape = tuple((n - (k - 1) * d - 1) // s + 1
-                  for n, k, s, d in zip(x.shape, windows, strides, dilations))
+    shape = tuple((n - reach) // s + 1
+                  for n, reach, s in zip(x.shape, windows.reaches, windows.strides))
 
     def step(i: BodyBuilder, elements: list[Value], sums: list[Value], tap: None) -> list[Value]:
         return [i.binary(name, sums[0], elements[0])]
 
     # what no window reads is cut off: fused with what makes it, IREE infers other sizes
     # (tests/lowering/test_window_needs_cures.py)
-    reach = [(o - 1) * s + (k - 1) * d + 1
-             for o, k, s, d in zip(shape, windows, strides, dilations)]
-    if tuple(reach) != x.shape and 0 not in shape:
-        x = b.cropped(x, tuple(reach))
+    read = tuple((o - 1) * s + reach
+                 for o, reach, s in zip(shape, windows.reaches, windows.strides))
+    if read != x.shape and 0 not in shape:
+        x = b.cropped(x, read)
     start = fill(b, identity, shape, x.dtype)
-    return _walk(b, [x], [start], windows, strides, dilations, step, taps=False)[0]
+    return _walk(b, [x], [start], windows, step, taps=False)[0]
 
 
 def _doubled(b: Builder, x: Value, axis: int, k: int, d: int, fold: Fold) -> Value:
@@ -99,30 +124,26 @@ def _doubled(b: Builder, x: Value, axis: int, k: int, d: int, fold: Fold) -> Val
     return b.barrier(out)[0] if k > 8 else out
 
 
-def emit_windows(b: Builder, x: Value, windows: Sequence[int], strides: Sequence[int],
-                 dilations: Sequence[int], name: str, identity: Any) -> Value:
+def emit_windows(b: Builder, x: Value, windows: Windows, name: str, identity: Any) -> Value:
     """name folded over the windows of a padded operand."""
     rank = x.ndim
-    strides = list(strides)
-    for axis in range(rank):
-        if windows[axis] > LONG:
-            x = _doubled(b, x, axis, windows[axis], dilations[axis],
-                         lambda b, p, q: b.binary(name, p, q))
-            windows = [1 if i == axis else k for i, k in enumerate(windows)]
-    for axis in range(rank):
-        if windows[axis] == 1 and strides[axis] > 1:
-            steps = [strides[axis] if i == axis else 1 for i in range(rank)]
-            x = b.slice(x, [0] * rank, x.shape, steps)
-            strides[axis] = 1
-    moving = [i for i in range(rank) if windows[i] > 1]
-    if moving and moving[-1] == rank - 1 and strides[-1] == 1:
+    for axis, (k, d) in enumerate(zip(windows.sizes, windows.dilations)):
+        if k > LONG:
+            x = _doubled(b, x, axis, k, d, lambda b, p, q: b.binary(name, p, q))
+            windows = replace(windows, sizes=replaced(windows.sizes, axis, 1))
+    for axis, (k, s) in enumerate(zip(windows.sizes, windows.strides)):
+        if k == 1 and s > 1:
+            x = b.slice(x, [0] * rank, x.shape, replaced([1] * rank, axis, s))
+            windows = replace(windows, strides=replaced(windows.strides, axis, 1))
+    moving = [i for i in range(rank) if windows.sizes[i] > 1]
+    if moving and moving[-1] == rank - 1 and windows.strides[-1] == 1:
         # channels first: rows are folded as vectors, then within themselves
         for axis in moving[:-1]:
-            x = _pool_pair(b, x, [axis], windows, strides, dilations, name, identity)
-        return _within_rows(b, x, windows[-1], dilations[-1], name)
+            x = _pool_pair(b, x, [axis], windows, name, identity)
+        return _within_rows(b, x, windows.sizes[-1], windows.dilations[-1], name)
     while moving:
         pair, moving = moving[-2:], moving[:-2]
-        x = _pool_pair(b, x, pair, windows, strides, dilations, name, identity)
+        x = _pool_pair(b, x, pair, windows, name, identity)
     return x
 
 
@@ -138,8 +159,7 @@ def _within_rows(b: Builder, x: Value, k: int, d: int, name: str) -> Value:
     return total
 
 
-def _pool_pair(b: Builder, x: Value, pair: Sequence[int], windows: Sequence[int],
-               strides: Sequence[int], dilations: Sequence[int], name: str,
+def _pool_pair(b: Builder, x: Value, pair: Sequence[int], windows: Windows, name: str,
                identity: Any) -> Value:
     """Windows along one or two axes: the others are gathered into batch and channel."""
     rank, first, last = x.ndim, pair[0], pair[-1]
@@ -150,17 +170,15 @@ def _pool_pair(b: Builder, x: Value, pair: Sequence[int], windows: Sequence[int]
     outer, inner = len(order) - len(pair) - (rank - last - 1), rank - last - 1
     lead, tail = moved.shape[:outer], moved.shape[rank - inner:]
     spatial = moved.shape[outer:rank - inner]
-    k, s, d = ([values[i] for i in pair] for values in (windows, strides, dilations))
     if len(pair) == 1:  # an axis of size 1 in front
-        spatial, k, s, d = (1, *spatial), [1, *k], [1, *s], [1, *d]
+        spatial = (1, *spatial)
     before, behind = prod(lead), prod(tail)
     if behind != 1:
         flat, at = b.reshape(moved, (before, *spatial, behind)), 1
     else:
         flat, at = b.reshape(moved, (1, before, *spatial)), 2
-    front, back = [1] * at, [1] * (2 - at + 0)
-    out = _pool(b, flat, [*front, *k, *back], [*front, *s, *back], [*front, *d, *back], name,
-                identity)
+    axes = [*[None] * (at + 2 - len(pair)), *pair, *[None] * (2 - at)]
+    out = _pool(b, flat, windows.along(axes), name, identity)
     sizes = out.shape[at:at + 2][-len(pair):]
     out = b.reshape(out, (*lead, *sizes, *tail))
     return b.transpose(out, [int(i) for i in np.argsort(order)])
@@ -232,14 +250,14 @@ _window_extremum("max", False)
 _window_extremum("min", True)
 
 
-def _tap_number(b: BodyBuilder, rank: int, windows: Sequence[int],
+def _tap_number(b: BodyBuilder, rank: int, sizes: Sequence[int],
                 moving: Sequence[int]) -> Value:
     """The row-major number of the tap, from the indices of the loops over taps."""
     tap, kind = b.splat(0, (), I32), I32
     for place, i in enumerate(moving):
         index = mlir.value("linalg.index", mlir.ir().IndexType.get(), dim=f"{rank + place} : i64")
         cast = mlir.value("arith.index_cast", scalar_type(kind), [index])
-        tap = tap * windows[i] + Value(b, cast, (), kind)
+        tap = tap * sizes[i] + Value(b, cast, (), kind)
     return tap
 
 
@@ -247,9 +265,8 @@ def _tap_number(b: BodyBuilder, rank: int, windows: Sequence[int],
 Walk = Callable[[BodyBuilder, list[Value], list[Value], Any], Sequence[Value]]
 
 
-def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], windows: Sequence[int],
-          strides: Sequence[int], dilations: Sequence[int], step: Walk,
-          fixed: Sequence[Value] = (), taps: bool = True) -> list[Value]:
+def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], windows: Windows,
+          step: Walk, fixed: Sequence[Value] = (), taps: bool = True) -> list[Value]:
     """One generic over windows and their taps: step(builder, elements, accumulators, tap).
 
     elements: of each operand the one under the tap, of each of `fixed` the one of the window;
@@ -258,17 +275,17 @@ def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], window
     if len(starts) == 1:
         operands = [guarded(v) for v in operands]
     operands = b.apart(*operands)
-    rank, n = len(windows), len(operands) + len(fixed)
-    moving = [i for i in range(rank) if windows[i] > 1] or [rank - 1]
+    rank, n = len(windows.sizes), len(operands) + len(fixed)
+    moving = [i for i in range(rank) if windows.sizes[i] > 1] or [rank - 1]
     write, window = [f"d{i}" for i in range(rank)], [f"k{i}" for i in moving]
-    reach = [f"d{i} * {strides[i]}" + (f" + k{i} * {dilations[i]}" if i in moving else "")
-             for i in range(rank)]
-    sizes, dtype = tuple(windows[i] for i in moving), operands[0].dtype
+    read = [f"d{i} * {s}" + (f" + k{i} * {d}" if i in moving else "")
+            for i, (s, d) in enumerate(zip(windows.strides, windows.dilations))]
+    sizes, dtype = tuple(windows.sizes[i] for i in moving), operands[0].dtype
     shape_only = Value(b, mlir.value("tensor.empty", mlir.tensor_type(sizes, dtype)), sizes, dtype)
-    maps = [reach] * len(operands) + [write] * len(fixed) + [window] + [write] * len(starts)
+    maps = [read] * len(operands) + [write] * len(fixed) + [window] + [write] * len(starts)
 
     def body(inner: BodyBuilder, *values: Value) -> Sequence[Value]:
-        tap = _tap_number(inner, rank, windows, moving) if taps else None
+        tap = _tap_number(inner, rank, windows.sizes, moving) if taps else None
         return step(inner, list(values[:n]), list(values[n + 1:]), tap)
 
     return b.apart(*generic([*write, *window], len(moving), maps,
@@ -287,8 +304,7 @@ def _chosen(b: Builder, x: Value, params: Params, shape: Shape) -> Value:
         return [i.select(stays, best[0], elements[0]), i.select(stays, best[1], tap)]
 
     y, *_ = b.barrier(y)
-    found = _walk(b, [y], starts, params["window_dimensions"], params["window_strides"],
-                  params["window_dilation"], step)
+    found = _walk(b, [y], starts, Windows.of(params), step)
     return b.barrier(found[1])[0]
 
 
@@ -325,8 +341,7 @@ def _gather(op: Op) -> Value:
                  tap: Value) -> list[Value]:
             return [i.select(elements[1].eq(tap), elements[0], sums[0])]
 
-        return _walk(b, [y], [fill(b, 0, shape, y.dtype)], params["window_dimensions"],
-                     params["window_strides"], params["window_dilation"], step, [chosen])[0]
+        return _walk(b, [y], [fill(b, 0, shape, y.dtype)], Windows.of(params), step, [chosen])[0]
 
     return _parts(gathered, b, t)
 
@@ -340,13 +355,13 @@ def _scatter(op: Op) -> Value:
     if not x.shape:
         return source
     chosen = _chosen(b, x, params, source.shape)
-    config, taps = [], prod(params["window_dimensions"])
-    for n, out, k, s, d, base, (low, _) in zip(
-            x.shape, source.shape, params["window_dimensions"], params["window_strides"],
-            params["window_dilation"], params["base_dilation"], params["padding"]):
-        reach = (k - 1) * d
-        before = reach - low
-        config.append((before, (n - 1) * base + 1 + reach - before - (out - 1) * s - 1, s - 1))
+    windows, config = Windows.of(params), []
+    for n, out, reach, s, base, (low, _) in zip(
+            x.shape, source.shape, windows.reaches, windows.strides, params["base_dilation"],
+            params["padding"]):
+        before = reach - 1 - low
+        config.append((before, (n - 1) * base + reach - before - (out - 1) * s - 1, s - 1))
+    taps, mirrored = prod(windows.sizes), replace(windows, strides=params["base_dilation"])
 
     pad = Builder.pad if is_static(
         [*x.shape, *[v for c in config for v in c]]) else shape_rules.padded
@@ -359,8 +374,7 @@ def _scatter(op: Op) -> Value:
             hit = elements[1].eq(i.splat(taps - 1, (), I32) - tap)  # taps run backwards here
             return [sums[0] + i.select(hit, elements[0], i.splat(0, (), elements[0].dtype))]
 
-        return _walk(b, [y, where], [fill(b, 0, x.shape, y.dtype)], params["window_dimensions"],
-                     params["base_dilation"], params["window_dilation"], step)[0]
+        return _walk(b, [y, where], [fill(b, 0, x.shape, y.dtype)], mirrored, step)[0]
 
     return _parts(scattered, b, source)
 
