@@ -81,12 +81,12 @@ def flatten(p: Program) -> Program | None:
 
 def _shaped(e: Equation) -> tuple[Atom, ...]:
     """The operands that give an equation its shape."""
-    return e.inputs[1:] if e.primitive.name == "select_n" else e.inputs
+    return e.inputs[1:] if e.name == "select_n" else e.inputs
 
 
 def _spreads(e: Equation) -> bool:
     """Whether an equation gives a scalar a shape."""
-    return e.primitive.name == "broadcast_in_dim" and not e.inputs[0].aval.shape
+    return e.name == "broadcast_in_dim" and not e.inputs[0].aval.shape
 
 
 def entry_name(p: Program) -> str:

@@ -381,12 +381,12 @@ class Emitter:
         params = e.params
         ins = [a.aval for a in e.inputs]
         if keys.has_keys(ins) or keys.has_keys([v.aval for v in e.outputs]):
-            params = keys.physical_params(e.primitive.name, params, ins,
+            params = keys.physical_params(e.name, params, ins,
                                           [v.aval for v in e.outputs])
-        rule = rules.get(e.primitive.name) or emitted(e.primitive)
+        rule = rules.get(e.name) or emitted(e.primitive)
         if rule is None:
             raise NotImplementedError(explain(
-                f"{e.primitive.name}: no lowering rule for this primitive.",
+                f"{e.name}: no lowering rule for this primitive.",
                 where=str(e.source), fix="add one to lowering/rules/."))
         values = [self.read(a, env) for a in e.inputs]
         literal = None if given is None else e.inputs[given]
@@ -427,7 +427,7 @@ class Emitter:
 
     def _location(self, e: Equation) -> Any:
         ir = mlir.ir()
-        name = "/".join((*e.scope, e.primitive.name))
+        name = "/".join((*e.scope, e.name))
         if e.source is UNKNOWN:
             return ir.Location.name(name)
         return ir.Location.name(name, ir.Location.file(e.source.file, e.source.line, 0))
@@ -442,7 +442,7 @@ def _check_widths(e: Equation, target: Target | None) -> None:
             what = "floats" if not target.lacks(I64) else (
                 "numbers" if target.lacks(F64) else "integers")
             raise NotImplementedError(explain(
-                f"{e.primitive.name} of {a.str_short()}: {target.name} has no {what} of 64 bits.",
+                f"{e.name} of {a.str_short()}: {target.name} has no {what} of 64 bits.",
                 where=str(e.source),
                 fix=f"compute in {half} (x.astype({half!r})), or compile for a device that has "
                 "them."))
@@ -454,7 +454,7 @@ def _undecided(e: Equation, error: Exception) -> Exception:
     sizes = [str(d) for a in (*e.inputs, *e.outputs) for d in a.aval.shape if isinstance(d, Dim)]
     operands = ", ".join(a.aval.str_short() for a in e.inputs)
     if sizes and not first.startswith("Encountered"):
-        first = (f"{e.primitive.name} of {operands} needs to know "
+        first = (f"{e.name} of {operands} needs to know "
                  f"{', '.join(dict.fromkeys(sizes))}: {first}")
     made = InconclusiveDimensionOperation(explain(
         first, where=str(e.source),

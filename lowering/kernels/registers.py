@@ -126,7 +126,7 @@ class _Loop:
 
     def __init__(self, b: KernelBuilder, e: Equation, plan: Plan, operands: Sequence[Memory],
                  results: Sequence[Memory]) -> None:
-        self.b, self.name, self.plan = b, e.primitive.name, plan
+        self.b, self.name, self.plan = b, e.name, plan
         self.operands, self.results = operands, results
         self.scalars = Scalars(_Registers(b), 1 << 30, plan.flat)
         self.first = [] if plan.flat is not None else [

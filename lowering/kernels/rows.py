@@ -99,7 +99,7 @@ class Kernel:
             for a, axes in zip(e.inputs, reads) if a in inputs}
         places |= {(o, made[o]): _strides(o, made[o], len(rows.sizes)) for o in p.outputs}
         counted = {axes[e.params["dimension"]] for e, axes in zip(p.equations, rows.made)
-                   if e.primitive.name == "iota"}
+                   if e.name == "iota"}
         self.space = _Space(rows, places, counted)
         self.last = len(self.space.sizes) - 1
         self.free = [i for i, f in enumerate(self.space.folded) if f]
@@ -142,7 +142,7 @@ class Kernel:
         self.env: dict[Atom, Node] = {}
         for e, reads, made in zip(p.equations, rows.reads, rows.made):
             xs = [self.atom(a, axes, inputs) for a, axes in zip(e.inputs, reads)]
-            name, out, dtype = e.primitive.name, e.outputs[0], e.outputs[0].aval.dtype
+            name, out, dtype = e.name, e.outputs[0], e.outputs[0].aval.dtype
             key = (name, tuple(map(id, xs)), dtype,
                    tuple((k, param_key(v)) for k, v in e.params.items()))
             ready = max([x.ready for x in xs], default=0)

@@ -245,7 +245,7 @@ class Shell:
 
 def _function(e: Equation) -> Any:
     """What an elementwise equation, or a product, computes of its operands."""
-    return (e.primitive.name, e.outputs[0].aval.dtype, *[a.aval.dtype for a in e.inputs],
+    return (e.name, e.outputs[0].aval.dtype, *[a.aval.dtype for a in e.inputs],
             *[a.aval.shape for a in e.inputs if e.primitive.kernel != "map"],
             *[(k, param_key(v)) for k, v in e.params.items()],
             *[np.asarray(a.value).tobytes() for a in e.inputs if isinstance(a, Literal)])

@@ -37,7 +37,7 @@ def _accumulate(p: Program) -> Program:
     equations: list[Equation] = []
     for e in p.equations:
         e = e.with_inner(accumulate)
-        equations += _without_sums(e) if e.primitive.name == "scan" else [e]
+        equations += _without_sums(e) if e.name == "scan" else [e]
     return p if tuple(equations) == p.equations else p.replace(equations=equations)
 
 
@@ -116,7 +116,7 @@ class _Loop:
             if isinstance(q, int):
                 return found if q == i else []
             (other,) = [a for a in q.inputs if a is not v] if len(q.inputs) == 2 else [None]
-            if q.primitive.name not in ("add", "add_any") or not isinstance(other, Var) or (
+            if q.name not in ("add", "add_any") or not isinstance(other, Var) or (
                     other.aval.shape != v.aval.shape):
                 return []
             found.append(other)
@@ -135,7 +135,7 @@ class _Loop:
             if q is None:
                 break
             dot = self.made.get(q.inputs[0]) if _widens(q) else q  # (a product's sums are wide)
-            if dot is not None and dot.primitive.name == "dot_general" and (
+            if dot is not None and dot.name == "dot_general" and (
                     least is None or len(self.users[v]) == 1):
                 try:
                     return self.through(chain, v, self.product(dot, v.aval))
@@ -144,7 +144,7 @@ class _Loop:
             source = self.linear(q)
             if source is None:
                 break
-            if q.primitive.name == "reduce_sum":
+            if q.name == "reduce_sum":
                 least = len(chain)
             chain.append(q)
             v = source
@@ -157,7 +157,7 @@ class _Loop:
 
     def linear(self, q: Equation) -> Var | None:
         """The operand in which an equation is linear; None where it is in none."""
-        name = q.primitive.name
+        name = q.name
         if name not in LINEAR:
             return None
         x, *others = sorted(q.inputs, key=self.is_fixed) if name == "mul" else q.inputs
@@ -198,7 +198,7 @@ class _Loop:
     def through(self, chain: Sequence[Equation], v: Var, now: Atom) -> Atom:
         """Linear operations (the last one first) from v on, of what takes its place."""
         for q in reversed(chain):
-            if q.primitive.name == "reduce_sum" and q.outputs[0].aval.dtype == F16:
+            if q.name == "reduce_sum" and q.outputs[0].aval.dtype == F16:
                 raise _Refused  # (the sum of each of what is then added up may be too large)
             out = Var(q.outputs[0].aval)
             self.behind.append(q.replace(outputs=(out,), inputs=tuple(
@@ -228,10 +228,10 @@ class _Loop:
             return self.stacks[a]
         aval = _stacked(a.aval, self.length)
         q = self.made.get(a)
-        if q is not None and q.primitive.name in VIEWS and q.inputs[0] in self.stacks:
-            if q.primitive.name == "convert_element_type":
+        if q is not None and q.name in VIEWS and q.inputs[0] in self.stacks:
+            if q.name == "convert_element_type":
                 self.take_room(aval)
-            self.stacks[a] = self.put(q.primitive.name, [self.stacks[q.inputs[0]]], aval,
+            self.stacks[a] = self.put(q.name, [self.stacks[q.inputs[0]]], aval,
                                       **_behind_steps(q))
             return self.stacks[a]
         self.take_room(aval)
@@ -270,7 +270,7 @@ def _is_real(dtype: Dtype) -> bool:
 
 def _widens(q: Equation) -> bool:
     """Whether an equation makes wider floats of narrow ones."""
-    if q.primitive.name != "convert_element_type":
+    if q.name != "convert_element_type":
         return False
     before, after = q.inputs[0].aval.dtype, q.outputs[0].aval.dtype
     return _is_real(before) and _is_real(after) and after.itemsize > before.itemsize
@@ -282,7 +282,7 @@ def _stacked(a: ShapedArray, length: int) -> ShapedArray:
 
 def _behind_steps(q: Equation) -> dict[str, Any]:
     """The parameters of a view of all steps' values."""
-    p, name = dict(q.params), q.primitive.name
+    p, name = dict(q.params), q.name
     if name == "transpose":
         p["permutation"] = (0, *[i + 1 for i in p["permutation"]])
     elif name == "squeeze":

@@ -35,13 +35,13 @@ _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
 def inner_programs(e: Equation) -> list[tuple[Program, int]]:
     """(inner program, how often it runs)."""
     p = e.params
-    if e.primitive.name == "custom_linear_solve":  # the others are its derivatives'
+    if e.name == "custom_linear_solve":  # the others are its derivatives'
         return [(p["solve"], 1)]
-    if e.primitive.name == "scan":
+    if e.name == "scan":
         return [(p["jaxpr"], max(1, guess(p["length"])))]
-    if e.primitive.name == "while":
+    if e.name == "while":
         return [(p["cond_jaxpr"], WHILE_STEPS), (p["body_jaxpr"], WHILE_STEPS)]
-    if e.primitive.name == "cond":
+    if e.name == "cond":
         return [(b, 1) for b in p["branches"]]
     if e.primitive.program is not None and not is_open(e):
         return [(e.primitive.program(*[a.aval for a in e.inputs], **p), 1)]
@@ -52,7 +52,7 @@ def is_open(e: Equation) -> bool:
     """Whether the sizes of a decomposition's matrices are known at the call only: its Program,
     which is the portable form's, cannot be written then."""
     lead = max(a.aval.ndim for a in e.inputs) - 2
-    return e.primitive.name != "lu_pivots_to_permutation" and not all(
+    return e.name != "lu_pivots_to_permutation" and not all(
         is_static(a.aval.shape[lead:]) for a in e.inputs)
 
 
@@ -71,18 +71,18 @@ def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> A
     if in_place and e.primitive.kernel == "view":
         return 0
     out: Any = sum(v.aval.size for v in e.outputs)
-    if e.primitive.name == "dot_general":
+    if e.name == "dot_general":
         (xc, _), _ = e.params["dimension_numbers"]
         return out * _at_least_1(math.prod(e.inputs[0].aval.shape[i] for i in xc)) // 4
-    if e.primitive.name in ("gather", "dynamic_slice"):  # they read no more than they return
+    if e.name in ("gather", "dynamic_slice"):  # they read no more than they return
         return out
     if hazards.is_update(e):
         update = max((a.aval.size for a in e.inputs[1:]), key=guess)
         return update * e.primitive.weight + (
             0 if in_place or fresh else e.inputs[0].aval.size)
-    if e.primitive.name == "broadcast_in_dim" and e.inputs[0].aval.shape == ():
+    if e.name == "broadcast_in_dim" and e.inputs[0].aval.shape == ():
         return out // 4  # fused, or a fill: 20 us for a million f32
-    if e.primitive.name == "conv_general_dilated":  # each result: all of a kernel but one axis
+    if e.name == "conv_general_dilated":  # each result: all of a kernel but one axis
         kernel = e.inputs[1].aval
         features = kernel.shape[e.params["dimension_numbers"].rhs_spec[0]]
         return out * _at_least_1(guess(kernel.size) // _at_least_1(guess(features)))
@@ -100,7 +100,7 @@ def total(p: Program, in_place: bool = False) -> Any:
     """Element operations of a whole Program, loops counted (a Dim where they depend on sizes)."""
     def count() -> Any:
         made = {v for e in p.equations for v in e.outputs if e.primitive.memory != "view"
-                or e.primitive.name == "broadcast_in_dim"}
+                or e.name == "broadcast_in_dim"}
         copying = hazards.copying(p)
         return sum(equation_work(e, in_place, i not in copying and bool(e.inputs)
                                  and e.inputs[0] in made) for i, e in enumerate(p.equations))
@@ -155,11 +155,11 @@ def is_kernel(e: Equation) -> bool:
     is no work for several cores."""
     if not loops.enabled or is_dynamic(e):
         return False
-    if e.primitive.name == "scan":
+    if e.name == "scan":
         if is_unrolled(e.params):
             return False
         body = e.params["jaxpr"]
-    elif e.primitive.name == "while":
+    elif e.name == "while":
         body = e.params["body_jaxpr"]
     else:
         return False
@@ -191,8 +191,8 @@ def _loop_steps(p: Program) -> int:
         for inner, n in inner_programs(e):
             if is_kernel(e):
                 continue
-            own = n if e.primitive.name == "while" or (
-                e.primitive.name == "scan" and not is_unrolled(e.params)) else 0
+            own = n if e.name == "while" or (
+                e.name == "scan" and not is_unrolled(e.params)) else 0
             steps += own + n * loop_steps(inner)
     return steps
 
@@ -207,7 +207,7 @@ def inline_below(p: Program) -> int:
     if loop_steps(p) > 2 * WHILE_STEPS:
         return 0
     nests = loops.passes(p) + sum(
-        e.primitive.name == "gather" or hazards.is_update(e) for e in p.equations)
+        e.name == "gather" or hazards.is_update(e) for e in p.equations)
     return min(MOST_WORK, INLINE_WORK + PASS_WORK * nests)
 
 
@@ -233,8 +233,8 @@ def _host_loops(p: Program, inside: bool, kernels: bool) -> int:
         if kernels and is_kernel(e):
             found += inside
             continue
-        stepped = e.primitive.name == "while" or (
-            e.primitive.name == "scan" and not is_unrolled(e.params))
+        stepped = e.name == "while" or (
+            e.name == "scan" and not is_unrolled(e.params))
         found += stepped + sum(_host_loops(q, inside or stepped, kernels)
                                for q, _ in inner_programs(e))
     return found
@@ -248,7 +248,7 @@ def is_stepped(p: Program, kernels: bool) -> bool:
 
 
 def _is_stepped(e: Equation, kernels: bool) -> bool:
-    name = e.primitive.name
+    name = e.name
     if name in ("scan", "while") and kernels and is_kernel(e):
         return False
     if name == "while" or name == "scan" and not is_unrolled(e.params):
@@ -263,7 +263,7 @@ def _host_stacks(p: Program) -> int:
     """Bytes that the loops which IREE steps through stack."""
     return p.derived(("host stacks", loops.enabled), lambda: sum(
         sum(guess(v.aval.nbytes) for v in e.outputs[e.params["num_carry"]:])
-        for e in p.equations if e.primitive.name == "scan" and not (
+        for e in p.equations if e.name == "scan" and not (
             is_kernel(e) or is_unrolled(e.params))))
 
 
@@ -282,7 +282,7 @@ def calls_python(p: Program) -> bool:
 def is_callback(e: Equation) -> bool:
     """Whether an equation calls a function of the user's, itself or in a Program that it holds: in
     Python, or a kernel with side effects."""
-    return e.primitive.calls_python or e.primitive.name == "ffi_call" and bool(
+    return e.primitive.calls_python or e.name == "ffi_call" and bool(
         e.params["has_side_effect"]) or any(map(calls_python, inner_of(e.params)))
 
 
@@ -316,7 +316,7 @@ def _dots(p: Program) -> Iterator[tuple[int, int, int, bool, str]]:
     for e in p.equations:
         for q, _ in inner_programs(e):
             yield from _dots(q)
-        if e.primitive.name != "dot_general":
+        if e.name != "dot_general":
             continue
         x, y = (a.aval for a in e.inputs)
         (xc, yc), (xb, yb) = e.params["dimension_numbers"]

@@ -7,7 +7,7 @@ from calque.core.program import Atom, Equation, Program, Var
 
 def flat(p: Program) -> Program:
     """p with what it calls written out."""
-    if not any(e.primitive.name == "jit" for e in p.equations):
+    if not any(e.name == "jit" for e in p.equations):
         return p
     equations: list[Equation] = []
     env: dict[Atom, Atom] = {}
@@ -15,7 +15,7 @@ def flat(p: Program) -> Program:
     def write(p: Program) -> None:
         for e in p.equations:
             inputs = tuple(env.get(a, a) for a in e.inputs)
-            if e.primitive.name == "jit":
+            if e.name == "jit":
                 inner: Program = e.params["jaxpr"]
                 env.update(zip(inner.inputs, inputs))
                 write(inner)

@@ -18,7 +18,7 @@ def is_update(e: Equation) -> bool:
 
 def updated(e: Equation) -> tuple[int, ...]:
     """The operands into whose memory an equation writes."""
-    if e.primitive.name == "ffi_call":
+    if e.name == "ffi_call":
         return tuple(i for i, _ in e.params["aliases"])
     return (0,) if is_update(e) and e.inputs else ()
 

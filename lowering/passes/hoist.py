@@ -28,13 +28,13 @@ def hoist(p: Program) -> Program:
 
 def _unmarked(p: Program) -> Program:
     """p without the equations that only say where a value is."""
-    if not any(e.primitive.name in MARKS for e in p.equations):
+    if not any(e.name in MARKS for e in p.equations):
         return p
     env: dict[Atom, Atom] = {}
     equations = []
     for e in p.equations:
         ins = tuple(env.get(a, a) for a in e.inputs)
-        if e.primitive.name in MARKS:
+        if e.name in MARKS:
             env.update(zip(e.outputs, ins))
         else:
             equations.append(e.replace(inputs=ins))
@@ -46,9 +46,9 @@ def _hoist(p: Program) -> Program:
     equations: list[Equation] = []
     for e in p.equations:
         e = _inner_hoisted(e)
-        if e.primitive.name == "scan":
+        if e.name == "scan":
             equations += _outside(e, {"jaxpr": (0, e.params["num_consts"], "num_consts")})
-        elif e.primitive.name == "while":
+        elif e.name == "while":
             k, n = e.params["cond_nconsts"], e.params["body_nconsts"]
             equations += _outside(e, {"cond_jaxpr": (0, k, "cond_nconsts"),
                                       "body_jaxpr": (k, k + n, "body_nconsts")})
@@ -62,14 +62,14 @@ def _hoist(p: Program) -> Program:
 def _inner_hoisted(e: Equation) -> Equation:
     if e.primitive.client:
         e = expanded(e)
-    if e.primitive.name in EXPANDED:
+    if e.name in EXPANDED:
         assert e.primitive.program is not None
         return e.replace(primitive=registry["jit"], params={
-            "jaxpr": hoist(e.primitive.program(**e.params)), "name": e.primitive.name})
-    if e.primitive.name in CALLS:
-        called = e.params[CALLS[e.primitive.name]]
+            "jaxpr": hoist(e.primitive.program(**e.params)), "name": e.name})
+    if e.name in CALLS:
+        called = e.params[CALLS[e.name]]
         return e.replace(primitive=registry["jit"], params={
-            "jaxpr": hoist(called), "name": e.primitive.name})
+            "jaxpr": hoist(called), "name": e.name})
     return e.with_inner(hoist)
 
 
@@ -109,7 +109,7 @@ def _invariant(body: Program, consts: Sequence[Var]) -> list[Equation]:
         if is_callback(e) or not (is_const(e) or any(isinstance(a, Var) for a in e.inputs)) or (
                 not all(isinstance(a, Literal) or a in known for a in e.inputs)):
             continue
-        if e.primitive.name == "broadcast_in_dim" and not e.inputs[0].aval.shape:
+        if e.name == "broadcast_in_dim" and not e.inputs[0].aval.shape:
             continue
         if any(guess(v.aval.size) > LARGEST for v in e.outputs):
             continue

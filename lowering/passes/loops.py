@@ -34,7 +34,7 @@ def maps(p: Program) -> Iterator[Equation]:
 def products(p: Program) -> Iterator[Equation]:
     """The products of a Program that are not in its loops, where a call would count."""
     for e in p.equations:
-        if e.primitive.name == "dot_general":
+        if e.name == "dot_general":
             yield e
         elif e.primitive.kernel != "loop":
             for q in inner_of(e.params):
@@ -53,7 +53,7 @@ def known(p: Program) -> bool:
 
 def is_known(e: Equation) -> bool:
     """Whether an equation has a form over memory."""
-    name = e.primitive.name
+    name = e.name
     if not is_plain(e):
         return False
     if not e.primitive.kernel:
@@ -86,7 +86,7 @@ def decomposition(e: Equation) -> Program:
 
 def passes(p: Program) -> int:
     """How many equations begin a loop nest of their own, at least."""
-    return sum(sum(map(passes, inner_of(e.params))) if e.primitive.name == "jit" else
+    return sum(sum(map(passes, inner_of(e.params))) if e.name == "jit" else
                e.primitive.kernel in ("fold", "loop", "nest") for e in p.equations)
 
 
@@ -103,7 +103,7 @@ def lanes(e: Equation) -> tuple[int, ...] | None:
 
 def parts(e: Equation) -> Iterator[tuple[Atom, bool]]:
     """(operand or result, whether its leading axis counts the steps)."""
-    if e.primitive.name == "while":
+    if e.name == "while":
         yield from ((a, False) for a in (*e.inputs, *e.outputs))
         return
     k = e.params["num_consts"] + e.params["num_carry"]
@@ -117,7 +117,7 @@ def _per_step(shape: Shape, stacked: bool) -> tuple[int, ...]:
 
 def _in_lanes(p: Program, shape: Shape) -> bool:
     for e in p.equations:
-        name = e.primitive.name
+        name = e.name
         if not is_plain(e):
             return False
         if e.primitive.kernel == "loop":

@@ -23,13 +23,13 @@ def combined(p: Program) -> Program:
 def sends(p: Program) -> bool:
     """Whether a program, or one that it holds, sends messages."""
     return bool(p.derived("sends", lambda: any(
-        e.primitive.name.startswith("message_") or any(map(sends, inner_of(e.params)))
+        e.name.startswith("message_") or any(map(sends, inner_of(e.params)))
         for e in p.equations)))
 
 
 def _combined(p: Program) -> Program:
     equations = [e.with_inner(combined) for e in p.equations]
-    if sum(e.primitive.name == "message_reduce" for e in equations) > 1 and not any(
+    if sum(e.name == "message_reduce" for e in equations) > 1 and not any(
             e.primitive.has_effects(e.params) for e in equations):
         equations = _ordered(equations)
     return p.replace(equations=equations)
@@ -42,7 +42,7 @@ def _heights(equations: Sequence[Equation]) -> dict[int, int]:
     for i in reversed(range(len(equations))):
         e = equations[i]
         height = max((below.get(v, 0) for v in e.outputs), default=0)
-        if e.primitive.name == "message_reduce":
+        if e.name == "message_reduce":
             found[id(e)] = height
             height += 1
         for a in e.inputs:

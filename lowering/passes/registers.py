@@ -55,7 +55,7 @@ class Plan:
 
 def plan(e: Equation) -> Plan | None:
     """How a loop runs in registers; None where it does not."""
-    name, p = e.primitive.name, e.params
+    name, p = e.name, e.params
     if e.primitive.kernel != "loop" or not loops.is_plain(e):
         return None
     key = ("registers", enabled, *[id(v) if isinstance(v, Program) else v for v in p.values()])
@@ -72,7 +72,7 @@ def _plan(e: Equation) -> Plan | None:
 
 def _carry(e: Equation) -> list[Any]:
     p = e.params
-    if e.primitive.name == "while":
+    if e.name == "while":
         return list(p["body_jaxpr"].in_avals[p["body_nconsts"]:])
     return list(p["jaxpr"].in_avals[p["num_consts"]:p["num_consts"] + p["num_carry"]])
 
@@ -185,7 +185,7 @@ class _Row(Rewriter):
         e = self.makers.get(x)
         if e is None or len(e.outputs) > 1:
             raise Refused
-        name, p, out = e.primitive.name, e.params, Var(self.part(x.aval, axis))
+        name, p, out = e.name, e.params, Var(self.part(x.aval, axis))
         if e.primitive.kernel == "map":
             inputs = [a if not a.aval.shape else self.with_axis(a, None, axis)[0]
                       for a in e.inputs]
@@ -230,7 +230,7 @@ def _along(e: Equation, at: int, n: int
            ) -> tuple[dict[str, Any], list[Axis], list[Axis]] | None:
     """The loop of one row along an axis of size n of the carry (where it has it), and the axes of
     operands and results."""
-    p, name = e.params, e.primitive.name
+    p, name = e.params, e.name
     k = p["num_consts"] if name == "scan" else p["body_nconsts"]
     body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
     c = len(_carry(e))

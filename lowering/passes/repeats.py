@@ -59,7 +59,7 @@ def _numbers(p: Program) -> Given:
             starts.append(i)
         for at, literal in _candidates(e):
             layer = len(starts) - 1
-            key = e.primitive.name, at, e.outputs[0].aval.shape, literal.aval.dtype
+            key = e.name, at, e.outputs[0].aval.shape, literal.aval.dtype
             found[key].append((layer, i, at))
             values[key].add(np.asarray(literal.value, literal.aval.dtype).tobytes())
             layers[key].add(layer)
@@ -84,7 +84,7 @@ def _numbers(p: Program) -> Given:
 
 
 def _candidates(e: Equation) -> Iterator[tuple[int, Literal]]:
-    if e.primitive.name in _WHERE and is_static(shape := e.outputs[0].aval.shape) and (
+    if e.name in _WHERE and is_static(shape := e.outputs[0].aval.shape) and (
             math.prod(shape) > 1):
         for at in range(2):
             number, other = e.inputs[at], e.inputs[1 - at]

@@ -77,7 +77,7 @@ class Finder(Graph):
     def is_at_hand(self, v: Var) -> bool:
         """Whether a value is in memory, and not what IREE computes where it is read."""
         e = self.equations[self.producer[v]] if v in self.producer else None
-        while e is not None and e.primitive.name in ("reshape", "squeeze"):
+        while e is not None and e.name in ("reshape", "squeeze"):
             (a,) = e.inputs
             e = self.equations[self.producer[a]] if a in self.producer else None
         return e is None or not is_fused(e.primitive)
@@ -140,14 +140,14 @@ class Finder(Graph):
 
     def spreads(self, e: Equation) -> bool:
         """Whether it writes a smaller array several times into a result (psum over devices)."""
-        return e.primitive.name in VIEWS and self.is_result(e.outputs[0]) and any(
+        return e.name in VIEWS and self.is_result(e.outputs[0]) and any(
             isinstance(a, Var) and a.aval.size < e.outputs[0].aval.size for a in e.inputs)
 
     def is_result(self, v: Var) -> bool:
         """Whether a value is a result, maybe in another shape, and nothing else."""
         users = self.users.get(v, ())
         return not users if v in self.results else bool(users) and all(
-            self.equations[u].primitive.name in ("reshape", "squeeze")
+            self.equations[u].name in ("reshape", "squeeze")
             and self.is_result(self.equations[u].outputs[0]) for u in users)
 
     def trim(self, group: Group) -> None:
@@ -156,7 +156,7 @@ class Finder(Graph):
             e = self.equations[i]
             if self.spreads(e):
                 continue
-            if e.primitive.name in (*VIEWS, "iota") and all(
+            if e.name in (*VIEWS, "iota") and all(
                     u not in group.members for v in e.outputs for u in self.users.get(v, ())):
                 del group.members[i]
 
@@ -198,12 +198,12 @@ class Finder(Graph):
                     full.add(v)
                 return 0
             e, (_, made) = group.members[i]
-            if e.primitive.name not in VIEWS and not group.folded & set(made) and (
+            if e.name not in VIEWS and not group.folded & set(made) and (
                     group.rows <= set(made)):
                 numbers.append(e.outputs[0])
                 return 0
             found.add(i)
-            own = 0 if e.primitive.name in VIEWS else price(e.primitive)
+            own = 0 if e.name in VIEWS else price(e.primitive)
             return own + sum(follow(a, found, numbers, full) for a in e.inputs)
 
         for v in self.outputs(group):
@@ -233,7 +233,7 @@ def is_elementwise(e: Equation) -> bool:
 
 
 def _is_known(e: Equation) -> bool:
-    p, name = e.primitive, e.primitive.name
+    p, name = e.primitive, e.name
     if cost.is_dynamic(e) or not (is_map(p) or is_fold(p) or name in (*VIEWS, "iota")):
         return False
     if name == BITS:
@@ -305,7 +305,7 @@ class Group:
             level = max((ready.get(a, 0) for a in e.inputs), default=0)
             folds = is_fold(e.primitive) and not self.folded.isdisjoint(set(reads[0]) - set(made))
             if folds or is_map(e.primitive) and self.folded <= set(made):
-                always |= level > 0 or e.primitive.name in EXTREMA
+                always |= level > 0 or e.name in EXTREMA
                 work += price(e.primitive)
             ready[e.outputs[0]] = level + folds
         if self.few and work * math.prod(self.sizes) > cost.MOST_WORK:
@@ -323,7 +323,7 @@ class Group:
         if len(wanted) > 1:
             return None
         made = next(iter(wanted), None)
-        name = e.primitive.name
+        name = e.name
         if not out.aval.shape and is_map(e.primitive) and self.rows:
             # a number: only what follows from constants
             if not all(isinstance(a, Literal) or a in self.made for a in e.inputs):

@@ -46,7 +46,7 @@ class Split:
 def rows_of(e: Equation) -> int:
     """The size of the leading axis that all arrays of the carry share; 0 where there is none."""
     p = e.params
-    if e.primitive.name == "scan":
+    if e.name == "scan":
         carry = p["jaxpr"].in_avals[p["num_consts"]:p["num_consts"] + p["num_carry"]]
     else:
         carry = p["body_jaxpr"].in_avals[p["body_nconsts"]:]
@@ -58,7 +58,7 @@ def part_of(e: Equation) -> int:
     """How many of a loop's rows a workgroup takes; 0 where rows know each other, or are few."""
     p = e.params
     counts = tuple(p.get(k) for k in ("num_consts", "num_carry", "cond_nconsts", "body_nconsts"))
-    body: Program = p["jaxpr"] if e.primitive.name == "scan" else p["body_jaxpr"]
+    body: Program = p["jaxpr"] if e.name == "scan" else p["body_jaxpr"]
     return body.derived(("part", p.get("cond_jaxpr"), *counts), lambda: _part_of(e))
 
 
@@ -72,7 +72,7 @@ def _part_of(e: Equation) -> int:
 def split(e: Equation, m: int) -> Split | None:
     """The loop over m rows of rows_of(e); None where rows know each other."""
     n, p = rows_of(e), e.params
-    if e.primitive.name == "scan":  # what is scanned has rows, too, or is read by every group
+    if e.name == "scan":  # what is scanned has rows, too, or is read by every group
         scanned = [0 if a.shape[:1] == (n,) else None
                    for a in p["jaxpr"].in_avals[p["num_consts"] + p["num_carry"]:]]
         return _scan(p, scanned, n, m) or (
@@ -182,7 +182,7 @@ class Rewriter:
         self.form(e, [self.read(a) for a in e.inputs])
 
     def form(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
-        name = e.primitive.name
+        name = e.name
         if all(a is None for _, a in given):
             self.env.update((v, (v, None)) for v in e.outputs)
             self.equations.append(e.replace(inputs=tuple(x for x, _ in given)))

@@ -11,6 +11,6 @@ from calque.lowering.rules.registry import Op, rule
 def _unbound(op: Op) -> list[Value]:
     raise NameError(explain(
         f"Found an unbound axis name: {', '.join(map(str, op['axes']))}: "
-        f"{op.ctx.equation.primitive.name} needs a mapped axis of that name.",
+        f"{op.ctx.equation.name} needs a mapped axis of that name.",
         where=str(op.ctx.equation.source), fix="call the function under "
         "shard_map over a mesh with that axis, or under pmap or vmap(..., axis_name=...)."))

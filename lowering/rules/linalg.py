@@ -32,7 +32,7 @@ Native = Callable[[Op], list[Value]]
       "tridiagonal_solve", "cholesky_update", "pinv")
 def _form(op: Op) -> list[Value]:
     e = op.ctx.equation
-    name = e.primitive.name
+    name = e.name
     if name in NATIVE:
         kind = form_of(name, op.ctx.target, op.x.dtype, op.ctx.in_process)
         if kind == "native" and not op.params.get("perturb_singular"):
@@ -57,7 +57,7 @@ def _native(op: Op, scalars: Sequence[Any], work: Any = 0, entry: str = "",
             outs: Sequence[ShapedArray] | None = None) -> list[Value]:
     """The results of the entry of an equation's primitive."""
     results = [(o.shape, o.dtype) for o in outs or op.outs]
-    name = op.ctx.equation.primitive.name
+    name = op.ctx.equation.name
     return call_native(op.ctx, name, op.operands, results, scalars, work, entry)
 
 

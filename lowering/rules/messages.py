@@ -36,7 +36,7 @@ class Message:
 @rule("message_reduce", "message_gather", "message_exchange", "message_scatter", "message_permute")
 def _message(op: Op) -> list[Value]:
     how = {k: v for k, v in op.params.items() if k != "axes"}
-    kind = op.ctx.equation.primitive.name.removeprefix("message_")
+    kind = op.ctx.equation.name.removeprefix("message_")
     made = Message(kind, op["axes"], how, str(op.ctx.equation.source))
     results = call_host(op, made)
     for r in results:

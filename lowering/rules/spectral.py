@@ -20,7 +20,7 @@ from calque.lowering.rules.registry import Op, rule
 @rule("eig", "schur")
 def _spectral(op: Op) -> list[Value]:
     e = op.ctx.equation
-    a, name = op.x, e.primitive.name
+    a, name = op.x, e.name
     kind = form_of(name, op.ctx.target, a.dtype, op.ctx.in_process)
     if kind == "native":
         return (_eig if name == "eig" else _schur)(op)

@@ -378,11 +378,11 @@ def _check_callbacks(p: Program) -> None:
     """Python functions cannot leave Python, nor messages the processes that send them."""
     for e in p.equations:
         where = e.params.get("mesh", getattr(e.params.get("sharding"), "mesh", None))
-        if getattr(where, "grid", None) is not None or e.primitive.name.startswith("message_"):
+        if getattr(where, "grid", None) is not None or e.name.startswith("message_"):
             raise _of_several(str(e.source))
-        if e.primitive.name.endswith("_callback"):
+        if e.name.endswith("_callback"):
             raise TypeError(explain(
-                f"{e.primitive.name} of {e.params['callback']!r}: an artifact cannot call Python.",
+                f"{e.name} of {e.params['callback']!r}: an artifact cannot call Python.",
                 str(e.source), "take the callback out, or compute it before or after."))
         for q in inner_of(e.params):
             _check_callbacks(q)

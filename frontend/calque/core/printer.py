@@ -155,13 +155,13 @@ def _equation(e: Equation, names: _Names, used: set[Var]) -> _Line:
     operands = "".join(" " + names.atom(a) for a in e.inputs)
     results = " ".join(names.binders(e.outputs))
     known: dict[Var, str] = {}
-    if e.primitive.name == "jit":
+    if e.name == "jit":
         inner = e.params["jaxpr"]
         known |= {v: names.var(o) for v, o in zip(inner.outputs, e.outputs)
                   if isinstance(v, Var) and o in used}
         known |= {v: names.var(a) for v, a in zip(inner.inputs, e.inputs) if isinstance(a, Var)}
     params = [(k, _value(v, names.letters, known)) for k, v in _shown(e)]
-    return _Line(f"{results} = {e.primitive.name}", params, operands)
+    return _Line(f"{results} = {e.name}", params, operands)
 
 
 # What JAX prints although it says nothing, and what it does not.
@@ -171,7 +171,7 @@ _HIDDEN = ("sharding", "out_sharding", "precision")
 
 def _shown(e: Equation) -> list[tuple[str, Any]]:
     """The parameters that are printed, the name of a function first."""
-    name = e.primitive.name
+    name = e.name
     params = {k: v for k, v in e.params.items() if not (
         k in _HIDDEN and v is None and (name, k) != ("reshape", "sharding"))}
     if name == "broadcast_in_dim":

@@ -86,6 +86,11 @@ class Equation:
         self.primitive, self.inputs, self.outputs = primitive, inputs, outputs
         self.params, self.source, self.scope = params, source, scope
 
+    @property
+    def name(self) -> str:
+        """The primitive's name."""
+        return self.primitive.name
+
     # JAX's names for the same things
     @property
     def invars(self) -> tuple[Atom, ...]:
@@ -106,7 +111,7 @@ class Equation:
     def effects(self) -> frozenset[Any]:
         """Its name, if it has effects beside its results."""
         has = self.primitive.has_effects(self.params)
-        return frozenset((self.primitive.name,)) if has else frozenset()
+        return frozenset((self.name,)) if has else frozenset()
 
     def replace(self, **changes: Any) -> Equation:
         """A copy with some fields replaced."""
@@ -123,7 +128,7 @@ class Equation:
         return self if same else self.replace(params=params)
 
     def __repr__(self) -> str:
-        return f"<{self.primitive.name} at {self.source}>"
+        return f"<{self.name} at {self.source}>"
 
 
 _OURS = {"invars": "inputs", "outvars": "outputs", "eqns": "equations",

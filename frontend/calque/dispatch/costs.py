@@ -56,15 +56,15 @@ def _count(p: Program) -> Counter[str]:
 def _sum(p: Program) -> Counter[str]:
     total: Counter[str] = Counter({"flops": 0, "transcendentals": 0, "bytes accessed": 0})
     for e in p.equations:
-        inner = [] if e.primitive.name in _FACTORS else inner_programs(e)
-        if e.primitive.name == "while":
+        inner = [] if e.name in _FACTORS else inner_programs(e)
+        if e.name == "while":
             inner = [(q, 1) for q, _ in inner]
-        elif e.primitive.name == "cond":
+        elif e.name == "cond":
             inner = [max(inner, key=lambda q: guess(_count(q[0]).total()))]
         for q, times in inner:
             for key, value in _count(q).items():
                 total[key] += value * times
-        if e.primitive.name.startswith("message_"):  # between processes
+        if e.name.startswith("message_"):  # between processes
             total["bytes sent"] += sum(a.aval.nbytes for a in e.inputs)
         elif not inner:
             kind, value = _of(e)
@@ -75,7 +75,7 @@ def _sum(p: Program) -> Counter[str]:
 
 def _of(e: Equation) -> tuple[str, Any]:
     """(category, count) of an equation without inner programs."""
-    name = e.primitive.name
+    name = e.name
     out = sum(v.aval.size for v in e.outputs)
     if e.primitive.moves:
         return "flops", 0

@@ -190,7 +190,7 @@ def _lifted(p: Program) -> Program:
         return variables[-1]
 
     for e in p.equations:
-        shaped = e.inputs[1:] if e.primitive.name == "select_n" else e.inputs
+        shaped = e.inputs[1:] if e.name == "select_n" else e.inputs
         known = all(isinstance(a, Literal) for a in shaped)  # programs for any shape take none
         equations.append(e.replace(inputs=tuple(
             constant(a) if isinstance(a, Literal)
@@ -286,7 +286,7 @@ def _steps(p: Program) -> Steps | None:
         avals = [v.aval for v in e.outputs]
         if any(a.nbytes > HOST_BYTES or _foreign(a) for a in avals):
             return None
-        rule = numpy_rules.RULES.get(e.primitive.name)
+        rule = numpy_rules.RULES.get(e.name)
         ins = tuple(place[a] if k is None else k for a, k in zip(e.inputs, known))  # type: ignore[index]
         several = e.primitive.multiple_results
         if rule is None:
@@ -314,7 +314,7 @@ def _parts_only(v: Var, p: Program) -> bool:
     """Whether only parts of an input are read: it may be large."""
     uses = [(e, i) for e in p.equations for i, a in enumerate(e.inputs) if a is v]
     return bool(uses) and v not in p.outputs and all(
-        i == 0 and e.primitive.name in numpy_rules.READS_PARTS for e, i in uses)
+        i == 0 and e.name in numpy_rules.READS_PARTS for e, i in uses)
 
 
 def _flat(e: Equation, ins: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:

@@ -223,7 +223,7 @@ def reduced(w: Writer, xs: list[Value], starts: list[Any], axes: Any,
 
 @rule(*_FOLD)
 def _fold(use: Use) -> Value:
-    op, start = _FOLD[use.w.equation.primitive.name]
+    op, start = _FOLD[use.w.equation.name]
     x, axes = use.x, use["axes"]
     start = True if x.dtype == BOOL and start == -1 else start
     if not axes:
@@ -246,7 +246,7 @@ _extreme("min")
 @rule("argmax", "argmin")
 def _arg(use: Use) -> Value:
     b, x = use.b, use.x
-    direction = "GT" if use.w.equation.primitive.name == "argmax" else "LT"
+    direction = "GT" if use.w.equation.name == "argmax" else "LT"
     (axis,), dtype = use["axes"], use.out.dtype
     positions = b.iota(x.shape, I32, axis)
 
@@ -264,7 +264,7 @@ def _arg(use: Use) -> Value:
 # ---- cumulative: log n steps of shifted operands
 @rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 def _cumulative(use: Use) -> Value:
-    b, x, name = use.b, use.x, use.w.equation.primitive.name
+    b, x, name = use.b, use.x, use.w.equation.name
     axis, reverse = use["axis"], use["reverse"]
     n, step = x.shape[axis], 1
     if isinstance(n, Dim):

@@ -31,7 +31,7 @@ def _layout(rank: int, matrix: bool) -> Dense:
 def _call(w: Writer, routine: str, x: Value, results: Sequence[tuple[tuple[int, ...], Any]],
           **flags: str) -> list[Value]:
     """lapack_<routine>_ffi on the matrices x; results are of core rank 2, 1 or 0."""
-    name = w.equation.primitive.name
+    name = w.equation.name
     if w.platforms != ("cpu",):
         raise UnsupportedOperationError(explain(
             f"{name}: this primitive has no portable form in StableHLO for platforms "

@@ -108,7 +108,7 @@ def _gather(use: Use) -> Value:
 @rule("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 def _scatter(use: Use) -> Value:
     b, (x, indices, updates), d = use.b, use.operands, use["dimension_numbers"]
-    kind = use.w.equation.primitive.name.removeprefix("scatter").removeprefix("-")
+    kind = use.w.equation.name.removeprefix("scatter").removeprefix("-")
     if use["mode"].name == "CLIP":
         sizes = window_sizes(x.shape, d, updates.shape)
         indices = _clamped(
@@ -410,7 +410,7 @@ def _linear(use: Use) -> list[Value]:
 @rule("pure_callback", "io_callback", "debug_callback")
 def _callback(use: Use) -> list[Value]:
     raise NotImplementedError(explain(
-        f"{use.w.equation.primitive.name}: serialization of host_callbacks is not yet implemented.",
+        f"{use.w.equation.name}: serialization of host_callbacks is not yet implemented.",
         where=str(use.w.equation.source), fix="export the parts before and after the callback."))
 
 

@@ -187,7 +187,7 @@ class Writer:
                      sizes, x.dtype)
 
     def _equation(self, e: Equation, env: dict[Var, Value]) -> list[Value]:
-        name, params = e.primitive.name, e.params
+        name, params = e.name, e.params
         ins, made = [a.aval for a in e.inputs], [v.aval for v in e.outputs]
         if keys.has_keys([*ins, *made]):
             params = keys.physical_params(name, params, ins, made)

@@ -23,7 +23,7 @@ def merged(p: Program) -> Program:
     equations: list[Equation] = []
     for e in p.equations:
         new = [e]
-        if e.primitive.name == "reduce_sum":
+        if e.name == "reduce_sum":
             new = _of_sum(e, made, uses) or _of_product(e, made, uses) or new
         for n in new:
             equations.append(n)
@@ -34,7 +34,7 @@ def merged(p: Program) -> Program:
 
 def _of_sum(e: Equation, made: dict[Any, Equation], uses: Counter[Any]) -> list[Equation]:
     before = made.get(e.inputs[0])
-    if before is None or before.primitive.name != "reduce_sum" or uses[e.inputs[0]] != 1:
+    if before is None or before.name != "reduce_sum" or uses[e.inputs[0]] != 1:
         return []
     inner = set(before.params["axes"])
     left = [d for d in range(before.inputs[0].aval.ndim) if d not in inner]
@@ -47,12 +47,12 @@ def _of_product(e: Equation, made: dict[Any, Equation], uses: Counter[Any]) -> l
     value, axes = e.inputs[0], list(e.params["axes"])
     order = list(range(value.aval.ndim))  # dimensions of the operand as those of the product
     while (source := made.get(value)) is not None and uses[value] == 1:
-        if source.primitive.name == "transpose":
+        if source.name == "transpose":
             order = [source.params["permutation"][d] for d in order]
             value = source.inputs[0]
             continue
         break
-    if source is None or source.primitive.name != "dot_general" or uses[value] != 1:
+    if source is None or source.name != "dot_general" or uses[value] != 1:
         return []
     (lc, rc), (lb, rb) = source.params["dimension_numbers"]
     summed = [order[d] for d in axes]

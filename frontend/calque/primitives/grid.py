@@ -476,7 +476,7 @@ def _largest(p: Program) -> int:
     """Bytes of the largest result in a Program that is computed of arrays."""
     found = [0]
     for e in p.equations:
-        if any(a.aval.shape for a in e.inputs) and e.primitive.name != "broadcast_in_dim":
+        if any(a.aval.shape for a in e.inputs) and e.name != "broadcast_in_dim":
             found += [v.aval.nbytes for v in e.outputs]
         found += map(_largest, inner_of(e.params))
     return max(found)

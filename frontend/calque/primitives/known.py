@@ -66,7 +66,7 @@ def evaluate(p: Program, inputs: Sequence[Any]) -> list[Any]:
     def run(e: Equation, values: list[Any]) -> list[Any]:
         outs = outputs(e, values)
         if outs is None:
-            raise UnknownError(e.primitive.name)
+            raise UnknownError(e.name)
         return outs
 
     return each(p, _given_of(p, inputs), _value_of, run)
@@ -90,7 +90,7 @@ def outputs(e: Equation, values: Sequence[Any]) -> list[Any] | None:
     if any(v is None for v in values) or any(
             v.aval.shape or v.aval.dtype.kind not in "iub" for v in e.outputs):
         return None
-    name = e.primitive.name
+    name = e.name
     with np.errstate(all="ignore"):
         if name == "jit":
             return _each(e.params["jaxpr"], values)
@@ -126,11 +126,11 @@ def choices(p: Program, known: dict[Var, Any]) -> list[Any]:
     env, found = dict(known), []
     for e in p.equations:
         values = [read(env, a) for a in e.inputs]
-        if e.primitive.name == "cond" and values[0] is not None:
+        if e.name == "cond" and values[0] is not None:
             found.append(values[0])
             for b in e.params["branches"]:
                 found += choices(b, _given(b.inputs, values[1:]))
-        elif e.primitive.name == "jit" and any(v is not None for v in values):
+        elif e.name == "jit" and any(v is not None for v in values):
             found += choices(e.params["jaxpr"], _given(e.params["jaxpr"].inputs, values))
         outs = outputs(e, values)
         if outs is not None:

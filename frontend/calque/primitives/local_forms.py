@@ -66,7 +66,7 @@ class LocalForm:
 def form_of(e: Equation) -> LocalForm | None:
     """How an equation works on pieces; None where it takes whole arrays."""
     row = e.primitive.factors
-    name = e.primitive.name
+    name = e.name
     if row is None or name in _WHOLE:
         return None
     ins, outs = [a.aval for a in e.inputs], [v.aval for v in e.outputs]

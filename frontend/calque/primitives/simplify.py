@@ -55,7 +55,7 @@ def _run(e: Equation, inputs: Sequence[Fact], cells: int, used: set[Any]) -> Seq
     outs = outputs(e, facts)
     if outs is not None and all(_constant(o) for o in outs):
         return [(_number(o, v.aval), o) for o, v in zip(outs, e.outputs)]
-    name, values = e.primitive.name, [x for x, _ in inputs]
+    name, values = e.name, [x for x, _ in inputs]
     found: Sequence[Fact] | None = None
     if name == "cond" and facts[0] is not None and _constant(facts[0]):
         branches, index = e.params["branches"], int(facts[0].flat[0])
@@ -102,17 +102,17 @@ def _is_short(body: Program, length: int) -> bool:
 def _count(p: Program) -> int:
     """Equations, with those of loops in it as if they were written out."""
     return sum(1 + sum(map(_count, inner_of(e.params))) * (
-        e.params["length"] if e.primitive.name == "scan" else 1) for e in p.equations)
+        e.params["length"] if e.name == "scan" else 1) for e in p.equations)
 
 
 def _work(p: Program) -> int:
     """Element operations, about."""
     total = 0
     for e in p.equations:
-        times = e.params["length"] if e.primitive.name == "scan" else 1
+        times = e.params["length"] if e.name == "scan" else 1
         total += times * sum(map(_work, inner_of(e.params)))
         size = sum(v.aval.size for v in e.outputs)
-        if e.primitive.name == "dot_general":
+        if e.name == "dot_general":
             contracted = e.params["dimension_numbers"][0][0]
             size *= math.prod(e.inputs[0].aval.shape[i] for i in contracted)
         total += size
@@ -165,7 +165,7 @@ def _with_rows(given: Sequence[Fact], params: Params
     count, end = params["num_consts"], params["num_consts"] + params["num_carry"]
     args = [x for x, _ in given]
     consts = dict(zip(body.inputs[:count], args))
-    cuts = [e for e in body.equations if e.primitive.name == "dynamic_slice"
+    cuts = [e for e in body.equations if e.name == "dynamic_slice"
             and e.inputs[0] in consts]
     if not cuts or not 0 < length <= MOST_COUNTED:
         return args, params

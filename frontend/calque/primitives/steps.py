@@ -49,7 +49,7 @@ def scanned(body: Program, fixed: Sequence[Any], first: int, state: Sequence[Any
 # ---- steps that only add to what they carry
 def _user(e: Equation) -> bool:
     """Whether it is run as often as was written: it calls the user's code."""
-    return (e.primitive.calls_python or e.primitive.name == "ffi_call"
+    return (e.primitive.calls_python or e.name == "ffi_call"
             or e.primitive.has_effects(e.params))
 
 
@@ -66,7 +66,7 @@ def _sums(body: Program, k: int, end: int, times: int) -> list[tuple[str, Atom] 
             found.append(None)
             continue
         e = made.get(new)  # type: ignore[arg-type]
-        if e is None or e.primitive.name not in REDUCED or reads.count(old) != 1 or (
+        if e is None or e.name not in REDUCED or reads.count(old) != 1 or (
                 old not in e.inputs or new in reads or new in ys or old in ys
                 or sum(new is o for o in body.outputs) > 1):
             return None
@@ -74,9 +74,9 @@ def _sums(body: Program, k: int, end: int, times: int) -> list[tuple[str, Atom] 
         if added.aval.shape != old.aval.shape:
             return None
         product = made.get(added)  # type: ignore[arg-type]
-        if product is None or product.primitive.name != "dot_general":
+        if product is None or product.name != "dot_general":
             bytes_ += added.aval.nbytes
-        found.append((e.primitive.name, added))
+        found.append((e.name, added))
     if any(_user(e) for e in body.equations) or (
             bytes_ + sum(y.aval.nbytes for y in ys)) * times > LARGEST:
         return None
@@ -98,7 +98,7 @@ def _summed(body: Program, sums: Sequence[tuple[str, Atom] | None], k: int, end:
             continue
         e = made.get(s[1])  # type: ignore[arg-type]
         product = e if s[0] in ("add", "add_any") and e is not None and (
-            e.primitive.name == "dot_general") else None
+            e.name == "dot_general") else None
         products.append(product)
         wanted += [s[1]] if product is None else product.inputs
     part = eliminate_dead_code(Program(

@@ -170,7 +170,7 @@ def needed(p: Program, grid: ProcessGrid) -> bool:
     spread = set(grid.spread)
     return bool(p.derived(("between", grid), lambda: any(
         spread & set(e.params.get("axes", ())) if e.primitive in _LEVELS
-        else e.primitive.name == "shard_map" or any(needed(q, grid) for q in inner_of(e.params))
+        else e.name == "shard_map" or any(needed(q, grid) for q in inner_of(e.params))
         for e in p.equations)))
 
 
@@ -194,7 +194,7 @@ def _equation(e: Equation, grid: ProcessGrid, args: list[Any]) -> Any:
     two = _LEVELS.get(e.primitive)
     if two is not None and set(grid.spread) & set(e.params["axes"]):
         return two(grid, *args, **e.params)
-    if e.primitive.name == "shard_map":
+    if e.name == "shard_map":
         return mapped(e.params, grid, args, whole=True)
     if any(needed(q, grid) for q in inner_of(e.params)):
         return bind_inner(e.primitive, args, e.params, lambda q: program(q, grid))

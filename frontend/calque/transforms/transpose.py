@@ -87,7 +87,7 @@ def _pull(e: Equation, flowing: dict[Var, Any], read: Any, collect: Any) -> None
     finally:
         replaying.reset(token)
     for a, ct in zip(e.inputs, result):
-        if e.primitive.name in _TYPED and not (ct is None or is_zero(ct)):
+        if e.name in _TYPED and not (ct is None or is_zero(ct)):
             ct = _weak_as(ct, a.aval)
         collect(a, ct)
 

@@ -53,9 +53,9 @@ def meshes_of(p: Program, kind: type[Any] = Mesh) -> list[Any]:
     """The meshes (or OwnRows) that a program mentions."""
     found = []
     for e in p.equations:
-        if e.primitive.name == "shard_map":
+        if e.name == "shard_map":
             found.append(e.params["mesh"])
-        elif e.primitive.name == "sharding_constraint":
+        elif e.name == "sharding_constraint":
             found.append(getattr(e.params["sharding"], "mesh", None))
         for q in inner_of(e.params):
             found += meshes_of(q, kind)
@@ -173,7 +173,7 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[S
                      meshes_of(p) if program_places(p) else ())
     if not (isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh)):
         for e in p.equations:
-            if e.primitive.name == "inspect_sharding":
+            if e.name == "inspect_sharding":
                 e.params["callback"](place or SingleDeviceSharding(current_device()))
     if place is None:
         return plain

@@ -120,8 +120,8 @@ def agree_on(lowered: Lowered, p: Program) -> None:
 def _log_loops(p: Program) -> None:
     for e in p.equations:
         inner = [q for q in inner_of(e.params) if sends(q)]
-        if inner and e.primitive.name in ("scan", "while"):
-            print(f"calque: {e.primitive.name} ({e.source}) sends messages: its steps are taken "
+        if inner and e.name in ("scan", "while"):
+            print(f"calque: {e.name} ({e.source}) sends messages: its steps are taken "
                   "from the host", file=sys.stderr)
         for q in inner:
             _log_loops(q)
@@ -216,7 +216,7 @@ class _Partitioner:
         size = a.nbytes * math.prod(self.grid.count(n) for n in names)
         if size >= LOGGED:
             reason = "as asked for" if why is None else (
-                f"replicated because {why.primitive.name} has no sharded form ({why.source})")
+                f"replicated because {why.name} has no sharded form ({why.source})")
             print(f"calque: gather of {size >> 20} MiB over {', '.join(map(str, names))}: {reason}",
                   file=sys.stderr)
 
@@ -239,7 +239,7 @@ class _Partitioner:
         return stage(run, avals, p.name)
 
     def equation(self, e: Equation, values: list[Value]) -> list[Value]:
-        special = _SPECIAL.get(e.primitive.name)
+        special = _SPECIAL.get(e.name)
         if special is not None:
             return special(self, e, values)
         form = form_of(e)
@@ -323,7 +323,7 @@ def _moves(have: Sequence[tuple[Any, ...]], want: Axes, i: int, j: int) -> bool:
 def _call(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
     inner = e.params.get("jaxpr", e.params.get("fun"))
     assert isinstance(inner, Program) and len(inner.inputs) == len(values)
-    if e.primitive.name != "checkpoint":
+    if e.name != "checkpoint":
         return part.run(inner, values)
     found: list[Value] = []
 
