@@ -14,6 +14,11 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 HALVES = (F16, BF16)  # computed in f32, rounded once at the end
 
 
+def summed(dtype: Dtype) -> Dtype:
+    """The dtype in which numbers are added up: halves in f32."""
+    return F32 if dtype in HALVES else dtype
+
+
 def signed(dtype: Dtype) -> Dtype:
     """The signed integer of an unsigned one's width; other dtypes as they are."""
     return np.dtype(f"i{dtype.itemsize}") if dtype.kind == "u" else dtype

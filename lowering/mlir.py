@@ -95,19 +95,25 @@ def number(n: int, kind: Any) -> Any:
     return value("arith.constant", kind, value=ir().IntegerAttr.get(kind, n))
 
 
+def fill_region(region: Any, kinds: Sequence[Any], end: str,
+                body: Callable[..., Sequence[Any]]) -> None:
+    """One block with arguments of these types; operation `end` takes what body makes of them."""
+    module = ir()
+    block = region.blocks.append(*kinds, arg_locs=[module.Location.current] * len(kinds))
+    with module.InsertionPoint(block):
+        operation(end, [], body(*block.arguments))
+
+
 def linalg(name: str, inputs: Sequence[Any], outs: Sequence[Any],
            body: Callable[..., Sequence[Any]], **attributes: str) -> list[Any]:
     """The results of an operation of linalg on MLIR values; `body` gives their elements from those
     of inputs and outs.  (Importing iree.compiler.dialects.linalg, which has builders of them, takes
     80 ms.)"""
-    module, operands = ir(), [*inputs, *outs]
+    operands = [*inputs, *outs]
     op = operation(f"linalg.{name}", [v.type for v in outs], operands, {
         "operandSegmentSizes": f"array<i32: {len(inputs)}, {len(outs)}>", **attributes}, 1)
     elements = [getattr(v.type, "element_type", v.type) for v in operands]
-    block = op.regions[0].blocks.append(
-        *elements, arg_locs=[module.Location.current] * len(elements))
-    with module.InsertionPoint(block):
-        operation("linalg.yield", [], body(*block.arguments))
+    fill_region(op.regions[0], elements, "linalg.yield", body)
     return list(op.operation.results)
 
 
@@ -125,6 +131,17 @@ def generic(axes: Sequence[str], summed: int, maps: Sequence[Sequence[str]],
 def fill(scalar: Any, out: Any) -> Any:
     """linalg.fill of a scalar."""
     return linalg("fill", [scalar], [out], lambda v, _: [v])[0]
+
+
+def while_loop(start: Sequence[Any], condition: Callable[..., Sequence[Any]],
+               step: Callable[..., Sequence[Any]], kinds: Sequence[Any] = ()) -> list[Any]:
+    """The results of scf.while: from the carried values, `condition` gives whether to go on and
+    what `step` makes the next values from (of these types, where they are not the carried ones)."""
+    carried = [v.type for v in start]
+    op = operation("scf.while", kinds or carried, start, regions=2)
+    fill_region(op.regions[0], carried, "scf.condition", condition)
+    fill_region(op.regions[1], kinds or carried, "scf.yield", step)
+    return list(op.operation.results)
 
 
 def element_name(dtype: Dtype) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from calque.core.lists import other_axes
 from calque.core.types import Dtype
 from calque.lowering.builder import Value
+from calque.lowering.dtypes import summed
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.native import level_of
@@ -36,7 +37,7 @@ class Registers:
 
     def lanes(self, dtype: Dtype) -> int:
         """Numbers of a register, as they are added up."""
-        return max(2, self.nbytes // memory.summed(dtype).itemsize)
+        return max(2, self.nbytes // summed(dtype).itemsize)
 
 
 LEVELS = {"x86-64-v2": Registers(fused=False), "x86-64-v3": Registers(32, 16),
@@ -180,7 +181,7 @@ def _parts(n: int, most: int, body: Callable[[Index, int], None]) -> None:
 def _block(a: Memory, b: Memory, out: Memory, row: list[Index], column: list[Index],
            size: tuple[int, int], lanes: int, registers: Registers) -> None:
     """size[0] rows from `row` on times size[1] vectors from `column` on."""
-    kind, kb = memory.summed(out.dtype), SCALAR if lanes == 1 else KernelBuilder(lanes)
+    kind, kb = summed(out.dtype), SCALAR if lanes == 1 else KernelBuilder(lanes)
     rows, columns = _places(row, size[0]), _places(column, size[1], lanes)
 
     def step(k: list[Index], sums: Sequence[Any]) -> list[Any]:
@@ -202,7 +203,7 @@ def _block(a: Memory, b: Memory, out: Memory, row: list[Index], column: list[Ind
 def _across(a: Memory, b: Memory, out: Memory, row: list[Index], column: list[Index],
             size: tuple[int, int], lanes: int, registers: Registers) -> None:
     """size[0] rows times size[1] columns, by vectors along the last contracted axis."""
-    kind, k_shape = memory.summed(out.dtype), a.shape[len(row):]
+    kind, k_shape = summed(out.dtype), a.shape[len(row):]
     rows, columns = _places(row, size[0]), _places(column, size[1])
     b = b.transposed([*range(len(k_shape), b.ndim), *range(len(k_shape))])
     totals = [SCALAR.splat(0, (), kind)] * math.prod(size)

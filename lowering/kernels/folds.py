@@ -11,8 +11,7 @@ from calque.core.dtypes import extreme
 from calque.core.program import Equation
 from calque.lowering import mlir
 from calque.lowering.builder import Value, int_array
-from calque.lowering.dtypes import BF16, F16, F32, I32
-from calque.lowering.kernels import memory
+from calque.lowering.dtypes import BF16, F16, F32, I32, summed
 from calque.lowering.kernels.tensors import FOLDS
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 
@@ -22,10 +21,10 @@ class Fold:
 
     def __init__(self, e: Equation) -> None:
         dtype = e.inputs[0].aval.dtype
-        self.how, _, start = FOLDS[e.primitive.name]
+        self.how, _, start = FOLDS[e.name]
         if start is None:
             start = extreme(dtype, self.how == "minimum")
-        self.kind = memory.summed(dtype) if self.how in ("add", "multiply") else dtype
+        self.kind = summed(dtype) if self.how in ("add", "multiply") else dtype
         self.dtype, self.specs = dtype, [(self.kind, start)]
 
     def take(self, b: KernelBuilder, totals: Sequence[Value], x: Value, mask: Value | None,
@@ -50,7 +49,7 @@ class Extremum(Fold):
         dtype = e.inputs[0].aval.dtype
         self.kind = F32 if dtype in (F16, BF16) else dtype
         self.dtype = e.outputs[0].aval.dtype
-        largest = e.primitive.name == "argmax"
+        largest = e.name == "argmax"
         self.before = "GT" if largest else "LT"
         self.specs = [(self.kind, extreme(self.kind, not largest)), (I32, 0)]
 
@@ -81,7 +80,7 @@ class Extremum(Fold):
 
 
 def fold_of(e: Equation) -> Fold:
-    return Extremum(e) if e.primitive.name in ("argmax", "argmin") else Fold(e)
+    return Extremum(e) if e.name in ("argmax", "argmin") else Fold(e)
 
 
 def across(fold: Fold, xs: Sequence[Value]) -> list[Value]:

@@ -14,9 +14,8 @@ from calque.lowering.builder import Value
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR
+from calque.lowering.passes.scalars import JOINS
 
-JOINS = {"scatter": "", "scatter-add": "add", "scatter-sub": "subtract", "scatter-mul": "multiply",
-         "scatter-min": "minimum", "scatter-max": "maximum"}
 NAMES = frozenset(("gather", *JOINS))
 Copy = Callable[[tuple[int, ...], list[Memory], list[Any], Any], None]
 
@@ -64,7 +63,7 @@ def gather(e: Equation, x: Memory, indices: Memory, out: Memory, copy: Copy) -> 
 
 def scatter(e: Equation, x: Memory, indices: Memory, updates: Memory, copy: Copy) -> None:
     """x with windows joined with updates, in their order."""
-    p, join = e.params, JOINS[e.primitive.name]
+    p, join = e.params, JOINS[e.name]
     d = p["dimension_numbers"]
     dropped = {*d.inserted_window_dims, *d.operand_batching_dims}
     kept = other_axes(x.ndim, dropped)

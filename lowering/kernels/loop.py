@@ -119,7 +119,7 @@ def _over_rows(shell: Shell, e: Equation) -> bool:
     def scanned(values: Sequence[Any]) -> list[Any]:
         return [x if a is None else x.cut(a + 1, first, m) for x, a in zip(values, parts.scanned)]
 
-    if e.primitive.name == "scan":
+    if e.name == "scan":
         consts, carry, xs = split_list(whole, p["num_consts"], count)
         args = [row, *consts, *mine(carry), *scanned(xs)]
     else:
@@ -127,7 +127,7 @@ def _over_rows(shell: Shell, e: Equation) -> bool:
         args = [row, *before, row, *inside, *mine(carry)]
     stacked = [y.cut(a + 1, first, m) for y, a in zip(shell.results[count:], parts.stacked)
                if a is not None]
-    form: Callable[..., list[Entry]] = _while if e.primitive.name == "while" else _scan
+    form: Callable[..., list[Entry]] = _while if e.name == "while" else _scan
     targets = mine(shell.results[:count])
     homes = targets if n % m == 0 else [  # a row of two groups is carried by each, not shared
         t if a is None else shell.allocate(t.shape, t.dtype)
@@ -144,7 +144,7 @@ def emit_loop(emitter: Emitter, e: Equation, args: Sequence[Entry],
     """A loop in a kernel, outermost (results given) or within another."""
     if results is None:
         results = [emitter.allocate(v.aval.shape, v.aval.dtype) for v in e.outputs]
-    form: Callable[..., list[Entry]] = _while if e.primitive.name == "while" else _scan
+    form: Callable[..., list[Entry]] = _while if e.name == "while" else _scan
     return form(emitter, e.params, list(args), list(results))
 
 
@@ -254,20 +254,16 @@ def _row(x: Entry, t: Index) -> Entry:
 
 def _while(emitter: Emitter, p: Params, args: list[Entry], results: list[Memory]
            ) -> list[Entry]:
-    ir = mlir.ir()
     cond_consts, consts, start = split_list(args, p["cond_nconsts"], p["body_nconsts"])
     carry = _Carry(emitter, start, results, [False] * len(results))
-    types = [r.type for r in carry.start]
-    op = mlir.operation("scf.while", types, carry.start, regions=2)
-    places = [ir.Location.current] * len(types)
-    before = op.regions[0].blocks.append(*types, arg_locs=places)
-    with ir.InsertionPoint(before):
-        (pred,) = emitter.run(p["cond_jaxpr"], [*cond_consts, *carry.entries(before.arguments)])
+
+    def condition(*now: Any) -> list[Any]:
+        (pred,) = emitter.run(p["cond_jaxpr"], [*cond_consts, *carry.entries(now)])
         assert isinstance(pred, Value)
-        mlir.operation("scf.condition", [], [pred.ir, *before.arguments])
-    after = op.regions[1].blocks.append(*types, arg_locs=places)
-    with ir.InsertionPoint(after):
-        outs = emitter.run(p["body_jaxpr"], [*consts, *carry.entries(after.arguments)],
-                           owned=carry.owned())
-        mlir.operation("scf.yield", [], carry.update(outs))
-    return carry.entries(list(op.results))
+        return [pred.ir, *now]
+
+    def step(*now: Any) -> list[Any]:
+        return carry.update(emitter.run(p["body_jaxpr"], [*consts, *carry.entries(now)],
+                                        owned=carry.owned()))
+
+    return carry.entries(mlir.while_loop(carry.start, condition, step))

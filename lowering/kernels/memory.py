@@ -15,7 +15,7 @@ import numpy as np
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Value
-from calque.lowering.dtypes import BOOL, F32, I8, I32
+from calque.lowering.dtypes import BOOL, I8, I32
 from calque.lowering.kernels.values import SCALAR, KernelBuilder, scalar_text
 
 Index = Any  # int, or an MLIR value of type index
@@ -148,11 +148,6 @@ class Memory:
         return None
 
 
-def summed(dtype: Dtype) -> Dtype:
-    """The dtype in which numbers are added up."""
-    return F32 if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
-
-
 def memref_type(size: int, dtype: Dtype) -> Any:
     element = "i8" if dtype == BOOL else scalar_text(dtype)
     return mlir.ir().Type.parse(f"memref<{size}x{element}>", mlir.context())
@@ -215,17 +210,12 @@ def entry(m: Memory) -> Value | Memory:
 def loop(count: Index, body: Callable[..., Sequence[Any]], carry: Sequence[Any] = (),
          start: Index = 0, step: int = 1) -> list[Any]:
     """scf.for from start to count; body(i, *carried MLIR values) -> the next ones."""
-    ir = mlir.ir()
     if isinstance(count, int) and isinstance(start, int) and start + step >= count:
         return list(carry if start >= count else body(start, *carry))
     types = [c.type for c in carry]
     op = mlir.operation("scf.for", types, [index(start), index(count), index(step), *carry],
                         regions=1)
-    block = op.regions[0].blocks.append(index_type(), *types,
-                                        arg_locs=[ir.Location.current] * (1 + len(types)))
-    with ir.InsertionPoint(block):
-        outs = body(block.arguments[0], *list(block.arguments)[1:])
-        mlir.operation("scf.yield", [], list(outs))
+    mlir.fill_region(op.regions[0], [index_type(), *types], "scf.yield", body)
     return list(op.results)
 
 

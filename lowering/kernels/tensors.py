@@ -17,7 +17,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Dtype, Shape
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32
+from calque.lowering.dtypes import BOOL, F32, summed
 from calque.lowering.kernels import indexing, joined, memory
 from calque.lowering.kernels.contract import dot_general
 from calque.lowering.kernels.joined import Joined, Part
@@ -157,7 +157,7 @@ class _Run:
 
     # ---- equations
     def equation(self, e: Equation) -> None:
-        name = e.primitive.name
+        name = e.name
         if e.primitive.kernel == "map":
             if e.outputs[0].aval.shape:
                 self.join(e)
@@ -231,7 +231,7 @@ class _Run:
 
     # ---- views
     def view(self, e: Equation) -> Part:
-        name, p, shape = e.primitive.name, e.params, e.outputs[0].aval.shape
+        name, p, shape = e.name, e.params, e.outputs[0].aval.shape
         x = self.peek(e.inputs[0])
         if isinstance(x, Joined):
             if name == "slice" and set(p["strides"] or (1,)) == {1}:
@@ -285,7 +285,7 @@ class _Run:
     def fold(self, e: Equation) -> Entry:
         x, axes = self.read(e.inputs[0]), tuple(e.params["axes"])
         assert isinstance(x, Memory)
-        how, kind, start = FOLDS[e.primitive.name]
+        how, kind, start = FOLDS[e.name]
         if x.dtype == BOOL:
             start = how in ("and", "minimum")
         elif start is None:
@@ -356,7 +356,7 @@ class _Run:
         better."""
         out = e.outputs[0].aval
         parts = [self.peek(a) for a in e.inputs]
-        if e.primitive.name == "concatenate":
+        if e.name == "concatenate":
             axis = e.params["dimension"]
             made = joined.join(axis, parts, [a.aval.shape[axis] for a in e.inputs], out.shape,
                                out.dtype)
@@ -457,7 +457,7 @@ def apply(b: KernelBuilder, e: Equation, values: Sequence[Value]) -> Value:
     for a, v in zip(e.inputs, values):
         if isinstance(a, Literal):
             ctx.literals[v] = a
-    out: Value = rules[e.primitive.name](
+    out: Value = rules[e.name](
         Op(list(values), e.params, [ShapedArray((), e.outputs[0].aval.dtype)], ctx))
     return out
 
@@ -467,7 +467,7 @@ def reduce(emitter: Emitter, x: Memory, axes: Sequence[int], how: str, kind: str
     """x folded over axes: lanes run along the last axis, which is kept or folded at the end."""
     kept = other_axes(x.ndim, axes)
     out = emitter.allocate(tuple(x.shape[i] for i in kept), x.dtype)
-    dtype = memory.summed(x.dtype) if how in ("add", "multiply") else x.dtype
+    dtype = summed(x.dtype) if how in ("add", "multiply") else x.dtype
     last = x.ndim - 1
     along = bool(kept) and kept[-1] == last
     inner = [i for i in axes if along or i != last]

@@ -103,27 +103,20 @@ class KernelBuilder(BodyBuilder):
         """scf.while until no lane goes on; a lane that is done keeps its values."""
         if self.lanes == 1:
             return super().loop(condition, step, start)
-        ir = mlir.ir()
-        types, mask = [v.ir.type for v in start], self.type_of(BOOL)
-        op = ir.Operation.create("scf.while", results=[mask, *types],
-                                 operands=[v.ir for v in start], regions=2)
-        here = ir.Location.current
 
         def values(raw: Sequence[Any]) -> list[Value]:
             return [Value(self, r, (), v.dtype) for r, v in zip(raw, start)]
 
-        before = op.regions[0].blocks.append(*types, arg_locs=[here] * len(types))
-        with ir.InsertionPoint(before):
-            go = condition(*values(before.arguments))
-            some = self.horizontal("or", go)
-            ir.Operation.create("scf.condition", operands=[some.ir, go.ir, *before.arguments])
-        after = op.regions[1].blocks.append(mask, *types, arg_locs=[here] * (1 + len(types)))
-        with ir.InsertionPoint(after):
-            go = Value(self, after.arguments[0], (), BOOL)
-            old = values(list(after.arguments)[1:])
-            new = [self.select(go, n, o) for n, o in zip(step(*old), old)]
-            ir.Operation.create("scf.yield", operands=[v.ir for v in new])
-        return values(list(op.results)[1:])
+        def some_go(*now: Any) -> list[Any]:
+            go = condition(*values(now))
+            return [self.horizontal("or", go).ir, go.ir, *now]
+
+        def next_values(mask: Any, *now: Any) -> list[Any]:
+            go, old = Value(self, mask, (), BOOL), values(now)
+            return [self.select(go, n, o).ir for n, o in zip(step(*old), old)]
+
+        kinds = [self.type_of(BOOL), *[v.ir.type for v in start]]
+        return values(mlir.while_loop([v.ir for v in start], some_go, next_values, kinds)[1:])
 
     def horizontal(self, kind: str, x: Value) -> Value:
         """All lanes folded into a scalar (`kind` as vector.reduction spells it)."""

@@ -138,23 +138,12 @@ class BodyBuilder(Builder):
     def loop(self, condition: Callable[..., Value], step: Callable[..., Sequence[Value]],
              start: Sequence[Value]) -> list[Value]:
         """scf.while: step the values while condition(*values) (such a body is not vectorized)."""
-        ir, types = mlir.ir(), [v.ir.type for v in start]
-        op = ir.Operation.create("scf.while", results=types, operands=[v.ir for v in start],
-                                 regions=2)
-        locations = [ir.Location.current] * len(types)
+        def values(raw: Sequence[Any]) -> list[Value]:
+            return [Value(self, r, (), v.dtype) for r, v in zip(raw, start, strict=True)]
 
-        def arguments(block: Any) -> list[Value]:
-            return [Value(self, a, (), v.dtype)
-                    for a, v in zip(block.arguments, start, strict=True)]
-
-        before = op.regions[0].blocks.append(*types, arg_locs=locations)
-        with ir.InsertionPoint(before):
-            go = condition(*arguments(before))
-            ir.Operation.create("scf.condition", operands=[go.ir, *before.arguments])
-        after = op.regions[1].blocks.append(*types, arg_locs=locations)
-        with ir.InsertionPoint(after):
-            ir.Operation.create("scf.yield", operands=[v.ir for v in step(*arguments(after))])
-        return [Value(self, r, (), v.dtype) for r, v in zip(op.results, start, strict=True)]
+        return values(mlir.while_loop(
+            [v.ir for v in start], lambda *now: [condition(*values(now)).ir, *now],
+            lambda *now: [v.ir for v in step(*values(now))]))
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         """x*y + z, rounded once."""

@@ -16,6 +16,7 @@ from calque.core.dims import guess
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var
 from calque.core.types import Params, Shape
+from calque.lowering.dtypes import HALVES
 from calque.lowering.passes import cost
 from calque.lowering.passes.rows import VIEWS, is_elementwise, is_fold
 
@@ -73,13 +74,13 @@ def _is_wide(a: Atom, k: int) -> bool:
 
 def _is_known(e: Equation, k: int) -> bool:
     """Whether an equation can be written component by component."""
-    name, x = e.primitive.name, e.inputs[0] if e.inputs else None
+    name, x = e.name, e.inputs[0] if e.inputs else None
     if x is None or len(e.outputs) != 1 or cost.is_dynamic(e):
         return False
     out = e.outputs[0]
     if name in JOINS:
-        halves = x.aval.dtype.itemsize == 2 and x.aval.dtype.kind in "fV"  # summed in f32
-        return _is_wide(x, k) and not (halves and x.aval.ndim - 1 in e.params["axes"])
+        return _is_wide(x, k) and not (
+            x.aval.dtype in HALVES and x.aval.ndim - 1 in e.params["axes"])  # (summed in f32)
     if not _is_wide(out, k):
         return False
     if is_elementwise(e):
@@ -131,7 +132,7 @@ class _Region:
             for e in users.get(v, ()):
                 if is_fold(e.primitive) or id(e) in inside:
                     continue
-                if not is_elementwise(e) and e.primitive.name not in VIEWS:
+                if not is_elementwise(e) and e.name not in VIEWS:
                     return False
                 waiting += e.outputs
         return True
@@ -140,7 +141,7 @@ class _Region:
     def write(self, e: Equation, to: list[Equation]) -> None:
         """An equation, component by component."""
         self.equations, self.at = to, e
-        name, (out,) = e.primitive.name, e.outputs
+        name, (out,) = e.name, e.outputs
         if name in JOINS:
             self.fold(e, out)
         elif name == "broadcast_in_dim":
@@ -157,7 +158,7 @@ class _Region:
 
     def one(self, e: Equation, given: Sequence[Atom], out: Var) -> Atom:
         """A component of an elementwise equation or of a view."""
-        name, shape, params = e.primitive.name, out.aval.shape[:-1], e.params
+        name, shape, params = e.name, out.aval.shape[:-1], e.params
         if name == "transpose":
             if len(shape) < 2:
                 return given[0]
@@ -185,17 +186,17 @@ class _Region:
         rest = tuple(i for i in axes if i != x.aval.ndim - 1)
         params = {**e.params, "axes": rest}
         if len(rest) == len(axes):
-            made = {a: self.make(e.primitive.name, [a], out.aval, out.aval.shape[:-1], params)
+            made = {a: self.make(e.name, [a], out.aval, out.aval.shape[:-1], params)
                     for a in dict.fromkeys(given)}
             self.parts[out] = [made[a] for a in given]
             return
         total = given[0]
         for i, a in enumerate(given[1:], 2):
             target = out if not rest and i == self.k else None
-            total = self.make(JOINS[e.primitive.name], [total, a], x.aval, x.aval.shape[:-1], {},
+            total = self.make(JOINS[e.name], [total, a], x.aval, x.aval.shape[:-1], {},
                               target)
         if rest:
-            self.make(e.primitive.name, [total], out.aval, out.aval.shape, params, out)
+            self.make(e.name, [total], out.aval, out.aval.shape, params, out)
 
     def taken(self, a: Atom) -> list[Atom]:
         """The components of an operand."""

@@ -17,7 +17,7 @@ from calque.core.lists import other_axes
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Dtype, Shape
-from calque.lowering.dtypes import F32
+from calque.lowering.dtypes import summed
 from calque.lowering.passes.cost import WHILE_STEPS
 from calque.lowering.passes.flat import flat
 
@@ -42,7 +42,7 @@ def panels(e: Equation, width: Callable[[int, int, Dtype], int]
            ) -> tuple[Equation, list[Panels | int]]:
     """A scan or while with such consts, and what each of its operands is made of: a panelled
     operand of e, or one as it is.  width: of panels, for rows, columns and a dtype."""
-    p, name = dict(e.params), "jaxpr" if e.primitive.name == "scan" else "body_jaxpr"
+    p, name = dict(e.params), "jaxpr" if e.name == "scan" else "body_jaxpr"
     count = "num_consts" if name == "jaxpr" else "body_nconsts"
     first = 0 if name == "jaxpr" else p["cond_nconsts"]
     body, n = flat(p[name]), p[count]
@@ -73,7 +73,7 @@ def panels(e: Equation, width: Callable[[int, int, Dtype], int]
 def _plan(q: Equation, place: dict[Var, int], steps: int,
           width: Callable[[int, int, Dtype], int]) -> Panels | None:
     """How the right operand of a product is laid out, where that is a const and worth it."""
-    if q.primitive.name != "dot_general" or isinstance(q.inputs[1], Literal) or (
+    if q.name != "dot_general" or isinstance(q.inputs[1], Literal) or (
             q.inputs[1] not in place):
         return None
     (xc, yc), (xb, _) = q.params["dimension_numbers"]
@@ -83,8 +83,7 @@ def _plan(q: Equation, place: dict[Var, int], steps: int,
     rows = x.size // max(1, depth)
     if xb or depth < 2 or columns < 2 or y.nbytes < LEAST_BYTES or rows * steps < LEAST_ROWS:
         return None
-    half = y.dtype.itemsize == 2 and y.dtype.kind in "fV"
-    dtype = F32 if half else y.dtype
+    dtype = summed(y.dtype)
     w = width(rows, columns, dtype)
     return Panels(place[q.inputs[1]], (*yc, *free), depth, -(-columns // w) * w, w, dtype)
 

@@ -20,7 +20,7 @@ from calque.core.dims import is_static
 from calque.core.lists import other_axes, split_list, without
 from calque.core.program import Atom, Equation, Literal, Program, Var, inner_of
 from calque.core.types import Dtype, Function, Params, Shape
-from calque.lowering.dtypes import BOOL, F32
+from calque.lowering.dtypes import BOOL, summed
 from calque.lowering.passes.loops import DTYPES
 
 Grid = Any  # a NumPy array of symbols and of NumPy numbers
@@ -133,7 +133,7 @@ class Scalars:
 
     # ---- equations
     def equation(self, e: Equation, xs: list[Grid]) -> list[Grid]:
-        name, p = e.primitive.name, e.params
+        name, p = e.name, e.params
         if any(isinstance(x, Table) for x in xs) and name not in READING:
             raise Unfit
         if e.primitive.kernel == "map":
@@ -158,7 +158,7 @@ class Scalars:
                             for i in np.ndindex(shape)])
 
     def one(self, e: Equation, xs: list[Symbol], dtype: Dtype) -> Symbol:
-        name, dtypes = e.primitive.name, [a.aval.dtype for a in e.inputs]
+        name, dtypes = e.name, [a.aval.dtype for a in e.inputs]
         if name == "select_n" and is_known(xs[0]):
             return xs[1 + int(xs[0])]
         if all(map(is_known, xs)) and {dtype, *dtypes} <= _EXACT:
@@ -172,7 +172,7 @@ class Scalars:
 
     def fold(self, e: Equation, x: Grid) -> Grid:
         """Pairs, then pairs of these: short chains, and errors of log2(n)."""
-        aval, axes, how = e.inputs[0].aval, tuple(e.params["axes"]), FOLDS[e.primitive.name]
+        aval, axes, how = e.inputs[0].aval, tuple(e.params["axes"]), FOLDS[e.name]
         kind = summed(aval.dtype) if how in ("add", "multiply") else aval.dtype
         kept = other_axes(x.ndim, axes)
         rows = x.transpose(*kept, *axes).reshape(*[x.shape[i] for i in kept], -1)
@@ -349,7 +349,7 @@ class Scalars:
         return [self.a.at_least(start, k), self.a.below(start, k + 1)]
 
     def joined(self, e: Equation, old: Grid, new: Grid) -> Grid:
-        how, dtype = JOINS[e.primitive.name], e.inputs[0].aval.dtype
+        how, dtype = JOINS[e.name], e.inputs[0].aval.dtype
         if not how:
             return new
         return grid(old.shape, [self.a.binary(how, x, y, dtype) for x, y in zip(
@@ -467,13 +467,8 @@ class State:
         return made
 
 
-def summed(dtype: Dtype) -> Dtype:
-    """The dtype in which numbers are added up: halves in f32."""
-    return F32 if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
-
-
 def _may_hang(p: Program) -> bool:
-    return any(e.primitive.name == "while" or any(map(_may_hang, inner_of(e.params)))
+    return any(e.name == "while" or any(map(_may_hang, inner_of(e.params)))
                for e in p.equations)
 
 

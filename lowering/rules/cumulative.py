@@ -30,24 +30,18 @@ INNER = 16  # enough behind the axis
 
 def emit_scan(b: Builder, x: Value, axis: int, combine: Combine, identity: Any) -> Value:
     """combine of all elements up to each one, in order, along an axis (x: signed or float)."""
-    ir = mlir.ir()
     rest = x.shape[:axis] + x.shape[axis + 1:]
     start = b.splat(identity, rest, x.dtype)
     types = [mlir.tensor_type(x.shape, x.dtype), mlir.tensor_type(rest, x.dtype)]
     empty = b.empty(x.shape, x.dtype)
-    op = ir.Operation.create(
-        "iree_linalg_ext.scan", results=types,
-        operands=[x.ir, empty, start.ir],
-        attributes={"dimension": ir.Attribute.parse(f"{axis} : i64"),
-                    "inclusive": ir.Attribute.parse("true"),
-                    "operandSegmentSizes": ir.Attribute.parse("array<i32: 1, 2>")}, regions=1)
-    element = scalar_type(x.dtype)
-    block = op.regions[0].blocks.append(element, element, arg_locs=[ir.Location.current] * 2)
-    with ir.InsertionPoint(block):
-        inner = BodyBuilder(b.f64_ok, b.relaxed)
-        first, second = (Value(inner, a, (), x.dtype) for a in block.arguments)
-        out = combine(inner, first, second)
-        ir.Operation.create("iree_linalg_ext.yield", operands=[out.ir])
+    op = mlir.operation(
+        "iree_linalg_ext.scan", types, [x.ir, empty, start.ir],
+        {"dimension": f"{axis} : i64", "inclusive": "true",
+         "operandSegmentSizes": "array<i32: 1, 2>"}, regions=1)
+    inner = BodyBuilder(b.f64_ok, b.relaxed)
+    mlir.fill_region(
+        op.regions[0], [scalar_type(x.dtype)] * 2, "iree_linalg_ext.yield",
+        lambda *raw: [combine(inner, *[Value(inner, a, (), x.dtype) for a in raw]).ir])
     return b.apart(Value(b, op.results[0], x.shape, x.dtype))[0]
 
 

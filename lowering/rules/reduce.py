@@ -29,7 +29,6 @@ BLOCK = 1024  # reductions longer than this are split
 def emit_reduce(b: Builder, xs: Sequence[Value], inits: Sequence[Any], axes: Sequence[int],
                 body: Body) -> list[Value]:
     """stablehlo.reduce of several operands with a body on scalars (accumulators, elements)."""
-    ir = mlir.ir()
     if len(xs) == 1:  # (of several operands at once IREE makes no vectors)
         xs = [guarded(xs[0])]
     kept = without(xs[0].shape, axes)
@@ -37,11 +36,8 @@ def emit_reduce(b: Builder, xs: Sequence[Value], inits: Sequence[Any], axes: Seq
     op = b.op("stablehlo.reduce", [*xs, *starts], [(kept, x.dtype) for x in xs],
               {"dimensions": int_array(axes)}, regions=1)
     types = [mlir.tensor_type((), x.dtype) for x in xs] * 2
-    block = op.regions[0].blocks.append(*types)
-    with ir.InsertionPoint(block):
-        args = [Value(b, a, (), x.dtype) for a, x in zip(block.arguments, [*xs, *xs])]
-        outs = body(b, args)
-        ir.Operation.create("stablehlo.return", operands=[o.ir for o in outs])
+    mlir.fill_region(op.regions[0], types, "stablehlo.return", lambda *raw: [
+        v.ir for v in body(b, [Value(b, a, (), x.dtype) for a, x in zip(raw, [*xs, *xs])])])
     return b.apart(*[Value(b, r, kept, x.dtype) for r, x in zip(op.results, xs)])
 
 

@@ -36,7 +36,7 @@ NAMES = {"scatter": "set", "scatter-add": "add", "scatter-sub": "sub", "scatter-
 def _scatter(op: Op) -> Value:
     if 0 in op.operands[2].shape:
         return op.x
-    out = _scattered(op, NAMES[op.ctx.equation.primitive.name])
+    out = _scattered(op, NAMES[op.ctx.equation.name])
     aliases = op.ctx.aliases
     if out not in aliases.roots:
         aliases.roots[out] = aliases.roots_of(op.x) | {id(out)}
@@ -187,7 +187,6 @@ def _identity(how: str, dtype: Dtype) -> Any:
 
 
 def _emit(b: Builder, how: str, data: Value, ids: Value, updates: Value) -> Value:
-    ir = mlir.ir()
     # for CUDA, IREE compiles no scatter with a widening of its updates in it
     # (tests/lowering/test_cuda_needs_cures.py)
     (updates,) = b.barrier(updates)
@@ -197,10 +196,9 @@ def _emit(b: Builder, how: str, data: Value, ids: Value, updates: Value) -> Valu
                                      "inserted_window_dims = [0], "
                                      "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>",
         "indices_are_sorted": "false", "unique_indices": "false"}, regions=1)
-    block = made.regions[0].blocks.append(*[mlir.tensor_type((), data.dtype)] * 2)
-    with ir.InsertionPoint(block):
-        old, new = (Value(b, a, (), data.dtype) for a in block.arguments)
-        ir.Operation.create("stablehlo.return", operands=[_joined(b, how, old, new).ir])
+    mlir.fill_region(
+        made.regions[0], [mlir.tensor_type((), data.dtype)] * 2, "stablehlo.return",
+        lambda *raw: [_joined(b, how, *[Value(b, a, (), data.dtype) for a in raw]).ir])
     return Value(b, made.results[0], data.shape, data.dtype)
 
 

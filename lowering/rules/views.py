@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.dims import is_static
+from calque.core.lists import types_of
 from calque.lowering import mlir
 from calque.lowering.aliasing import Roots
 from calque.lowering.builder import Builder, Value
@@ -56,18 +57,17 @@ def conditional(ctx: Context, go: Value, state: Sequence[Value],
 def _loop(ctx: Context, start: Any, go: Callable[[Any], Any], state: Sequence[Value],
           step: Callable[[Any, list[Value]], tuple[Any, list[Value]]]) -> list[Value]:
     """While go(number): number, state = step(number, state)."""
-    ir, specs = mlir.ir(), [(v.shape, v.dtype) for v in state]
-    kinds = [start.type, _list()]
-    op = ir.Operation.create("scf.while", results=kinds, regions=2,
-                             operands=[start, _exported(ctx, state)])
-    head, body = (region.blocks.append(*kinds) for region in op.regions)
-    with ir.InsertionPoint(head):
-        ir.Operation.create("scf.condition", operands=[go(head.arguments[0]), *head.arguments])
-    with ir.InsertionPoint(body), ctx.inside(loop=True):
-        number, views = body.arguments
-        number, results = step(number, _imported(ctx, views, specs, _of(ctx, state)))
-        ir.Operation.create("scf.yield", operands=[number, _exported(ctx, results)])
-    return _imported(ctx, op.results[1], specs, _of(ctx, state, results))
+    specs, results = types_of(state), list(state)
+
+    def body(number: Any, views: Any) -> list[Any]:
+        nonlocal results
+        with ctx.inside(loop=True):
+            number, results = step(number, _imported(ctx, views, specs, _of(ctx, state)))
+            return [number, _exported(ctx, results)]
+
+    _, views = mlir.while_loop([start, _exported(ctx, state)],
+                               lambda number, views: [go(number), number, views], body)
+    return _imported(ctx, views, specs, _of(ctx, state, results))
 
 
 def branch(ctx: Context, index: Value, count: int, case: Callable[[int], list[Value]],
