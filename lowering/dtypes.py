@@ -14,6 +14,12 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 HALVES = (F16, BF16)  # computed in f32, rounded once at the end
 
 
+def is_narrow(dtype: Dtype) -> bool:
+    """Floats of 16 and 8 bits: what is folded is computed in f32.  (Of NumPy's kinds float8_e5m2 is
+    an f as float16 is, the other types of float8 are V as bfloat16 is.)"""
+    return dtype.kind in "fV" and dtype.itemsize < 4
+
+
 def summed(dtype: Dtype) -> Dtype:
     """The dtype in which numbers are added up: halves in f32."""
     return F32 if dtype in HALVES else dtype

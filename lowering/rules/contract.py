@@ -12,7 +12,7 @@ from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, F64, HALVES, I32, I64
+from calque.lowering.dtypes import BOOL, F32, F64, HALVES, I32, I64, is_narrow
 from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
 from calque.lowering.math.region import generic
@@ -105,7 +105,7 @@ def _dot(op: Op) -> Value:
         result = counts > 0
     elif dtype.kind in "iu":
         result = _integer_dot(b, x, y, dims, dtype)
-    elif dtype in HALVES or dtype.kind == "V":
+    elif is_narrow(dtype):
         wide = x.dtype if x.dtype in HALVES and x.dtype == y.dtype else F32
         acc = real_dot(op.ctx, x.astype(wide), y.astype(wide), dims, F32)
         result = acc.astype(dtype)
@@ -147,7 +147,7 @@ def _outer(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     batch, left = list(range(len(xb))), len(xb) + len(xf)
     shape = gemm.shape_of_product(x, y, dims)
-    wide = F32 if dtype in HALVES or dtype.kind == "V" else dtype
+    wide = F32 if is_narrow(dtype) else dtype
 
     def spread(v: Value, axes: Sequence[int], contracted: Sequence[int],
                places: Sequence[int]) -> Value:

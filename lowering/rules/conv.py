@@ -22,7 +22,7 @@ from calque.core.types import Dtype, Params
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, F64, HALVES, I32, I64
+from calque.lowering.dtypes import BOOL, F32, F64, I32, I64, is_narrow
 from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.convolve import convolve
@@ -112,7 +112,7 @@ def _by_kind(c: Conv, x: Value, y: Value) -> Value:
     if dtype.kind in "iu" and x.dtype.kind in "biu":
         wide = I64 if dtype.itemsize == 8 else I32
         return _integers(c.by(wide), x, y).astype(dtype)
-    if dtype in HALVES or dtype.kind in "Viu":
+    if is_narrow(dtype) or dtype.kind in "iu":
         wide = F64 if x.dtype == F64 else F32
         if x.dtype != y.dtype or not _is_product(c, x.dtype, y):
             x, y = math.convert(b, x, wide), math.convert(b, y, wide)

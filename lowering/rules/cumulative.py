@@ -18,7 +18,7 @@ from calque.core.dtypes import extreme
 from calque.core.types import Dtype
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import F32, HALVES, signed
+from calque.lowering.dtypes import F32, is_narrow, signed
 from calque.lowering.math.region import BodyBuilder, scalar_type
 from calque.lowering.rules.registry import Op, rule
 
@@ -93,7 +93,7 @@ def _cumulative(name: str, combine: Combine, identity: Callable[[Dtype], Any]) -
         x = b.reverse(x, [axis]) if reverse else x
         if x.dtype.kind == "c":
             out = _complex(b, x, axis, name, combine)
-        elif x.dtype in HALVES or x.dtype.kind == "V":
+        elif is_narrow(x.dtype):
             wide = math.convert(b, x, F32)
             out = emit_prefixes(b, wide, axis, combine, identity(wide.dtype))
             out = math.convert(b, out, x.dtype)

@@ -69,7 +69,7 @@ def addresses(ctx: Context, indices: Value, shape: Sequence[int], sizes: Sequenc
     whole = [n == s and a not in operand_batching for a, (n, s) in enumerate(zip(shape, sizes))]
     lead = max((a + 1 for a, w in enumerate(whole) if not w), default=0)
     rows, width = math.prod(shape[:lead]), math.prod(shape[lead:])
-    kind = np.dtype(I32 if in_int32(rows) else I64)
+    kind = I32 if in_int32(rows) else I64
     stride = {a: math.prod(shape[a + 1:lead]) for a in range(lead)}
     batch = indices.shape[:-1]
     ids: Value | None = None

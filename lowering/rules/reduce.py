@@ -17,7 +17,7 @@ from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, int_array
 from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, HALVES, I8, I32, I64
+from calque.lowering.dtypes import BOOL, F32, HALVES, I8, I32, I64, is_narrow
 from calque.lowering.folding import guarded
 from calque.lowering.math.region import BodyBuilder, elementwise
 from calque.lowering.rules.registry import Op, rule
@@ -307,7 +307,7 @@ def _arg(name: str, direction: str, largest: bool) -> None:
         index_dtype = np.dtype(op["index_dtype"])
         if x.dtype == BOOL:
             x = x.astype(I8)
-        elif x.dtype in HALVES or x.dtype.kind == "V":
+        elif is_narrow(x.dtype):
             x = x.astype(F32)
         where = I32 if index_dtype.itemsize <= 4 else I64
         positions = b.iota(x.shape, where, axis)

@@ -22,7 +22,7 @@ from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, I8, I32, I64, signed
+from calque.lowering.dtypes import BOOL, F32, I8, I32, I64, is_narrow, signed
 from calque.lowering.kernels.scatter import scatter_rows
 from calque.lowering.rules.gather import Addresses, addresses, clamped, columns
 from calque.lowering.rules.index import emit_slice, emit_update
@@ -86,7 +86,7 @@ def _one_window(ctx: Context, how: str, x: Value, indices: Value, new: Value,
                 targets: Sequence[int], ask: bool) -> Value:
     b, sizes = ctx.b, new.shape
     limits = [x.shape[a] - sizes[a] for a in targets]
-    kind = np.dtype(I32 if all(map(in_int32, limits)) else I64)
+    kind = I32 if all(map(in_int32, limits)) else I64
     starts = [b.splat(0, (), kind) for _ in x.shape]
     inside: Value | None = None
     for index, axis, limit in zip(columns(ctx, indices), targets, limits):
@@ -113,7 +113,7 @@ def _loop(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Va
         data = _as_pairs(b, b.reshape(x, rows))
         out = scatter_rows(data, at.ids, _as_pairs(b, updates), how, pairs=pairs)
         return _from_pairs(b, out)
-    if _is_narrow(dtype) and how != "set":  # joined in f32, rounded once
+    if is_narrow(dtype) and how != "set":  # joined in f32, rounded once
         data = b.reshape(x, rows).astype(F32)
         return scatter_rows(data, at.ids, updates.astype(F32), how).astype(dtype)
     limit = None
@@ -129,16 +129,11 @@ def _loop(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Va
     return out.ne(0) if dtype == BOOL else out.view(dtype)
 
 
-def _is_narrow(dtype: Dtype) -> bool:
-    """Floats of 16 and 8 bits."""
-    return dtype.kind in "fV" and dtype.itemsize < 4
-
-
 def _as_known(b: Builder, x: Value) -> Value:
     """The same bits as signed integers; f32 and f64 stay, booleans become bytes."""
     if x.dtype == BOOL:
         return x.astype(I8)
-    if _is_narrow(x.dtype):
+    if is_narrow(x.dtype):
         return x.view(np.dtype(f"i{x.dtype.itemsize}"))
     return x.view(signed(x.dtype))
 
@@ -161,7 +156,7 @@ def _from_pairs(b: Builder, x: Value) -> Value:
 def _portable(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Value:
     """Rows outside are joined as identities to row 0; a set sends them to one row more."""
     b, dtype = ctx.b, x.dtype
-    if _is_narrow(dtype) and how != "set":
+    if is_narrow(dtype) and how != "set":
         out = _portable(ctx, how, x.astype(F32), at, updates.astype(F32))
         return out.astype(dtype)
     if how == "sub":

@@ -186,7 +186,7 @@ class _Rows:
 def _picked(ctx: Context, x: Value, order: Value) -> Value:
     """Rows of x at positions of order: (rows, n) at (rows, k)."""
     b, (rows, n), (_, k) = ctx.b, x.shape, order.shape
-    kind = np.dtype(I32 if in_int32(rows * n) else I64)
+    kind = I32 if in_int32(rows * n) else I64
     ids = order.astype(kind)
     if rows != 1:
         ids = ids + b.iota((rows, k), kind, 0) * b.number(n, kind)

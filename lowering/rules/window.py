@@ -22,7 +22,7 @@ from calque.core.lists import replaced
 from calque.core.types import Dtype, Params, Shape
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BOOL, F32, HALVES, I8, I32, signed
+from calque.lowering.dtypes import BOOL, F32, I8, I32, is_narrow, signed
 from calque.lowering.folding import guarded
 from calque.lowering.math.common import MANTISSA
 from calque.lowering.math.region import BodyBuilder, elementwise, generic, scalar_type
@@ -197,7 +197,7 @@ def emit_window_sum(b: Builder, x: Value, params: Params, out: ShapedArray) -> V
                            for part in (b.real(x), b.imag(x))])
     if not x.shape:
         return x
-    if dtype in HALVES or dtype.kind == "V":
+    if is_narrow(dtype):
         x = math.convert(b, x, F32)
     elif dtype.kind == "u":
         x = x.view(signed(dtype))
@@ -312,7 +312,7 @@ def _parts(f: Callable[..., Value], b: Builder, x: Value, *rest: Any) -> Value:
     """f of real and imaginary parts, f32 for halves, signed for unsigned."""
     if x.dtype.kind == "c":
         return b.complex(f(b, b.real(x), *rest), f(b, b.imag(x), *rest))
-    if x.dtype in HALVES or x.dtype.kind == "V":
+    if is_narrow(x.dtype):
         return math.convert(b, f(b, math.convert(b, x, F32), *rest), x.dtype)
     if x.dtype.kind == "u":
         return f(b, x.view(signed(x.dtype)), *rest).view(x.dtype)
@@ -384,7 +384,7 @@ def _scatter(op: Op) -> Value:
 def _reduce_precision(b: Builder, x: Value, *, exponent_bits: int, mantissa_bits: int) -> Value:
     """Rounded to nearest even at a mantissa bit; beyond the exponent range infinite or zero."""
     dtype = x.dtype
-    if dtype in HALVES or dtype.kind == "V":
+    if is_narrow(dtype):
         wide = math.convert(b, x, F32)
         return math.convert(b, _reduce_precision_body(b, wide, exponent_bits, mantissa_bits),
                             dtype)
