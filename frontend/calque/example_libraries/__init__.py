@@ -1,4 +1,4 @@
-"""Two small libraries that JAX carries as examples: optimizers.py, stax.py."""
+"""Two small libraries that JAX carries as examples: optimizers.py (schedules.py), stax.py."""
 from calque.example_libraries import optimizers as optimizers
 from calque.example_libraries import stax as stax
 

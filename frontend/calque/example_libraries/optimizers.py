@@ -12,9 +12,18 @@ from typing import Any, NamedTuple
 import calque.numpy as jnp
 from calque.core.errors import explain
 from calque.core.types import Function
+from calque.example_libraries.schedules import (
+    Schedule as Schedule,
+)
+from calque.example_libraries.schedules import (
+    constant,
+    exponential_decay,
+    inverse_time_decay,
+    make_schedule,
+    piecewise_constant,
+    polynomial_decay,
+)
 from calque.trees import util as tree_util
-
-Schedule = Callable[[Any], Any]
 
 
 class Optimizer(NamedTuple):
@@ -125,179 +134,7 @@ def optimizer(opt_maker: Function) -> Callable[..., Optimizer]:
     return maker
 
 
-# ---- step sizes
-def constant(step_size: float) -> Schedule:
-    """The same step size at every step.
-
-    Args:
-      step_size: a number.
-
-    Returns:
-      A function of the step's number.
-
-    Raises:
-      Nothing.
-
-    Example:
-      >>> from calque.example_libraries import optimizers
-      >>> optimizers.constant(0.1)(5)
-      0.1
-    """
-    return lambda step: step_size
-
-
-def exponential_decay(step_size: float, decay_steps: int, decay_rate: float) -> Schedule:
-    """step_size * decay_rate ** (step / decay_steps).
-
-    Args:
-      step_size: at step 0.
-      decay_steps: after how many steps it is multiplied by decay_rate.
-      decay_rate: a number.
-
-    Returns:
-      A function of the step's number.
-
-    Raises:
-      Nothing.
-
-    Example:
-      >>> from calque.example_libraries import optimizers
-      >>> optimizers.exponential_decay(1.0, 2, 0.5)(4)
-      0.25
-    """
-    return lambda step: step_size * decay_rate ** (step / decay_steps)
-
-
-def inverse_time_decay(step_size: float, decay_steps: int, decay_rate: float,
-                       staircase: bool = False) -> Schedule:
-    """step_size / (1 + decay_rate * step / decay_steps).
-
-    Args:
-      step_size: at step 0.
-      decay_steps, decay_rate: numbers.
-      staircase: whole multiples of decay_steps only.
-
-    Returns:
-      A function of the step's number.
-
-    Raises:
-      Nothing.
-
-    Example:
-      >>> from calque.example_libraries import optimizers
-      >>> optimizers.inverse_time_decay(1.0, 2, 1.0)(2)
-      0.5
-    """
-    if staircase:
-        return lambda step: step_size / (1 + decay_rate * jnp.floor(step / decay_steps))
-    return lambda step: step_size / (1 + decay_rate * step / decay_steps)
-
-
-def polynomial_decay(step_size: float, decay_steps: int, final_step_size: float,
-                     power: float = 1.0) -> Schedule:
-    """From step_size to final_step_size within decay_steps, along a power.
-
-    Args:
-      step_size, final_step_size: first and last size.
-      decay_steps: steps in between.
-      power: 1 is a straight line.
-
-    Returns:
-      A function of the step's number.
-
-    Raises:
-      Nothing.
-
-    Example:
-      >>> from calque.example_libraries import optimizers
-      >>> print(optimizers.polynomial_decay(1.0, 4, 0.0)(1))
-      0.75
-    """
-    def schedule(step: Any) -> Any:
-        part = jnp.minimum(step, decay_steps) / decay_steps
-        return (1 - part) ** power * (step_size - final_step_size) + final_step_size
-    return schedule
-
-
-def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
-    """values[i] while i of the boundaries are smaller than the step.
-
-    Args:
-      boundaries: n growing step numbers.
-      values: n + 1 sizes.
-
-    Returns:
-      A function of the step's number.
-
-    Raises:
-      ValueError: they are no vectors of n and n + 1 elements.
-
-    Example:
-      >>> from calque.example_libraries import optimizers
-      >>> print(optimizers.piecewise_constant([10, 20], [3.0, 2.0, 1.0])(15))
-      2.0
-    """
-    boundaries, values = jnp.array(boundaries), jnp.array(values)
-    if not boundaries.ndim == values.ndim == 1:
-        raise ValueError(explain("piecewise_constant: boundaries and values must be sequences.",
-                                 fix="pass lists of numbers."))
-    if boundaries.shape[0] != values.shape[0] - 1:
-        raise ValueError(explain(
-            "piecewise_constant: boundaries length must be one shorter than values length, got "
-            f"{boundaries.shape[0]} and {values.shape[0]}.", fix="add a value or drop a boundary."))
-    return lambda step: values[jnp.sum(step > boundaries)]
-
-
-def make_schedule(scalar_or_schedule: Any) -> Schedule:
-    """A schedule from a number or a schedule.
-
-    Args:
-      scalar_or_schedule: either.
-
-    Returns:
-      A function of the step's number.
-
-    Raises:
-      TypeError: it is neither.
-
-    Example:
-      >>> from calque.example_libraries import optimizers
-      >>> optimizers.make_schedule(0.1)(3)
-      0.1
-    """
-    if callable(scalar_or_schedule):
-        return scalar_or_schedule
-    if jnp.ndim(scalar_or_schedule) == 0:
-        return constant(scalar_or_schedule)
-    raise TypeError(explain(f"make_schedule: {type(scalar_or_schedule)} is no step size.",
-                            fix="pass a number or a function of the step."))
-
-
 # ---- the optimizers: (init, update, params) of one array
-def _documented(formula: str, arguments: str, example: str, source: str) -> Callable[[Any], Any]:
-    def finish(f: Any) -> Any:
-        f.__doc__ = f"""{formula}
-
-    Args:
-      {arguments}
-
-    Returns:
-      An Optimizer.
-
-    Raises:
-      TypeError: step_size is neither a number nor a function.
-
-    Source: {source}
-
-    Example:
-      >>> from calque.example_libraries import optimizers
-      >>> init, update, params = optimizers.{example}
-      >>> state = init({{"w": 1.0}})
-      >>> bool(params(update(0, {{"w": 0.5}}, state))["w"] < 1.0)
-      True
-    """
-        return f
-    return finish
 
 
 def _with_slots(count: int, update: Function) -> Any:
@@ -313,22 +150,55 @@ def _inverse_root(squares: Any) -> Any:
     return jnp.where(squares > 0, 1 / jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0.0)
 
 
-_SIZE = "step_size: a number or a schedule."
-
-
-@_documented("Gradient descent: x - step_size g.", _SIZE, "sgd(0.1)",
-             "H. Robbins, S. Monro, 1951.")
 @optimizer
 def sgd(step_size: Any) -> Any:
+    """Gradient descent: x - step_size g.
+
+    Args:
+      step_size: a number or a schedule.
+
+    Returns:
+      An Optimizer.
+
+    Raises:
+      TypeError: step_size is neither a number nor a function.
+
+    Source: H. Robbins, S. Monro, 1951.
+
+    Example:
+      >>> from calque.example_libraries import optimizers
+      >>> init, update, params = optimizers.sgd(0.1)
+      >>> state = init({"w": 1.0})
+      >>> bool(params(update(0, {"w": 0.5}, state))["w"] < 1.0)
+      True
+    """
     size = make_schedule(step_size)
     return lambda x: x, lambda i, g, x: x - size(i) * g, lambda x: x
 
 
-@_documented("Gradient descent with momentum: v = mass v + g; x - step_size v.",
-             f"{_SIZE}\n      mass: the momentum's factor.", "momentum(0.1, 0.9)",
-             "B. T. Polyak, 1964.")
 @optimizer
 def momentum(step_size: Any, mass: float) -> Any:
+    """Gradient descent with momentum: v = mass v + g; x - step_size v.
+
+    Args:
+      step_size: a number or a schedule.
+      mass: the momentum's factor.
+
+    Returns:
+      An Optimizer.
+
+    Raises:
+      TypeError: step_size is neither a number nor a function.
+
+    Source: B. T. Polyak, 1964.
+
+    Example:
+      >>> from calque.example_libraries import optimizers
+      >>> init, update, params = optimizers.momentum(0.1, 0.9)
+      >>> state = init({"w": 1.0})
+      >>> bool(params(update(0, {"w": 0.5}, state))["w"] < 1.0)
+      True
+    """
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -339,11 +209,29 @@ def momentum(step_size: Any, mass: float) -> Any:
     return _with_slots(1, update)
 
 
-@_documented("Nesterov's momentum: v = mass v + g; x - step_size (mass v + g).",
-             f"{_SIZE}\n      mass: the momentum's factor.", "nesterov(0.1, 0.9)",
-             "Y. Nesterov, 1983.")
 @optimizer
 def nesterov(step_size: Any, mass: float) -> Any:
+    """Nesterov's momentum: v = mass v + g; x - step_size (mass v + g).
+
+    Args:
+      step_size: a number or a schedule.
+      mass: the momentum's factor.
+
+    Returns:
+      An Optimizer.
+
+    Raises:
+      TypeError: step_size is neither a number nor a function.
+
+    Source: Y. Nesterov, 1983.
+
+    Example:
+      >>> from calque.example_libraries import optimizers
+      >>> init, update, params = optimizers.nesterov(0.1, 0.9)
+      >>> state = init({"w": 1.0})
+      >>> bool(params(update(0, {"w": 0.5}, state))["w"] < 1.0)
+      True
+    """
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -354,11 +242,29 @@ def nesterov(step_size: Any, mass: float) -> Any:
     return _with_slots(1, update)
 
 
-@_documented("Adagrad with momentum: squares of gradients are added up.",
-             f"{_SIZE}\n      momentum: its factor.", "adagrad(0.1)",
-             "J. Duchi, E. Hazan, Y. Singer, JMLR 12, 2011.")
 @optimizer
 def adagrad(step_size: Any, momentum: float = 0.9) -> Any:
+    """Adagrad with momentum: squares of gradients are added up.
+
+    Args:
+      step_size: a number or a schedule.
+      momentum: its factor.
+
+    Returns:
+      An Optimizer.
+
+    Raises:
+      TypeError: step_size is neither a number nor a function.
+
+    Source: J. Duchi, E. Hazan, Y. Singer, JMLR 12, 2011.
+
+    Example:
+      >>> from calque.example_libraries import optimizers
+      >>> init, update, params = optimizers.adagrad(0.1)
+      >>> state = init({"w": 1.0})
+      >>> bool(params(update(0, {"w": 0.5}, state))["w"] < 1.0)
+      True
+    """
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -370,11 +276,30 @@ def adagrad(step_size: Any, momentum: float = 0.9) -> Any:
     return _with_slots(2, update)
 
 
-@_documented("RMSProp: steps divided by the root of a running mean of squares.",
-             f"{_SIZE}\n      gamma: of the mean.\n      eps: added to the mean.",
-             "rmsprop(0.1)", "T. Tieleman, G. Hinton, lecture 6.5, 2012.")
 @optimizer
 def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Any:
+    """RMSProp: steps divided by the root of a running mean of squares.
+
+    Args:
+      step_size: a number or a schedule.
+      gamma: of the mean.
+      eps: added to the mean.
+
+    Returns:
+      An Optimizer.
+
+    Raises:
+      TypeError: step_size is neither a number nor a function.
+
+    Source: T. Tieleman, G. Hinton, lecture 6.5, 2012.
+
+    Example:
+      >>> from calque.example_libraries import optimizers
+      >>> init, update, params = optimizers.rmsprop(0.1)
+      >>> state = init({"w": 1.0})
+      >>> bool(params(update(0, {"w": 0.5}, state))["w"] < 1.0)
+      True
+    """
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -385,13 +310,32 @@ def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Any:
     return _with_slots(1, update)
 
 
-@_documented("RMSProp with momentum.",
-             f"{_SIZE}\n      gamma: of the mean.\n      eps: added to it.\n      "
-             "momentum: its factor.", "rmsprop_momentum(0.1)",
-             "T. Tieleman, G. Hinton, lecture 6.5, 2012.")
 @optimizer
 def rmsprop_momentum(step_size: Any, gamma: float = 0.9, eps: float = 1e-8,
                      momentum: float = 0.9) -> Any:
+    """RMSProp with momentum.
+
+    Args:
+      step_size: a number or a schedule.
+      gamma: of the mean.
+      eps: added to it.
+      momentum: its factor.
+
+    Returns:
+      An Optimizer.
+
+    Raises:
+      TypeError: step_size is neither a number nor a function.
+
+    Source: T. Tieleman, G. Hinton, lecture 6.5, 2012.
+
+    Example:
+      >>> from calque.example_libraries import optimizers
+      >>> init, update, params = optimizers.rmsprop_momentum(0.1)
+      >>> state = init({"w": 1.0})
+      >>> bool(params(update(0, {"w": 0.5}, state))["w"] < 1.0)
+      True
+    """
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -403,11 +347,30 @@ def rmsprop_momentum(step_size: Any, gamma: float = 0.9, eps: float = 1e-8,
     return _with_slots(2, update)
 
 
-@_documented("Adam: running means of gradients and squares, freed of their start.",
-             f"{_SIZE}\n      b1, b2: of the means.\n      eps: added to the root.",
-             "adam(0.1)", "D. P. Kingma, J. Ba, ICLR 2015.")
 @optimizer
 def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
+    """Adam: running means of gradients and squares, freed of their start.
+
+    Args:
+      step_size: a number or a schedule.
+      b1, b2: of the means.
+      eps: added to the root.
+
+    Returns:
+      An Optimizer.
+
+    Raises:
+      TypeError: step_size is neither a number nor a function.
+
+    Source: D. P. Kingma, J. Ba, ICLR 2015.
+
+    Example:
+      >>> from calque.example_libraries import optimizers
+      >>> init, update, params = optimizers.adam(0.1)
+      >>> state = init({"w": 1.0})
+      >>> bool(params(update(0, {"w": 0.5}, state))["w"] < 1.0)
+      True
+    """
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -421,11 +384,30 @@ def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) 
     return _with_slots(2, update)
 
 
-@_documented("Adamax: Adam with the largest gradient in place of the mean square.",
-             f"{_SIZE}\n      b1, b2: of mean and maximum.\n      eps: added to the maximum.",
-             "adamax(0.1)", "D. P. Kingma, J. Ba, ICLR 2015.")
 @optimizer
 def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
+    """Adamax: Adam with the largest gradient in place of the mean square.
+
+    Args:
+      step_size: a number or a schedule.
+      b1, b2: of mean and maximum.
+      eps: added to the maximum.
+
+    Returns:
+      An Optimizer.
+
+    Raises:
+      TypeError: step_size is neither a number nor a function.
+
+    Source: D. P. Kingma, J. Ba, ICLR 2015.
+
+    Example:
+      >>> from calque.example_libraries import optimizers
+      >>> init, update, params = optimizers.adamax(0.1)
+      >>> state = init({"w": 1.0})
+      >>> bool(params(update(0, {"w": 0.5}, state))["w"] < 1.0)
+      True
+    """
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -437,11 +419,29 @@ def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
     return _with_slots(2, update)
 
 
-@_documented("SM3: Adagrad in the memory of one vector for each axis.",
-             f"{_SIZE}\n      momentum: its factor.", "sm3(0.1)",
-             "R. Anil, V. Gupta, T. Koren, Y. Singer, NeurIPS 2019.")
 @optimizer
 def sm3(step_size: Any, momentum: float = 0.9) -> Any:
+    """SM3: Adagrad in the memory of one vector for each axis.
+
+    Args:
+      step_size: a number or a schedule.
+      momentum: its factor.
+
+    Returns:
+      An Optimizer.
+
+    Raises:
+      TypeError: step_size is neither a number nor a function.
+
+    Source: R. Anil, V. Gupta, T. Koren, Y. Singer, NeurIPS 2019.
+
+    Example:
+      >>> from calque.example_libraries import optimizers
+      >>> init, update, params = optimizers.sm3(0.1)
+      >>> state = init({"w": 1.0})
+      >>> bool(params(update(0, {"w": 0.5}, state))["w"] < 1.0)
+      True
+    """
     size = make_schedule(step_size)
 
     def init(x: Any) -> Any:

@@ -24,14 +24,13 @@ from calque.nn.initializers import glorot_normal, normal, ones, zeros
 Layer = tuple[Callable[..., Any], Callable[..., Any]]
 
 
-def _layer(sentence: str, arguments: str = "", given: str = "", shape: str = "(2, 3)",
-           many: bool = False) -> Callable[[Any], Any]:
-    """Decorator: the docstring of a function that makes a layer."""
-    def finish(f: Any) -> Any:
-        args = f"\n    Args:\n      {arguments}\n" if arguments else ""
-        shapes = f"[{shape}] * 2" if many else shape
-        f.__doc__ = f"""{sentence}
-{args}
+def Dense(out_dim: int, W_init: Any = glorot_normal(), b_init: Any = normal()) -> Layer:  # noqa: N802, N803
+    """A layer of all outputs from all inputs: x W + b.
+
+    Args:
+      out_dim: outputs.
+      W_init, b_init: initializers.
+
     Returns:
       (init, apply).
 
@@ -41,16 +40,9 @@ def _layer(sentence: str, arguments: str = "", given: str = "", shape: str = "(2
     Example:
       >>> import calque
       >>> from calque.example_libraries import stax
-      >>> init, apply = stax.{f.__name__}({given})
-      >>> out_shape, params = init(calque.random.PRNGKey(0), {shapes})
+      >>> init, apply = stax.Dense(4)
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (2, 3))
     """
-        return f
-    return finish
-
-
-@_layer("A layer of all outputs from all inputs: x W + b.",
-        "out_dim: outputs.\n      W_init, b_init: initializers.", "4")
-def Dense(out_dim: int, W_init: Any = glorot_normal(), b_init: Any = normal()) -> Layer:  # noqa: N802, N803
     def init(rng: Any, input_shape: Sequence[int]) -> Any:
         k1, k2 = random.split(rng)
         w = W_init(k1, (input_shape[-1], out_dim))
@@ -94,58 +86,166 @@ def _general(transposed: bool, dimension_numbers: Any, out_chan: int, filter_sha
     return init, apply
 
 
-_CONV = ("dimension_numbers: letters of inputs, kernel and outputs, ('NHWC', 'HWIO', 'NHWC').\n"
-         "      out_chan: features of outputs.\n      filter_shape: the kernel's sizes.\n"
-         "      strides: of the window.\n      padding: 'SAME' or 'VALID'.\n"
-         "      W_init, b_init: initializers.")
-_GIVEN = "('NHWC', 'HWIO', 'NHWC'), 3, (2, 2)"
-
-
-@_layer("A convolution with a bias.", _CONV, _GIVEN, "(1, 5, 5, 2)")
 def GeneralConv(dimension_numbers: Any, out_chan: int, filter_shape: Any, strides: Any = None,  # noqa: N802
                 padding: Any = "VALID", W_init: Any = None, b_init: Any = normal(1e-6)) -> Layer:  # noqa: N803
+    """A convolution with a bias.
+
+    Args:
+      dimension_numbers: letters of inputs, kernel and outputs, ('NHWC', 'HWIO', 'NHWC').
+      out_chan: features of outputs.
+      filter_shape: the kernel's sizes.
+      strides: of the window.
+      padding: 'SAME' or 'VALID'.
+      W_init, b_init: initializers.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.GeneralConv(('NHWC', 'HWIO', 'NHWC'), 3, (2, 2))
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (1, 5, 5, 2))
+    """
     return _general(False, dimension_numbers, out_chan, filter_shape, strides, padding, W_init,
                     b_init)
 
 
-@_layer("The transpose of a convolution, with a bias.", _CONV, _GIVEN, "(1, 5, 5, 2)")
 def GeneralConvTranspose(dimension_numbers: Any, out_chan: int, filter_shape: Any,  # noqa: N802
                          strides: Any = None, padding: Any = "VALID", W_init: Any = None,  # noqa: N803
                          b_init: Any = normal(1e-6)) -> Layer:
+    """The transpose of a convolution, with a bias.
+
+    Args:
+      dimension_numbers: letters of inputs, kernel and outputs, ('NHWC', 'HWIO', 'NHWC').
+      out_chan: features of outputs.
+      filter_shape: the kernel's sizes.
+      strides: of the window.
+      padding: 'SAME' or 'VALID'.
+      W_init, b_init: initializers.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.GeneralConvTranspose(('NHWC', 'HWIO', 'NHWC'), 3, (2, 2))
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (1, 5, 5, 2))
+    """
     return _general(True, dimension_numbers, out_chan, filter_shape, strides, padding, W_init,
                     b_init)
 
 
-_FEATURES = _CONV.split("\n", 1)[1].strip()
-
-
-@_layer("A convolution of images whose features come last.", _FEATURES, "3, (2, 2)", "(1, 5, 5, 2)")
 def Conv(out_chan: int, filter_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
          W_init: Any = None, b_init: Any = normal(1e-6)) -> Layer:  # noqa: N803
+    """A convolution of images whose features come last.
+
+    Args:
+      out_chan: features of outputs.
+      filter_shape: the kernel's sizes.
+      strides: of the window.
+      padding: 'SAME' or 'VALID'.
+      W_init, b_init: initializers.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.Conv(3, (2, 2))
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (1, 5, 5, 2))
+    """
     return GeneralConv(("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init,
                        b_init)
 
 
-@_layer("The transpose of Conv.", _FEATURES, "3, (2, 2)", "(1, 5, 5, 2)")
 def ConvTranspose(out_chan: int, filter_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
                   W_init: Any = None, b_init: Any = normal(1e-6)) -> Layer:  # noqa: N803
+    """The transpose of Conv.
+
+    Args:
+      out_chan: features of outputs.
+      filter_shape: the kernel's sizes.
+      strides: of the window.
+      padding: 'SAME' or 'VALID'.
+      W_init, b_init: initializers.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.ConvTranspose(3, (2, 2))
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (1, 5, 5, 2))
+    """
     return GeneralConvTranspose(("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding,
                                 W_init, b_init)
 
 
-@_layer("The transpose of a convolution along one axis.", _FEATURES, "3, (2,)", "(1, 5, 2)")
 def Conv1DTranspose(out_chan: int, filter_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
                     W_init: Any = None, b_init: Any = normal(1e-6)) -> Layer:  # noqa: N803
+    """The transpose of a convolution along one axis.
+
+    Args:
+      out_chan: features of outputs.
+      filter_shape: the kernel's sizes.
+      strides: of the window.
+      padding: 'SAME' or 'VALID'.
+      W_init, b_init: initializers.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.Conv1DTranspose(3, (2,))
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (1, 5, 2))
+    """
     return GeneralConvTranspose(("NHC", "HIO", "NHC"), out_chan, filter_shape, strides, padding,
                                 W_init, b_init)
 
 
-@_layer("A batch brought to mean 0 and variance 1, then scaled and moved.",
-        "axis: over which mean and variance are taken.\n      epsilon: added to the variance.\n"
-        "      center, scale: whether there are parameters for these.\n"
-        "      beta_init, gamma_init: their initializers.", "0")
 def BatchNorm(axis: Any = (0, 1, 2), epsilon: float = 1e-5, center: bool = True,  # noqa: N802
               scale: bool = True, beta_init: Any = zeros, gamma_init: Any = ones) -> Layer:
+    """A batch brought to mean 0 and variance 1, then scaled and moved.
+
+    Args:
+      axis: over which mean and variance are taken.
+      epsilon: added to the variance.
+      center, scale: whether there are parameters for these.
+      beta_init, gamma_init: their initializers.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.BatchNorm(0)
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (2, 3))
+    """
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
 
     def init(rng: Any, input_shape: Sequence[int]) -> Any:
@@ -166,10 +266,25 @@ def BatchNorm(axis: Any = (0, 1, 2), epsilon: float = 1e-5, center: bool = True,
 
 
 # ---- functions of elements
-@_layer("A function applied to all inputs, without parameters.",
-        "fun: function of an array.\n      **fun_kwargs: passed on to it.",
-        "calque.numpy.sin")
 def elementwise(fun: Function, **fun_kwargs: Any) -> Layer:
+    """A function applied to all inputs, without parameters.
+
+    Args:
+      fun: function of an array.
+      **fun_kwargs: passed on to it.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.elementwise(calque.numpy.sin)
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (2, 3))
+    """
     return _without_parameters(lambda shape: shape, lambda x: fun(x, **fun_kwargs))
 
 
@@ -225,25 +340,78 @@ def _pooling(fun: Any, start: Any, window: Any, strides: Any, padding: Any, spec
     return _without_parameters(shape, pool)
 
 
-_POOL = ("window_shape: sizes of the window.\n      strides: between windows.\n"
-         "      padding: 'SAME' or 'VALID'.\n      spec: letters of the axes, 'NHWC'.")
-
-
-@_layer("The largest input of each window.", _POOL, "(2, 2)", "(1, 5, 5, 2)")
 def MaxPool(window_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
             spec: Any = None) -> Layer:
+    """The largest input of each window.
+
+    Args:
+      window_shape: sizes of the window.
+      strides: between windows.
+      padding: 'SAME' or 'VALID'.
+      spec: letters of the axes, 'NHWC'.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.MaxPool((2, 2))
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (1, 5, 5, 2))
+    """
     return _pooling(lax.max, -jnp.inf, window_shape, strides, padding, spec)
 
 
-@_layer("The sum of each window.", _POOL, "(2, 2)", "(1, 5, 5, 2)")
 def SumPool(window_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
             spec: Any = None) -> Layer:
+    """The sum of each window.
+
+    Args:
+      window_shape: sizes of the window.
+      strides: between windows.
+      padding: 'SAME' or 'VALID'.
+      spec: letters of the axes, 'NHWC'.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.SumPool((2, 2))
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (1, 5, 5, 2))
+    """
     return _pooling(lax.add, 0.0, window_shape, strides, padding, spec)
 
 
-@_layer("The mean of each window.", _POOL, "(2, 2)", "(1, 5, 5, 2)")
 def AvgPool(window_shape: Any, strides: Any = None, padding: Any = "VALID",  # noqa: N802
             spec: Any = None) -> Layer:
+    """The mean of each window.
+
+    Args:
+      window_shape: sizes of the window.
+      strides: between windows.
+      padding: 'SAME' or 'VALID'.
+      spec: letters of the axes, 'NHWC'.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.AvgPool((2, 2))
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (1, 5, 5, 2))
+    """
     return _pooling(lax.add, 0.0, window_shape, strides, padding, spec, True)
 
 
@@ -255,13 +423,45 @@ FanInSum = _without_parameters(lambda shapes: shapes[0],
                                lambda xs: functools.reduce(operator.add, xs))
 
 
-@_layer("The same inputs several times, for parallel layers.", "num: how often.", "2")
 def FanOut(num: int) -> Layer:  # noqa: N802
+    """The same inputs several times, for parallel layers.
+
+    Args:
+      num: how often.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.FanOut(2)
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (2, 3))
+    """
     return _without_parameters(lambda shape: [shape] * num, lambda x: [x] * num)
 
 
-@_layer("Several inputs joined along an axis.", "axis: of the joint.", "", many=True)
 def FanInConcat(axis: int = -1) -> Layer:  # noqa: N802
+    """Several inputs joined along an axis.
+
+    Args:
+      axis: of the joint.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.FanInConcat()
+      >>> out_shape, params = init(calque.random.PRNGKey(0), [(2, 3)] * 2)
+    """
     def joined(shapes: Sequence[Any]) -> tuple[int, ...]:
         at = axis % len(shapes[0])
         return replaced(shapes[0], at, sum(shape[at] for shape in shapes))
@@ -269,10 +469,25 @@ def FanInConcat(axis: int = -1) -> Layer:  # noqa: N802
     return _without_parameters(joined, lambda xs: jnp.concatenate(xs, axis))
 
 
-@_layer("Inputs set to 0 at random, the others scaled up, while training.",
-        "rate: of those that are kept.\n      mode: 'train', or anything else for the identity.",
-        "0.9")
 def Dropout(rate: float, mode: str = "train") -> Layer:  # noqa: N802
+    """Inputs set to 0 at random, the others scaled up, while training.
+
+    Args:
+      rate: of those that are kept.
+      mode: 'train', or anything else for the identity.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.Dropout(0.9)
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (2, 3))
+    """
     def init(rng: Any, input_shape: Any) -> Any:
         return input_shape, ()
 
@@ -292,8 +507,24 @@ def Dropout(rate: float, mode: str = "train") -> Layer:  # noqa: N802
 
 
 # ---- composition
-@_layer("Layers one after another.", "*layers: pairs (init, apply).", "stax.Dense(4), stax.Relu")
 def serial(*layers: Layer) -> Layer:
+    """Layers one after another.
+
+    Args:
+      *layers: pairs (init, apply).
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.serial(stax.Dense(4), stax.Relu)
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (2, 3))
+    """
     def init(rng: Any, input_shape: Any) -> Any:
         params = []
         for one, _ in layers:
@@ -314,9 +545,24 @@ def _keys(rng: Any, layers: Sequence[Any]) -> Any:
     return [None] * len(layers) if rng is None else random.split(rng, len(layers))
 
 
-@_layer("Layers side by side, each with an input of its own (see FanOut).",
-        "*layers: pairs (init, apply).", "stax.Dense(4), stax.Dense(3)", many=True)
 def parallel(*layers: Layer) -> Layer:
+    """Layers side by side, each with an input of its own (see FanOut).
+
+    Args:
+      *layers: pairs (init, apply).
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.parallel(stax.Dense(4), stax.Dense(3))
+      >>> out_shape, params = init(calque.random.PRNGKey(0), [(2, 3)] * 2)
+    """
     def init(rng: Any, input_shape: Any) -> Any:
         made = [one(key, shape) for (one, _), key, shape
                 in zip(layers, random.split(rng, len(layers)), input_shape)]
@@ -331,10 +577,24 @@ def parallel(*layers: Layer) -> Layer:
     return init, apply
 
 
-@_layer("A layer that is made when the shape of its inputs is known.",
-        "make_layer: function of the shape that returns a layer.",
-        "lambda shape: stax.Dense(shape[-1])")
 def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
+    """A layer that is made when the shape of its inputs is known.
+
+    Args:
+      make_layer: function of the shape that returns a layer.
+
+    Returns:
+      (init, apply).
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> from calque.example_libraries import stax
+      >>> init, apply = stax.shape_dependent(lambda shape: stax.Dense(shape[-1]))
+      >>> out_shape, params = init(calque.random.PRNGKey(0), (2, 3))
+    """
     def init(rng: Any, input_shape: Any) -> Any:
         return make_layer(input_shape)[0](rng, input_shape)
 

@@ -4,7 +4,6 @@
   normalize.py     logsumexp, softmax, log_softmax, standardize, one_hot
   attention.py     dot_product_attention
   initializers.py  (nn.initializers) glorot_normal, he_uniform, orthogonal, ...
-  documents.py     the template of the docstrings
 """
 import types as _types
 
@@ -15,6 +14,9 @@ from calque.nn.normalize import *  # noqa: F403
 
 __all__ = sorted([*(n for n, v in globals().items() if not n.startswith("_")
                     and not isinstance(v, _types.ModuleType)), "initializers"])
+for _public in map(globals().get, __all__):  # where users look for them
+    if isinstance(_public, _types.FunctionType):
+        _public.__module__ = __name__
 
 
 def __dir__() -> list[str]:

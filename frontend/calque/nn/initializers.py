@@ -106,64 +106,94 @@ def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> A
     return creation.ones(shape, _kind(dtype), out_sharding=out_sharding)
 
 
-_DOC = """{sentence}
+def constant(value: Any, dtype: Any = None) -> Initializer:
+    """Arrays filled with one value.
 
     Args:
-{args}      dtype: of the arrays, unless one is given when it is called; float32 by default.
+      value: scalar, or array that broadcasts.
+      dtype: of the arrays, unless one is given when it is called; float32 by default.
 
     Returns:
       A function (key, shape, dtype=None) that draws an array.
 
     Raises:
-      ValueError: {raises}.
+      ValueError: (when called) the value does not broadcast to the shape.
 
     Example:
       >>> import calque
-      >>> calque.nn.initializers.{name}({given})(calque.random.key(0), {shape}).shape
-      {shape}
+      >>> calque.nn.initializers.constant(0.5)(calque.random.key(0), (2, 3)).shape
+      (2, 3)
     """
-
-
-def _documented(sentence: str, args: str = "", given: str = "", shape: str = "(2, 3)",
-                raises: str = "(when called) the dtype is not a float or complex one"
-                ) -> Callable[[Any], Any]:
-    def decorate(f: Any) -> Any:
-        f.__doc__ = _DOC.format(sentence=sentence, args=args, name=f.__name__, given=given,
-                                shape=shape, raises=raises)
-        f.__module__ = "calque.nn.initializers"
-        return f
-    return decorate
-
-
-@_documented("Arrays filled with one value.", "      value: scalar, or array that broadcasts.\n",
-             "0.5", raises="(when called) the value does not broadcast to the shape")
-def constant(value: Any, dtype: Any = None) -> Initializer:
     return _named("constant", lambda key, shape, kind: creation.full(shape, value, kind), dtype)
 
 
-@_documented("Uniform draws from [0, scale).", "      scale: upper end.\n")
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """Uniform draws from [0, scale).
+
+    Args:
+      scale: upper end.
+      dtype: of the arrays, unless one is given when it is called; float32 by default.
+
+    Returns:
+      A function (key, shape, dtype=None) that draws an array.
+
+    Raises:
+      ValueError: (when called) the dtype is not a float or complex one.
+
+    Example:
+      >>> import calque
+      >>> calque.nn.initializers.uniform()(calque.random.key(0), (2, 3)).shape
+      (2, 3)
+    """
     return _named("uniform", lambda key, shape, kind: _scaled(
         random.uniform(key, shape, kind), scale, kind), dtype)
 
 
-@_documented("Normal draws with mean 0.", "      stddev: standard deviation.\n")
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """Normal draws with mean 0.
+
+    Args:
+      stddev: standard deviation.
+      dtype: of the arrays, unless one is given when it is called; float32 by default.
+
+    Returns:
+      A function (key, shape, dtype=None) that draws an array.
+
+    Raises:
+      ValueError: (when called) the dtype is not a float or complex one.
+
+    Example:
+      >>> import calque
+      >>> calque.nn.initializers.normal()(calque.random.key(0), (2, 3)).shape
+      (2, 3)
+    """
     return _named("normal", lambda key, shape, kind: _scaled(
         random.normal(key, shape, kind), stddev, kind), dtype)
 
 
-@_documented("Normal draws, cut off at both ends, with mean 0.",
-             "      stddev: scale of the draws (of the uncut distribution).\n")
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0,
                      upper: Any = 2.0) -> Initializer:
+    """Normal draws, cut off at both ends, with mean 0.
+
+    Args:
+      stddev: scale of the draws (of the uncut distribution).
+      dtype: of the arrays, unless one is given when it is called; float32 by default.
+      lower: lower end, in units of stddev.
+      upper: upper end, in units of stddev.
+
+    Returns:
+      A function (key, shape, dtype=None) that draws an array.
+
+    Raises:
+      ValueError: (when called) the dtype is not a float or complex one.
+
+    Example:
+      >>> import calque
+      >>> calque.nn.initializers.truncated_normal()(calque.random.key(0), (2, 3)).shape
+      (2, 3)
+    """
     return _named("truncated_normal", lambda key, shape, kind: _scaled(
         random.truncated_normal(key, lower, upper, shape, kind), stddev, kind), dtype)
-
-
-truncated_normal.__doc__ = str(truncated_normal.__doc__).replace(
-    "float32 by default.\n", "float32 by default.\n      lower: lower end, in units of stddev.\n"
-    "      upper: upper end, in units of stddev.\n")
 
 
 def _scaled(x: Any, scale: Any, kind: Any) -> Any:
@@ -194,20 +224,33 @@ def _fans(shape: Shape, in_axis: Any, out_axis: Any,
 _MODES = {"fan_in": lambda i, o: i, "fan_out": lambda i, o: o,
           "fan_avg": lambda i, o: (i + o) / 2,
           "fan_geo_avg": lambda i, o: math.sqrt(i * o)}
-_AXES = ("      in_axis: axis or axes of the inputs.\n"
-         "      out_axis: axis or axes of the outputs.\n"
-         "      batch_axis: axis or axes that are neither.\n")
-_FANS = "(when called) the shape has one axis only"
 
 
-@_documented(
-    "Draws with variance scale / n, n the number of inputs, of outputs, or a mean of both.",
-    "      scale: positive number.\n"
-    "      mode: 'fan_in', 'fan_out', 'fan_avg' or 'fan_geo_avg'.\n"
-    "      distribution: 'truncated_normal', 'normal' or 'uniform'.\n" + _AXES,
-    "1.0, 'fan_in', 'normal'", raises=f"the mode or distribution is unknown, or {_FANS}")
 def variance_scaling(scale: Any, mode: str, distribution: str, in_axis: Any = -2,
                      out_axis: Any = -1, batch_axis: Any = (), dtype: Any = None) -> Initializer:
+    """Draws with variance scale / n, n the number of inputs, of outputs, or a mean of both.
+
+    Args:
+      scale: positive number.
+      mode: 'fan_in', 'fan_out', 'fan_avg' or 'fan_geo_avg'.
+      distribution: 'truncated_normal', 'normal' or 'uniform'.
+      in_axis: axis or axes of the inputs.
+      out_axis: axis or axes of the outputs.
+      batch_axis: axis or axes that are neither.
+      dtype: of the arrays, unless one is given when it is called; float32 by default.
+
+    Returns:
+      A function (key, shape, dtype=None) that draws an array.
+
+    Raises:
+      ValueError: the mode or distribution is unknown, or (when called) the shape has one axis only.
+
+    Example:
+      >>> import calque
+      >>> draw = calque.nn.initializers.variance_scaling(1.0, 'fan_in', 'normal')
+      >>> draw(calque.random.key(0), (2, 3)).shape
+      (2, 3)
+    """
     def draw(key: Any, shape: Shape, kind: Any) -> Any:
         fans = _fans(shape, in_axis, out_axis, batch_axis)
         if mode not in _MODES:
@@ -268,13 +311,35 @@ _DRAWS: dict[str, Function] = {
     "truncated_normal": _truncated, "normal": _normal, "uniform": _uniform}
 
 
+_FAMILY = """{sentence}
+
+    Args:
+      in_axis: axis or axes of the inputs.
+      out_axis: axis or axes of the outputs.
+      batch_axis: axis or axes that are neither.
+      dtype: of the arrays, unless one is given when it is called; float32 by default.
+
+    Returns:
+      A function (key, shape, dtype=None) that draws an array.
+
+    Raises:
+      ValueError: (when called) the shape has one axis only.
+
+    Example:
+      >>> import calque
+      >>> calque.nn.initializers.{name}()(calque.random.key(0), (2, 3)).shape
+      (2, 3)
+    """
+
+
 def _family(sentence: str, name: str, scale: float, mode: str, distribution: str) -> Any:
     def f(in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (),
           dtype: Any = None) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
     f.__name__ = f.__qualname__ = name
-    return _documented(sentence, _AXES, raises=_FANS)(f)
+    f.__doc__ = _FAMILY.format(sentence=sentence, name=name)
+    return f
 
 
 glorot_uniform = xavier_uniform = _family(
@@ -302,10 +367,25 @@ def _orthogonal(key: Any, rows: int, columns: int, kind: Any) -> Any:
     return sh.transpose(q, (1, 0)) if rows < columns else q
 
 
-@_documented("Matrices with orthonormal rows or columns, uniformly distributed.",
-             "      scale: factor of all elements.\n      column_axis: axis of the columns.\n",
-             raises="(when called) the shape has fewer than 2 axes")
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """Matrices with orthonormal rows or columns, uniformly distributed.
+
+    Args:
+      scale: factor of all elements.
+      column_axis: axis of the columns.
+      dtype: of the arrays, unless one is given when it is called; float32 by default.
+
+    Returns:
+      A function (key, shape, dtype=None) that draws an array.
+
+    Raises:
+      ValueError: (when called) the shape has fewer than 2 axes.
+
+    Example:
+      >>> import calque
+      >>> calque.nn.initializers.orthogonal()(calque.random.key(0), (2, 3)).shape
+      (2, 3)
+    """
     def draw(key: Any, shape: Shape, kind: Any) -> Any:
         if len(shape) < 2:
             raise ValueError(explain("orthogonal initializer requires at least a 2D shape, "
@@ -319,11 +399,25 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     return _named("orthogonal", draw, dtype)
 
 
-@_documented("Convolution kernels that are an orthogonal matrix in the middle, 0 elsewhere.",
-             "      scale: factor of all elements.\n      column_axis: axis of the columns.\n",
-             shape="(3, 2, 2)", raises="(when called) the shape has not 3 to 5 axes, or has more "
-             "inputs than outputs")
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """Convolution kernels that are an orthogonal matrix in the middle, 0 elsewhere.
+
+    Args:
+      scale: factor of all elements.
+      column_axis: axis of the columns.
+      dtype: of the arrays, unless one is given when it is called; float32 by default.
+
+    Returns:
+      A function (key, shape, dtype=None) that draws an array.
+
+    Raises:
+      ValueError: (when called) the shape has not 3 to 5 axes, or has more inputs than outputs.
+
+    Example:
+      >>> import calque
+      >>> calque.nn.initializers.delta_orthogonal()(calque.random.key(0), (3, 2, 2)).shape
+      (3, 2, 2)
+    """
     def draw(key: Any, shape: Shape, kind: Any) -> Any:
         if len(shape) not in (3, 4, 5):
             raise ValueError(explain(

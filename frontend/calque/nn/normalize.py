@@ -19,16 +19,12 @@ from calque.core.lists import inserted
 from calque.lax.make import broadcasted_iota
 from calque.lax.operands import canonical_axis
 from calque.lax.shape import stop_gradient
-from calque.nn.documents import described
+from calque.numpy import means, util
 from calque.numpy import reductions as rd
-from calque.numpy import util
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where as choose_where
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-
-_AXES = "      axis: an axis or several; None for all.\n"
-_WHERE = "      where: bool array; only the elements where it holds count.\n"
 
 
 def _largest(x: Any, axis: Any, where: Any) -> Any:
@@ -101,11 +97,28 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False,
         return out
 
 
-@described("log(mean(e**x)) along axes, without overflow.",
-           "Array(1.0712337, dtype=float32)", _AXES + _WHERE
-           + "      keepdims: keep the reduced axes with size 1.\n", returns=" without the axes")
 @util.planned
 def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+    """log(mean(e**x)) along axes, without overflow.
+
+    Args:
+      x: array or scalar; integers become floats.
+      axis: an axis or several; None for all.
+      where: bool array; only the elements where it holds count.
+      keepdims: keep the reduced axes with size 1.
+
+    Returns:
+      An array of x's shape without the axes.
+
+    Raises:
+      TypeError: x is not an array or a number (lists are not accepted).
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque import nn
+      >>> nn.logmeanexp(jnp.array([-1.0, 0.0, 2.0]))
+      Array(1.0712337, dtype=float32)
+    """
     x = util.one_array("logmeanexp", x)
     total = logsumexp(x, axis, None, keepdims, False, where)
     shape = shape_of(x)
@@ -152,11 +165,28 @@ def _inexact(name: str, x: Any) -> Any:
     return util.inexact_arrays(name, x)[0]
 
 
-@described("e**x / sum(e**x) along axes.",
-           "Array([0.04201007, 0.1141952 , 0.8437947 ], dtype=float32)", _AXES + _WHERE,
-           raises="\n      ValueError: an axis is out of bounds.")
 @util.planned
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """e**x / sum(e**x) along axes.
+
+    Args:
+      x: array or scalar; integers become floats.
+      axis: an axis or several; None for all.
+      where: bool array; only the elements where it holds count.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: x is not an array or a number (lists are not accepted).
+      ValueError: an axis is out of bounds.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque import nn
+      >>> nn.softmax(jnp.array([-1.0, 0.0, 2.0]))
+      Array([0.04201007, 0.1141952 , 0.8437947 ], dtype=float32)
+    """
     x = _inexact("softmax", x)
     axis = util.axis_tuple(axis, ndim_of(x))
     if where is not None:
@@ -166,11 +196,28 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     return _exponentials(x, axis, where)
 
 
-@described("log(softmax(x)) along axes, without underflow.",
-           "Array([-3.169846  , -2.169846  , -0.16984604], dtype=float32)", _AXES + _WHERE,
-           raises="\n      ValueError: an axis is out of bounds.")
 @util.planned
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """log(softmax(x)) along axes, without underflow.
+
+    Args:
+      x: array or scalar; integers become floats.
+      axis: an axis or several; None for all.
+      where: bool array; only the elements where it holds count.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: x is not an array or a number (lists are not accepted).
+      ValueError: an axis is out of bounds.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque import nn
+      >>> nn.log_softmax(jnp.array([-1.0, 0.0, 2.0]))
+      Array([-3.169846  , -2.169846  , -0.16984604], dtype=float32)
+    """
     x = _inexact("log_softmax", x)
     axis = util.axis_tuple(axis, ndim_of(x))
     if where is not None:
@@ -182,16 +229,34 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 
 
 # ---- standardize
-@described("(x - mean) / sqrt(variance + epsilon) along axes.",
-           "Array([-1.0690416, -0.2672604,  1.3363019], dtype=float32)",
-           _AXES + "      mean: the mean, if known.\n      variance: the variance, if known.\n"
-           "      epsilon: keeps the denominator from 0.\n" + _WHERE
-           + "      algorithm: 'fast' (mean of squares minus square of mean) or 'stable' (mean of "
-           "squared\n        differences).\n",
-           raises="\n      ValueError: an axis is out of bounds, or the algorithm is unknown.")
 @util.planned
 def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None,
                 epsilon: Any = 1e-5, where: Any = None, *, algorithm: str = "fast") -> Any:
+    """(x - mean) / sqrt(variance + epsilon) along axes.
+
+    Args:
+      x: array or scalar; integers become floats.
+      axis: an axis or several; None for all.
+      mean: the mean, if known.
+      variance: the variance, if known.
+      epsilon: keeps the denominator from 0.
+      where: bool array; only the elements where it holds count.
+      algorithm: 'fast' (mean of squares minus square of mean) or 'stable' (mean of squared
+        differences).
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: x is not an array or a number (lists are not accepted).
+      ValueError: an axis is out of bounds, or the algorithm is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque import nn
+      >>> nn.standardize(jnp.array([-1.0, 0.0, 2.0]))
+      Array([-1.0690416, -0.2672604,  1.3363019], dtype=float32)
+    """
     if algorithm not in ("fast", "stable"):
         raise ValueError(explain(
             f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'."))
@@ -200,12 +265,12 @@ def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None,
         raise ValueError(explain("standardize: Complex values have no ordering: no variance is 0 "
                                  "or more.", fix="use algorithm='stable'."))
     if mean is None:
-        mean = rd.mean(x, axis, None, None, True, where=where)
+        mean = means.mean(x, axis, None, None, True, where=where)
     if variance is None:
         if algorithm == "stable":
-            variance = rd.mean(ew.square(x - mean), axis, None, None, True, where=where)
+            variance = means.mean(ew.square(x - mean), axis, None, None, True, where=where)
         else:  # rounding may leave a small negative number
-            squares = rd.mean(ew.square(x), axis, None, None, True, where=where)
+            squares = means.mean(ew.square(x), axis, None, None, True, where=where)
             variance = squares - _squared(mean)
             variance = ew.max_(dtype_of(variance).type(0), variance)
     return (x - mean) * ew.rsqrt(util.array(variance + epsilon))

@@ -5,10 +5,14 @@
   creation.py    array, asarray, zeros, ones, full, eye, ...
   ranges.py      arange, linspace, meshgrid, indices, ...
   ufuncs.py      elementwise functions that are one primitive: tables
-  arithmetic.py  power, division with remainder, rounding, clip, complex parts
-  special.py     hypot, logaddexp, sinc, isnan, signbit, ...
+  arithmetic.py  power, division with remainder, absolute values
+  rounding.py    floor, ceil, round, clip, ...
+  parts.py       real, imag, conj, angle, degrees, log2, log10
+  predicates.py  isnan, isinf, isfinite, isreal, signbit, ...
+  special.py     hypot, logaddexp, sinc, copysign, ...
   logic.py       logical_and, where, select, isclose, array_equal, ...
-  reductions.py  sum, mean, max, argmax, ...
+  reductions.py  sum, max, argmax, ...
+  means.py       mean, average, var, std
   cumulative.py  cumsum, cumprod, ediff1d, gradient, trapezoid
   nanreductions.py  nansum, nanmax, nanmean, ...
   shapes.py      reshape, transpose, squeeze, broadcast_to, ...
@@ -70,15 +74,19 @@ from calque.numpy.histograms import *  # noqa: F403
 from calque.numpy.integers import *  # noqa: F403
 from calque.numpy.join import *  # noqa: F403
 from calque.numpy.logic import *  # noqa: F403
+from calque.numpy.means import *  # noqa: F403
 from calque.numpy.nanreductions import *  # noqa: F403
 from calque.numpy.padding import *  # noqa: F403
+from calque.numpy.parts import *  # noqa: F403
 from calque.numpy.picking import *  # noqa: F403
 from calque.numpy.poly import *  # noqa: F403
 from calque.numpy.positions import *  # noqa: F403
+from calque.numpy.predicates import *  # noqa: F403
 from calque.numpy.products import *  # noqa: F403
 from calque.numpy.protocols import __array_api_version__, __array_namespace_info__  # noqa: F401
 from calque.numpy.ranges import *  # noqa: F403
 from calque.numpy.reductions import *  # noqa: F403
+from calque.numpy.rounding import *  # noqa: F403
 from calque.numpy.sets import *  # noqa: F403
 from calque.numpy.shapes import *  # noqa: F403
 from calque.numpy.sorting import *  # noqa: F403

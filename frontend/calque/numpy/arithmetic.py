@@ -1,9 +1,8 @@
-"""Elementwise arithmetic with a body of its own: powers, division with remainder, rounding,
-absolute values, logarithms to other bases, complex parts, bounds.
+"""Elementwise arithmetic with a body of its own: powers, division with remainder, absolute
+values; and the constants and choices that other files are made with.
 """
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,9 @@ from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.array import Array
 from calque.lax.elementwise import RoundingMethod
-from calque.lax.operands import check_fits
 from calque.numpy import util
-from calque.numpy.documents import f32, i32, named
 from calque.numpy.ufuncs import binary
 from calque.primitives import elementwise as ew
-from calque.primitives import shape as sh
-
-_SHAPE = "An array of x's shape."
-_BROADCAST = "An array of the broadcast shape."
 
 
 def constant(x: Any, value: Any) -> Any:
@@ -142,24 +135,73 @@ def _integer_power(name: str, x: Any, y: Any) -> Any:
     return result
 
 
-@named("Power x ** y as a float.", ["x", "y"], _BROADCAST, "jnp.float_power(2, 3)", f32("8."))
 @util.planned
 def float_power(x: Any, y: Any, /) -> Any:
+    """Power x ** y as a float.
+
+    Args:
+      x: array or scalar.
+      y: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.float_power(2, 3)
+      Array(8., dtype=float32, weak_type=True)
+    """
     return binary("float_power", ew.pow_p, "inexact", x, y)
 
 
-@named("Reciprocal 1 / x as a float.", ["x"], _SHAPE, "jnp.reciprocal(4)", f32("0.25"))
 @util.planned
 def reciprocal(x: Any, /) -> Any:
+    """Reciprocal 1 / x as a float.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.reciprocal(4)
+      Array(0.25, dtype=float32, weak_type=True)
+    """
     (x,) = util.promote_inexact("reciprocal", x)
     return ew.integer_pow_p.bind(x, y=-1)
 
 
 # ---- division
-@named("Largest integer not above x1 / x2; integers divided by 0 give -1 or -2.", ["x1", "x2"],
-       _BROADCAST, "jnp.floor_divide(-7, 2)", i32("-4"))
 @util.planned
 def floor_divide(x1: Any, x2: Any, /) -> Any:
+    """Largest integer not above x1 / x2; integers divided by 0 give -1 or -2.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.floor_divide(-7, 2)
+      Array(-4, dtype=int32, weak_type=True)
+    """
     x, y = pair("floor_divide", x1, x2, "numeric")
     dtype = dtype_of(x)
     if dtype.kind == "c":
@@ -207,17 +249,49 @@ def _float_remainder(x: Any, y: Any) -> Any:
     return choose(mirrored, ew.neg(rest), rest)
 
 
-@named("Remainder of floor division, with the sign of x2.", ["x1", "x2"], _BROADCAST,
-       "jnp.remainder(-7, 3)", i32("2"))
 @util.planned
 def remainder(x1: Any, x2: Any, /) -> Any:
+    """Remainder of floor division, with the sign of x2.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.remainder(-7, 3)
+      Array(2, dtype=int32, weak_type=True)
+    """
     return _remainder("remainder", x1, x2)
 
 
-@named("Remainder of floor division, with the sign of x2 (as remainder).", ["x1", "x2"],
-       _BROADCAST, "jnp.mod(-7, 3)", i32("2"))
 @util.planned
 def mod(x1: Any, x2: Any, /) -> Any:
+    """Remainder of floor division, with the sign of x2 (as remainder).
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.mod(-7, 3)
+      Array(2, dtype=int32, weak_type=True)
+    """
     return _remainder("remainder", x1, x2)
 
 
@@ -235,21 +309,52 @@ def _remainder(name: str, x1: Any, x2: Any) -> Any:
     return choose(ew.and_(apart, ew.ne(rest, zero)), ew.add(rest, y), rest)
 
 
-@named("Remainder of truncated division, with the sign of x1.", ["x1", "x2"], _BROADCAST,
-       "jnp.fmod(-7, 3)", i32("-1"))
 @util.planned
 def fmod(x1: Any, x2: Any, /) -> Any:
+    """Remainder of truncated division, with the sign of x1.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.fmod(-7, 3)
+      Array(-1, dtype=int32, weak_type=True)
+    """
     x, y = pair("fmod", x1, x2)
     if dtypes.is_integer(dtype_of(x)):
         y = choose(ew.eq(y, constant(x, 0)), constant(x, 1), y)
     return ew.rem(x, y)
 
 
-@named("Quotient and remainder of floor division.", ["x1", "x2"],
-       "A pair of arrays of the broadcast shape.", "jnp.divmod(7, 2)",
-       f"({i32('3')}, {i32('1')})")
 @util.planned
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
+    """Quotient and remainder of floor division.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      A pair of arrays of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.divmod(7, 2)
+      (Array(3, dtype=int32, weak_type=True), Array(1, dtype=int32, weak_type=True))
+    """
     x, y = pair("divmod", x1, x2, "numeric")
     if util.is_complex(x):
         raise TypeError(explain("divmod does not support complex-valued inputs"))
@@ -258,10 +363,25 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     return _float_divmod(x, y)
 
 
-@named("Fractional and integral part.", ["x"], "A pair of arrays of x's shape.",
-       "jnp.modf(1.5)", f"({f32('0.5')}, {f32('1.')})")
 @util.planned
 def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
+    """Fractional and integral part.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      A pair of arrays of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.modf(1.5)
+      (Array(0.5, dtype=float32, weak_type=True), Array(1., dtype=float32, weak_type=True))
+    """
     util.refuse_out("modf", out)
     (x,) = util.promote_inexact("modf", x)
     whole = choose(ew.ge(x, constant(x, 0)), ew.floor(x), ew.ceil(x))
@@ -270,14 +390,45 @@ def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
 
 
 # ---- signs and absolute values
-@named("Absolute value; the modulus of complex numbers.", ["x"], _SHAPE, "jnp.absolute(-2)",
-       i32("2"))
 def absolute(x: Any, /) -> Any:
+    """Absolute value; the modulus of complex numbers.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.absolute(-2)
+      Array(2, dtype=int32, weak_type=True)
+    """
     return _absolute("absolute", x)
 
 
-@named("Absolute value; another name of absolute.", ["x"], _SHAPE, "jnp.abs(-2)", i32("2"))
 def abs(x: Any, /) -> Any:
+    """Absolute value; another name of absolute.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.abs(-2)
+      Array(2, dtype=int32, weak_type=True)
+    """
     return _absolute("abs", x)
 
 
@@ -287,9 +438,25 @@ def _absolute(name: str, x: Any) -> Any:
     return util.array(x) if dtype == dtypes.bool_ or dtype.kind == "u" else ew.abs_(x)
 
 
-@named("Absolute value of a real array as a float.", ["x"], _SHAPE, "jnp.fabs(-2)", f32("2."))
 @util.planned
 def fabs(x: Any, /) -> Any:
+    """Absolute value of a real array as a float.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.fabs(-2)
+      Array(2., dtype=float32, weak_type=True)
+    """
     if util.is_complex(util.one_array("fabs", x)):
         raise TypeError(explain("ufunc 'fabs' does not support complex dtypes",
                                 fix="use jnp.abs."))
@@ -297,293 +464,75 @@ def fabs(x: Any, /) -> Any:
     return ew.abs_(x)
 
 
-@named("x itself.", ["x"], _SHAPE, "jnp.positive(2)", i32("2"))
 def positive(x: Any, /) -> Any:
+    """x itself.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.positive(2)
+      Array(2, dtype=int32, weak_type=True)
+    """
     return util.array(util.one_array("positive", x))
 
 
-@named("Larger of x1 and x2, the number where one is NaN.", ["x1", "x2"], _BROADCAST,
-       "jnp.fmax(1.0, jnp.nan)", f32("1."))
 @util.planned
 def fmax(x1: Any, x2: Any) -> Any:
+    """Larger of x1 and x2, the number where one is NaN.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.fmax(1.0, jnp.nan)
+      Array(1., dtype=float32, weak_type=True)
+    """
     x, y = pair("fmax", x1, x2)
     return choose(ew.or_(ew.gt(x, y), ew.ne(y, y)), x, y)
 
 
-@named("Smaller of x1 and x2, the number where one is NaN.", ["x1", "x2"], _BROADCAST,
-       "jnp.fmin(1.0, jnp.nan)", f32("1."))
 @util.planned
 def fmin(x1: Any, x2: Any) -> Any:
+    """Smaller of x1 and x2, the number where one is NaN.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.fmin(1.0, jnp.nan)
+      Array(1., dtype=float32, weak_type=True)
+    """
     x, y = pair("fmin", x1, x2)
     return choose(ew.or_(ew.lt(x, y), ew.ne(y, y)), x, y)
 
 
-# ---- rounding
-def _whole(name: str, x: Any, prim: Any) -> Any:
-    x = util.one_array(name, x)
-    dtype = dtype_of(x)
-    if dtype == dtypes.bool_ or dtypes.is_integer(dtype):
-        return util.array(x)
-    return prim.bind(x)
-
-
-@named("Largest integer not above x; integers unchanged.", ["x"], _SHAPE, "jnp.floor(1.5)",
-       f32("1."))
-def floor(x: Any, /) -> Any:
-    return _whole("floor", x, ew.floor_p)
-
-
-@named("Smallest integer not below x; integers unchanged.", ["x"], _SHAPE, "jnp.ceil(1.5)",
-       f32("2."))
-def ceil(x: Any, /) -> Any:
-    return _whole("ceil", x, ew.ceil_p)
-
-
-@named("x without its fraction; integers unchanged.", ["x"], _SHAPE, "jnp.trunc(-1.5)",
-       f32("-1."))
-@util.planned
-def trunc(x: Any) -> Any:
-    x = util.one_array("trunc", x)
-    if not dtypes.is_inexact(dtype_of(x)):
-        return util.array(x)
-    return choose(ew.lt(x, constant(x, 0)), ew.ceil(x), ew.floor(x))
-
-
-def _nearest(x: Any) -> Any:
-    """To the nearest integer, halves to even; complex numbers by parts."""
-    if util.is_complex(x):
-        return ew.complex_(_nearest(ew.real(x)), _nearest(ew.imag(x)))
-    return ew.round_(x, rounding_method=RoundingMethod.TO_NEAREST_EVEN)
-
-
-@named("Nearest integer as a float, halves to even.", ["x"], _SHAPE, "jnp.rint(2.5)", f32("2."))
-@util.planned
-def rint(x: Any, /) -> Any:
-    x = util.one_array("rint", x)
-    if not dtypes.is_inexact(dtype_of(x)):
-        return util.cast(x, dtypes.default_dtype(float))
-    return _nearest(x)
-
-
-@util.planned
-def round(a: Any, decimals: int = 0, out: None = None) -> Any:
-    """Rounded to a number of decimals, halves to even.
-
-    Args:
-      a: array or scalar.
-      decimals: decimals to keep; negative for tens, hundreds, ... (static).
-      out: not supported.
-
-    Returns:
-      An array of a's shape and dtype.
-
-    Raises:
-      NotImplementedError: out is given, or decimals is negative for integers.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.round(2.345, 1)
-      Array(2.3, dtype=float32, weak_type=True)
-    """
-    util.refuse_out("round", out)
-    return _round("round", a, decimals)
-
-
-@util.planned
-def around(a: Any, decimals: int = 0, out: None = None) -> Any:
-    """Rounded to a number of decimals, halves to even; another name of round.
-
-    Args:
-      a: array or scalar.
-      decimals: decimals to keep (static).
-      out: not supported.
-
-    Returns:
-      An array of a's shape and dtype.
-
-    Raises:
-      NotImplementedError: out is given, or decimals is negative for integers.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.around(2.5)
-      Array(2., dtype=float32, weak_type=True)
-    """
-    util.refuse_out("around", out)
-    return _round("around", a, decimals)
-
-
-def _round(name: str, a: Any, decimals: Any) -> Any:
-    x = util.one_array(name, a)
-    try:
-        places = int(decimals.__index__())
-    except AttributeError:
-        raise TypeError(explain(f"{name}: decimals must be an integer, got {decimals!r}.")
-                        ) from None
-    dtype = dtype_of(x)
-    if dtypes.is_integer(dtype):
-        if places < 0:
-            raise NotImplementedError(explain(
-                "integer np.round not implemented for decimals < 0",
-                fix="convert to float first."))
-        return util.array(x)
-    if dtype == dtypes.bool_:
-        raise ValueError(explain(f"{name}: data type bool not inexact",
-                                 fix="convert to a number first."))
-    if not places and dtype.kind != "c":
-        return _nearest(x)
-    with util.lazy_eval(name):
-        if not places:
-            return _nearest(x)
-        half = dtype in (np.dtype("float16"), dtypes.bfloat16)
-        wide = util.cast(x, dtypes.float32) if half else x
-        factor = constant(wide, 10.0 ** places)
-        made = ew.div(_nearest(ew.mul(wide, factor)), factor)
-        return util.cast(made, dtype, util.weak_of(x)) if half else made
-
-
-@util.planned
-def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
-    """Values limited to [min, max].
-
-    Args:
-      arr: real array or scalar.
-      min: lower bound, array or scalar; None for none.
-      max: upper bound, array or scalar; None for none.
-
-    Returns:
-      An array of the broadcast shape and the promoted dtype.
-
-    Raises:
-      ValueError: a value is complex, or arr is missing.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.clip(5, 0, 3)
-      Array(3, dtype=int32, weak_type=True)
-    """
-    if arr is None:
-        raise ValueError(explain("At most one of arr and min or max may be None: no input was "
-                                 "provided to the clip function."))
-    bounds = [b for b in (min, max) if b is not None]
-    for bound in bounds:
-        check_fits(bound)
-    values = util.check_arrays("clip", arr, *bounds)
-    if any(util.is_complex(v) for v in values):
-        raise ValueError(explain(
-            "Clip received a complex value either through the input or the min/max keywords. "
-            "Complex values have no ordering and cannot be clipped.",
-            fix="clip jnp.real(x) and jnp.imag(x)."))
-    return _clip(values[0], *[None if b is None else util.one_array("clip", b)
-                              for b in (min, max)])
-
-
-@util.planned
-def _clip(x: Any, low: Any, high: Any) -> Any:
-    dtype, weak = util.joined([v for v in (x, low, high) if v is not None])
-    low, high = (_into_range(b, dtype) for b in (low, high))
-    x = util.cast(x, dtype, weak)
-    if low is not None:
-        x = ew.max_(*pair("clip", util.cast(low, dtype, weak), x))
-    if high is not None:
-        x = ew.min_(*pair("clip", util.cast(high, dtype, weak), x))
-    return util.array(x)
-
-
-def _into_range(bound: Any, dtype: Any) -> Any:
-    """A Python int bound that the integer dtype cannot hold, moved to its end."""
-    if type(bound) is int and dtypes.is_integer(dtype):
-        limits = np.iinfo(dtype)
-        return dtype.type(limits.min if bound < limits.min else
-                          limits.max if bound > limits.max else bound)
-    return bound
-
-
-# ---- logarithms to other bases, angles in degrees
-@named("Logarithm to base 2.", ["x"], _SHAPE, "jnp.log2(8)", f32("3."))
-@util.planned
-def log2(x: Any, /) -> Any:
-    (x,) = util.promote_inexact("log2", x)
-    return _each_part(ew.div_p, ew.log(x), math.log(2.0))
-
-
-@named("Logarithm to base 10.", ["x"], _SHAPE, "jnp.log10(100)", f32("2."))
-@util.planned
-def log10(x: Any, /) -> Any:
-    (x,) = util.promote_inexact("log10", x)
-    return _each_part(ew.mul_p, ew.log(x), 1.0 / math.log(10.0))
-
-
-def _each_part(op: Any, x: Any, by: float) -> Any:
-    """x by a real number; complex x part by part, since infinity times 0i would be NaN."""
-    if not util.is_complex(x):
-        return op.bind(x, constant(x, by))
-    re, im = ew.real(x), ew.imag(x)
-    return ew.complex_(op.bind(re, constant(re, by)), op.bind(im, constant(im, by)))
-
-
-@named("Radians as degrees.", ["x"], _SHAPE, "jnp.degrees(0)", f32("0."))
-@util.planned
-def degrees(x: Any, /) -> Any:
-    (x,) = util.promote_inexact("degrees", x)
-    return util.settled(ew.mul(x, constant(x, 180.0 / math.pi)), x)
-
-
-@named("Degrees as radians.", ["x"], _SHAPE, "jnp.radians(0)", f32("0."))
-@util.planned
-def radians(x: Any, /) -> Any:
-    (x,) = util.promote_inexact("radians", x)
-    return util.settled(ew.mul(x, constant(x, math.pi / 180.0)), x)
-
-
-rad2deg, deg2rad = degrees, radians
-
-
-# ---- complex numbers
-@named("Real part; real arrays unchanged.", ["x"], _SHAPE, "jnp.real(1 + 2j)", f32("1."))
-def real(x: Any, /) -> Any:
-    x = util.one_array("real", x)
-    return ew.real(x) if util.is_complex(x) else util.array(x)
-
-
-@named("Imaginary part; 0 for real arrays.", ["x"], _SHAPE, "jnp.imag(1 + 2j)", f32("2."))
-def imag(x: Any, /) -> Any:
-    x = util.one_array("imag", x)
-    if util.is_complex(x):
-        return ew.imag(x)
-    return sh.broadcast_in_dim(constant(x, 0), shape_of(x), ())
-
-
-@named("Complex conjugate; real arrays unchanged.", ["x"], _SHAPE, "jnp.conj(1 + 2j)",
-       "Array(1.-2.j, dtype=complex64, weak_type=True)")
-def conj(x: Any, /) -> Any:
-    x = util.one_array("conjugate", x)
-    return ew.conj(x) if util.is_complex(x) else util.array(x)
-
-
-conjugate = conj
-
-
-@named("Angle of complex numbers in radians, or degrees with deg=True.", ["z"],
-       "A float array of z's shape.", "jnp.angle(1j)", f32("1.5707964"))
-@util.planned
-def angle(z: Any, deg: bool = False) -> Any:
-    z = util.one_array("angle", z)
-    dtype, weak, scalar = dtype_of(z), util.weak_of(z), not shape_of(z)
-    if dtype.kind == "c":
-        z = util.cast(util.array(z), dtype, weak)
-        re, im = ew.real(z), ew.imag(z)
-    else:
-        if scalar or not dtypes.is_inexact(dtype):  # (JAX: those of any dtype)
-            dtype, weak = dtypes.default_dtype(float), False
-        re = util.cast(z, dtype, weak)
-        im = full_constant(re, 0)
-    made = ew.atan2(im, re)
-    return degrees(made) if deg else made
-
-
 __all__ = [
-    "abs", "absolute", "angle", "around", "ceil", "clip", "conj", "conjugate", "deg2rad",
-    "degrees", "divmod", "fabs", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod",
-    "imag", "log10", "log2", "mod", "modf", "positive", "pow", "power", "rad2deg", "radians",
-    "real", "reciprocal", "remainder", "rint", "round", "trunc"]
+    "abs", "absolute", "divmod", "fabs", "float_power", "floor_divide", "fmax", "fmin", "fmod",
+    "mod", "modf", "positive", "pow", "power", "reciprocal", "remainder"]

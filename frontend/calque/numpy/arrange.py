@@ -13,14 +13,11 @@ from calque.lax.operands import canonical_axis
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, remainder
 from calque.numpy.creation import below
-from calque.numpy.documents import named
 from calque.numpy.reductions import sum as total
 from calque.numpy.shapes import moveaxis, ravel, reshape, swapaxes
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
 from calque.primitives import shape as sh
-
-_MOVED = "An array with the same elements."
 
 
 @util.planned
@@ -47,17 +44,47 @@ def flip(m: Any, axis: Any = None) -> Any:
     return sh.rev(x, axes) if axes else util.array(x)
 
 
-@named("Columns in reverse order.", ["m"], _MOVED, "jnp.fliplr(jnp.array([[1, 2]]))",
-       "Array([[2, 1]], dtype=int32)")
 @util.planned
 def fliplr(m: Any) -> Any:
+    """Columns in reverse order.
+
+    Args:
+      m: array or scalar.
+
+    Returns:
+      An array with the same elements.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.fliplr(jnp.array([[1, 2]]))
+      Array([[2, 1]], dtype=int32)
+    """
     return flip(m, 1)
 
 
-@named("Rows in reverse order.", ["m"], _MOVED, "jnp.flipud(jnp.array([1, 2]))",
-       "Array([2, 1], dtype=int32)")
 @util.planned
 def flipud(m: Any) -> Any:
+    """Rows in reverse order.
+
+    Args:
+      m: array or scalar.
+
+    Returns:
+      An array with the same elements.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.flipud(jnp.array([1, 2]))
+      Array([2, 1], dtype=int32)
+    """
     return flip(m, 0)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,41 +17,11 @@ from calque.dispatch.sharded.placing import resharded
 from calque.lax.contract import canonical_precision
 from calque.lax.operands import canonical_axis
 from calque.numpy import reductions, util
-from calque.numpy.arithmetic import choose, conj
+from calque.numpy.arithmetic import choose
+from calque.numpy.parts import conj
 from calque.primitives import contract as ct
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-
-_ARGS = """    Args:
-      {a}: array{first}.
-      {b}: array{second}; dtypes are promoted.
-{more}      precision: None, 'default', 'high', 'highest', a lax.Precision or a pair of them.
-      preferred_element_type: the dtype of the result and of its accumulation.
-
-    Returns:
-      {returns}
-
-    Raises:
-      TypeError: an argument is not an array, or the contracted sizes differ.
-{raises}
-    Example:
-      >>> import calque.numpy as jnp
-      >>> {example}
-      {result}
-    """
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _doc(sentence: str, example: str, result: str, returns: str = "An array.", a: str = "a",
-         b: str = "b", first: str = "", second: str = "", more: str = "",
-         raises: str = "") -> Callable[[F], F]:
-    def decorate(f: F) -> F:
-        f.__doc__ = sentence + "\n\n" + _ARGS.format(
-            a=a, b=b, first=first, second=second, more=more, returns=returns, raises=raises,
-            example=example, result=result)
-        return f
-    return decorate
 
 
 def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any, bool]:
@@ -86,12 +56,29 @@ def _chosen(name: str, a: Any, b: Any, preferred: Any) -> Any:
     return reductions.sum(choose(a, b, np.zeros((), dtype_of(b))[()]))
 
 
-@_doc("Product of arrays: inner product of vectors, matrix product, or the sum over the last axis "
-      "of a and\n    the second to last of b.", "jnp.dot(jnp.array([1, 2]), jnp.array([3, 4]))",
-      "Array(11, dtype=int32)")
 @util.planned
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
         out_sharding: Any = None) -> Any:
+    """Product of arrays: inner product of vectors, matrix product, or the sum over the last axis of
+    a and the second to last of b.
+
+    Args:
+      a: array.
+      b: array; dtypes are promoted.
+      precision: None, 'default', 'high', 'highest', a lax.Precision or a pair of them.
+      preferred_element_type: the dtype of the result and of its accumulation.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: an argument is not an array, or the contracted sizes differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.dot(jnp.array([1, 2]), jnp.array([3, 4]))
+      Array(11, dtype=int32)
+    """
     if out_sharding is not None:
         return resharded("dot_general", out_sharding, dot, a, b, precision=precision,
                          preferred_element_type=preferred_element_type)
@@ -107,14 +94,29 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
         return _general(x, y, ((m - 1,), (max(n - 2, 0),)), ((), ()), precision, dtype, weak)
 
 
-@_doc("Matrix product over the last two axes; leading axes broadcast, vectors are contracted.",
-      "jnp.matmul(jnp.ones((2, 3)), jnp.ones((3, 4))).shape", "(2, 4)",
-      "An array of shape (..., m, n).", first=" of shape (..., m, k), or (k,)",
-      second=" of shape (..., k, n), or (k,)",
-      raises="      ValueError: an argument is a scalar, or leading axes do not broadcast.\n")
 @util.planned
 def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
            out_sharding: Any = None) -> Any:
+    """Matrix product over the last two axes; leading axes broadcast, vectors are contracted.
+
+    Args:
+      a: array of shape (..., m, k), or (k,).
+      b: array of shape (..., k, n), or (k,); dtypes are promoted.
+      precision: None, 'default', 'high', 'highest', a lax.Precision or a pair of them.
+      preferred_element_type: the dtype of the result and of its accumulation.
+
+    Returns:
+      An array of shape (..., m, n).
+
+    Raises:
+      TypeError: an argument is not an array, or the contracted sizes differ.
+      ValueError: an argument is a scalar, or leading axes do not broadcast.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.matmul(jnp.ones((2, 3)), jnp.ones((3, 4))).shape
+      (2, 4)
+    """
     if out_sharding is not None:
         return resharded("dot_general", out_sharding, matmul, a, b, precision=precision,
                          preferred_element_type=preferred_element_type)
@@ -173,10 +175,27 @@ def _drop_ones(x: Any, own: tuple[int, ...], rank: int) -> tuple[Any, list[int]]
     return (sh.squeeze(x, drop) if drop else x), kept
 
 
-@_doc("Sum of products of all elements; a is conjugated.", "jnp.vdot(jnp.array([1, 2]), "
-      "jnp.array([3, 4]))", "Array(11, dtype=int32)", "A scalar.")
 @util.planned
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Sum of products of all elements; a is conjugated.
+
+    Args:
+      a: array.
+      b: array; dtypes are promoted.
+      precision: None, 'default', 'high', 'highest', a lax.Precision or a pair of them.
+      preferred_element_type: the dtype of the result and of its accumulation.
+
+    Returns:
+      A scalar.
+
+    Raises:
+      TypeError: an argument is not an array, or the contracted sizes differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.vdot(jnp.array([1, 2]), jnp.array([3, 4]))
+      Array(11, dtype=int32)
+    """
     a, b = util.check_arrays("vdot", a, b)
     with util.lazy_eval("vdot"):
         x, y, dtype, weak = _operands("vdot", a, b, preferred_element_type)
@@ -184,10 +203,27 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
         return _general(conj(x), y, ((0,), (0,)), ((), ()), precision, dtype, weak)
 
 
-@_doc("Sum of products over the last axes.", "jnp.inner(jnp.array([1, 2]), jnp.array([3, 4]))",
-      "Array(11, dtype=int32)")
 @util.planned
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Sum of products over the last axes.
+
+    Args:
+      a: array.
+      b: array; dtypes are promoted.
+      precision: None, 'default', 'high', 'highest', a lax.Precision or a pair of them.
+      preferred_element_type: the dtype of the result and of its accumulation.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: an argument is not an array, or the contracted sizes differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.inner(jnp.array([1, 2]), jnp.array([3, 4]))
+      Array(11, dtype=int32)
+    """
     a, b = util.check_arrays("inner", a, b)
     if not shape_of(a) or not shape_of(b):
         return dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
@@ -229,12 +265,29 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
                          sh.broadcast_in_dim(y, (m, n), (1,)))
 
 
-@_doc("Sum of products over pairs of axes.", "jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 4)), "
-      "1).shape", "(2, 4)", more="      axes: n for the last n axes of a and the first n of b, or "
-      "a pair of axes or of lists of axes.\n")
 @util.planned
 def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None,
               preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+    """Sum of products over pairs of axes.
+
+    Args:
+      a: array.
+      b: array; dtypes are promoted.
+      axes: n for the last n axes of a and the first n of b, or a pair of axes or of lists of axes.
+      precision: None, 'default', 'high', 'highest', a lax.Precision or a pair of them.
+      preferred_element_type: the dtype of the result and of its accumulation.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: an argument is not an array, or the contracted sizes differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 4)), 1).shape
+      (2, 4)
+    """
     if out_sharding is not None:
         return resharded("dot_general", out_sharding, tensordot, a, b, axes, precision=precision,
                          preferred_element_type=preferred_element_type)
@@ -268,13 +321,30 @@ def _pairs(axes: Any, m: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]
                             "lists/tuples of ints."))
 
 
-@_doc("Sum of products along one axis; x1 is conjugated, the other axes broadcast.",
-      "jnp.vecdot(jnp.ones((2, 3)), jnp.ones((2, 3)))", "Array([3., 3.], dtype=float32)",
-      a="x1", b="x2", more="      axis: the axis.\n",
-      raises="      ValueError: an argument is a scalar, or sizes along axis differ.\n")
 @util.planned
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
            preferred_element_type: Any = None) -> Any:
+    """Sum of products along one axis; x1 is conjugated, the other axes broadcast.
+
+    Args:
+      x1: array.
+      x2: array; dtypes are promoted.
+      axis: the axis.
+      precision: None, 'default', 'high', 'highest', a lax.Precision or a pair of them.
+      preferred_element_type: the dtype of the result and of its accumulation.
+
+    Returns:
+      An array.
+
+    Raises:
+      TypeError: an argument is not an array, or the contracted sizes differ.
+      ValueError: an argument is a scalar, or sizes along axis differ.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.vecdot(jnp.ones((2, 3)), jnp.ones((2, 3)))
+      Array([3., 3.], dtype=float32)
+    """
     x1, x2 = util.check_arrays("vecdot", x1, x2)
     shapes = shape_of(x1), shape_of(x2)
     if not shapes[0] or not shapes[1]:

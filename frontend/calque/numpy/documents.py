@@ -1,7 +1,7 @@
 """Docstrings of the ufuncs: one template, filled from the rows of the tables."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from calque.core.types import Function
 
@@ -56,11 +56,3 @@ def document(f: Function, name: str, sentence: str, arguments: Sequence[str],
     f.__doc__ = _TEMPLATE.format(sentence=sentence, args="".join(lines), returns=returns,
                                  example=example, result=result.replace("\n", "\n      "))
     return f
-
-
-def named(sentence: str, arguments: Sequence[str], returns: str, example: str,
-          result: str) -> Callable[[Function], Function]:
-    """Decorator form of document, for functions with a body of their own."""
-    def decorate(f: Function) -> Function:
-        return document(f, f.__name__, sentence, arguments, returns, example, result)
-    return decorate

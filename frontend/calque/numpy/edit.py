@@ -11,8 +11,7 @@ from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.lax.index import wrap_negative
 from calque.lax.operands import canonical_axis, check_fits
-from calque.numpy import arithmetic as ar
-from calque.numpy import util
+from calque.numpy import rounding, util
 from calque.numpy.advanced import take
 from calque.numpy.at import At
 from calque.numpy.creation import asarray
@@ -150,7 +149,7 @@ def _places(at: Any, n: int, count: int) -> Any:
         places[order] += np.arange(count)
         return places
     at = util.spread(ravel(widened(at)), (count,))
-    at = ar.clip(wrap_negative(at, n), 0, n)
+    at = rounding.clip(wrap_negative(at, n), 0, n)
     shape = (count, count)
     own = sh.broadcast_in_dim(at, shape, (0,))
     other = sh.broadcast_in_dim(at, shape, (1,))

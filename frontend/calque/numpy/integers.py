@@ -13,7 +13,6 @@ from calque.core.errors import explain
 from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
-from calque.numpy.documents import named
 from calque.numpy.logic import where
 from calque.numpy.shapes import moveaxis, with_axis
 from calque.primitives import elementwise as ew
@@ -41,20 +40,50 @@ def _gcd(x: Any, y: Any) -> Any:
     return while_loop(lambda pair: rd.any(pair[1] != 0), step, (absolute(x), absolute(y)))[0]
 
 
-@named("Greatest common divisor of integers; never negative.", ["x1", "x2"],
-       "An array of the broadcast shape.", "jnp.gcd(12, 18)",
-       "Array(6, dtype=int32, weak_type=True)")
 @util.planned
 def gcd(x1: Any, x2: Any) -> Any:
+    """Greatest common divisor of integers; never negative.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.gcd(12, 18)
+      Array(6, dtype=int32, weak_type=True)
+    """
     x1, x2, weak = _integers("gcd", x1, x2)
     return ew.convert(_gcd(x1, x2), dtype_of(x1), weak)
 
 
-@named("Least common multiple of integers; never negative.", ["x1", "x2"],
-       "An array of the broadcast shape.", "jnp.lcm(4, 6)",
-       "Array(12, dtype=int32, weak_type=True)")
 @util.planned
 def lcm(x1: Any, x2: Any) -> Any:
+    """Least common multiple of integers; never negative.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.lcm(4, 6)
+      Array(12, dtype=int32, weak_type=True)
+    """
     x1, x2, weak = _integers("lcm", x1, x2)
     x1, x2 = absolute(x1), absolute(x2)
     divisor = _gcd(x1, x2)
@@ -84,11 +113,25 @@ def _exponent(bits: Any, kind: Any, info: Any) -> Any:
     return ew.convert(masked, dtypes.int32)
 
 
-@named("Mantissa in [0.5, 1) and exponent: x = mantissa * 2**exponent.", ["x"],
-       "Two arrays: the mantissas and int32 exponents.", "jnp.frexp(8.0)",
-       "(Array(0.5, dtype=float32), Array(4, dtype=int32))")
 @util.planned
 def frexp(x: Any, /) -> tuple[Any, Any]:
+    """Mantissa in [0.5, 1) and exponent: x = mantissa * 2**exponent.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      Two arrays: the mantissas and int32 exponents.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.frexp(8.0)
+      (Array(0.5, dtype=float32), Array(4, dtype=int32))
+    """
     x, bits, kind, info = _parts("frexp", x)
     bias = (1 << (info.nexp - 1)) - 1
     mantissa = ew.and_(bits, kind.type((1 << info.nmant) - 1))
@@ -120,11 +163,26 @@ def _mantissa_jvp(primals: Any, tangents: Any) -> Any:
     return mantissa, ew.mul(tangents[0], scale)
 
 
-@named("Distance from x to the next number of its dtype, with x's sign from float32 on; NaN for "
-       "infinities.",
-       ["x"], "An array of x's shape.", "jnp.spacing(1.0)", "Array(1.1920929e-07, dtype=float32)")
 @util.planned
 def spacing(x: Any, /) -> Any:
+    """Distance from x to the next number of its dtype, with x's sign from float32 on; NaN for
+    infinities.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.spacing(1.0)
+      Array(1.1920929e-07, dtype=float32)
+    """
     x, bits, kind, info = _parts("spacing", x)
     field = _exponent(bits, kind, info)
     normal = field > info.nmant

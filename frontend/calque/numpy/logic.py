@@ -14,7 +14,8 @@ from calque.core.types import Function
 from calque.numpy import special, util
 from calque.numpy.arithmetic import as_truth, choose, constant
 from calque.numpy.creation import asarray
-from calque.numpy.documents import document, named, truth, weak_truth
+from calque.numpy.documents import document, weak_truth
+from calque.numpy.predicates import isfinite
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 
@@ -41,9 +42,24 @@ logical_xor = _logical("logical_xor", ew.xor_p, "Whether exactly one of x and y 
                        "True")
 
 
-@named("Whether x is 0.", ["x"], "A bool array of x's shape.", "jnp.logical_not(0)",
-       weak_truth("True"))
 def logical_not(x: Any, /) -> Any:
+    """Whether x is 0.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      A bool array of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.logical_not(0)
+      Array(True, dtype=bool, weak_type=True)
+    """
     x = util.one_array("logical_not", x)
     if dtype_of(x) == dtypes.bool_:
         return ew.not_(x)
@@ -132,11 +148,27 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 # ---- closeness and equality
-@named("Whether |a - b| <= atol + rtol * |b|, elementwise.", ["a", "b"],
-       "A bool array of the broadcast shape.", "jnp.isclose(1.0, 1.0 + 1e-7)", truth("True"))
 @util.planned
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
             equal_nan: bool = False) -> Any:
+    """Whether |a - b| <= atol + rtol * |b|, elementwise.
+
+    Args:
+      a: array or scalar.
+      b: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      A bool array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.isclose(1.0, 1.0 + 1e-7)
+      Array(True, dtype=bool)
+    """
     x, y = util.promote("isclose", a, b)
     dtype = dtype_of(x)
     if dtypes.is_key(dtype):  # keys are equal or not
@@ -153,7 +185,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
     share = ew.mul(*util.aligned("isclose", rtol, ew.abs_(y)))
     bound = ew.add(*util.aligned("isclose", atol, share))
     near = ew.le(*util.aligned("isclose", ew.abs_(ew.sub(x, y)), bound))
-    out = ew.or_(ew.eq(x, y), ew.and_(special.isfinite(y), near))
+    out = ew.or_(ew.eq(x, y), ew.and_(isfinite(y), near))
     if equal_nan:
         both = ew.and_(ew.ne(x, x), ew.ne(y, y))
         out = ew.or_(out, both)
@@ -165,19 +197,51 @@ def _every(x: Any) -> Any:
     return rd.reduce_and_p.bind(x, axes=axes) if axes else util.cast(x, dtypes.bool_)
 
 
-@named("Whether all elements of a and b are close (see isclose).", ["a", "b"], "A bool scalar.",
-       "jnp.allclose(1.0, 1.0 + 1e-7)", truth("True"))
 @util.planned
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08,
              equal_nan: bool = False) -> Any:
-    return _every(isclose(*util.check_arrays("allclose", a, b), rtol=rtol, atol=atol,
-                          equal_nan=equal_nan))
+    """Whether all elements of a and b are close (see isclose).
+
+    Args:
+      a: array or scalar.
+      b: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      A bool scalar.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.allclose(1.0, 1.0 + 1e-7)
+      Array(True, dtype=bool)
+    """
+    x, y = util.check_arrays("allclose", a, b)
+    return _every(isclose(x, y, rtol, atol, equal_nan))
 
 
-@named("Whether a1 and a2 have equal shapes and elements.", ["a1", "a2"], "A bool scalar.",
-       "jnp.array_equal(1, 1)", truth("True"))
 @util.planned
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    """Whether a1 and a2 have equal shapes and elements.
+
+    Args:
+      a1: array or scalar.
+      a2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      A bool scalar.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.array_equal(1, 1)
+      Array(True, dtype=bool)
+    """
     x, y = asarray(a1), asarray(a2)
     if shape_of(x) != shape_of(y):
         return util.array(np.False_)
@@ -188,10 +252,26 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return _every(same)
 
 
-@named("Whether a1 and a2 are equal after broadcasting.", ["a1", "a2"], "A bool scalar.",
-       "jnp.array_equiv(1, 1)", truth("True"))
 @util.planned
 def array_equiv(a1: Any, a2: Any) -> Any:
+    """Whether a1 and a2 are equal after broadcasting.
+
+    Args:
+      a1: array or scalar.
+      a2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      A bool scalar.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.array_equiv(1, 1)
+      Array(True, dtype=bool)
+    """
     x, y = util.promote("array_equiv", asarray(a1), asarray(a2))
     try:
         x, y = util.broadcast_all("array_equiv", x, y)

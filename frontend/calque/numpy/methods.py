@@ -20,10 +20,13 @@ from calque.numpy import (
     convert,
     cumulative,
     join,
+    means,
+    parts,
     picking,
     positions,
     protocols,
     reductions,
+    rounding,
     shapes,
     sorting,
     ufuncs,
@@ -68,9 +71,9 @@ _COMPARISONS: dict[str, tuple[str, Function]] = {
 def _round(self: Any, ndigits: int | None = None) -> Any:
     """round(x): whole numbers of an integer dtype; round(x, n): n decimals."""
     if ndigits is not None:
-        return ar.round(self, ndigits)
+        return rounding.round(self, ndigits)
     with lazy_eval("round"):
-        made = ar.round(self, 0)
+        made = rounding.round(self, 0)
         return convert.astype(made, int)
 
 
@@ -204,7 +207,7 @@ def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
       >>> jnp.asarray([1.0, 2.0, 3.0]).clip(1.5, 2.5)
       Array([1.5, 2. , 2.5], dtype=float32)
     """
-    return ar.clip(self, min, max)
+    return rounding.clip(self, min, max)
 
 
 def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
@@ -271,10 +274,10 @@ METHODS: dict[str, Any] = {
     "mT": _property(shapes.matrix_transpose,
         "The last two axes exchanged.",
         "jnp.zeros((2, 3, 4)).mT.shape", "(2, 4, 3)"),
-    "real": _property(ar.real,
+    "real": _property(parts.real,
         "The real part.",
         "jnp.asarray([1 + 2j]).real", "Array([1.], dtype=float32)"),
-    "imag": _property(ar.imag,
+    "imag": _property(parts.imag,
         "The imaginary part.",
         "jnp.asarray([1 + 2j]).imag", "Array([2.], dtype=float32)"),
     "at": _property(At,
@@ -282,14 +285,14 @@ METHODS: dict[str, Any] = {
         "jnp.zeros(3).at[1].set(5)", "Array([0., 5., 0.], dtype=float32)"),
     "astype": _astype, "copy": _copy, "clip": _clip, "flatten": _flatten, "reshape": _reshape,
     "transpose": _transpose, "view": convert.view, "ravel": shapes.ravel, "squeeze": shapes.squeeze,
-    "swapaxes": shapes.swapaxes, "dot": ct.dot, "conj": ar.conj, "conjugate": ar.conj,
-    "round": ar.round, "trace": arrange.trace, "diagonal": arrange.diagonal,
+    "swapaxes": shapes.swapaxes, "dot": ct.dot, "conj": parts.conj, "conjugate": parts.conj,
+    "round": rounding.round, "trace": arrange.trace, "diagonal": arrange.diagonal,
     "take": picking.take, "choose": picking.choose, "compress": _compress,
     "nonzero": positions.nonzero, "sort": sorting.sort, "argsort": _argsort,
     "searchsorted": sorting.searchsorted, "argpartition": sorting.argpartition,
     **{name: getattr(reductions, name) for name in (
-        "sum", "prod", "mean", "var", "std", "max", "min", "argmax", "argmin", "all", "any",
-        "ptp")},
+        "sum", "prod", "max", "min", "argmax", "argmin", "all", "any", "ptp")},
+    "mean": means.mean, "var": means.var, "std": means.std,
     "cumsum": cumulative.cumsum, "cumprod": cumulative.cumprod, "repeat": join.repeat,
     **protocols.EVERYWHERE,
 }

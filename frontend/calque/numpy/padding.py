@@ -15,8 +15,7 @@ from calque.core.errors import explain
 from calque.core.lists import as_tuple, replaced
 from calque.core.trace import Tracer
 from calque.core.types import Function, Ndarray
-from calque.numpy import arithmetic as ar
-from calque.numpy import picking, ranges, statistics, util
+from calque.numpy import means, picking, ranges, rounding, statistics, util
 from calque.numpy import reductions as rd
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -268,7 +267,7 @@ def _ramps(x: Any, axis: int, width: tuple[int, int], ends: tuple[Any, Any]) -> 
 
 
 _STATISTICS: dict[str, Function] = {
-    "maximum": rd.max, "minimum": rd.min, "mean": rd.mean, "median": statistics.median}
+    "maximum": rd.max, "minimum": rd.min, "mean": means.mean, "median": statistics.median}
 
 
 def _statistic(x: Any, axis: int, width: tuple[int, int], mode: str,
@@ -286,7 +285,7 @@ def _statistic(x: Any, axis: int, width: tuple[int, int], mode: str,
         part = sh.slice_in_dim(x, n - length if at_end else 0, n if at_end else length, axis)
         made = _STATISTICS[mode](part, axis=axis, keepdims=True)
         if dtypes.is_integer(dtype) and mode in ("mean", "median"):
-            made = ar.round(made)
+            made = rounding.round(made)
         return util.cast(made, dtype)
 
     parts = [x]

@@ -18,7 +18,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode, python_fill
 from calque.lax.index import wrap_negative
 from calque.lax.operands import canonical_axis, check_fits
-from calque.numpy import advanced, util
+from calque.numpy import advanced, rounding, util
 from calque.numpy import arithmetic as ar
 from calque.numpy.arithmetic import as_truth
 from calque.numpy.at import At
@@ -53,7 +53,7 @@ def _wrapped(index: Any, size: int) -> Any:
 
 
 def _clamped(index: Any, size: int) -> Any:
-    return ar.clip(widened(asarray(index)), 0, size - 1)
+    return rounding.clip(widened(asarray(index)), 0, size - 1)
 
 
 # ---- take

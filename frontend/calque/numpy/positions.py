@@ -19,7 +19,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.lax.cumulative import cumsum
 from calque.lax.operands import as_size, as_sizes
 from calque.numpy import arithmetic as ar
-from calque.numpy import util
+from calque.numpy import rounding, util
 from calque.numpy.arithmetic import as_truth
 from calque.numpy.creation import asarray
 from calque.numpy.shapes import ravel, transpose
@@ -230,9 +230,9 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     total = math.prod(sizes)
     i = asarray(i)
     if not total:
-        i = ar.clip(i, 0, 0)
+        i = rounding.clip(i, 0, 0)
     else:
-        i = ar.clip(i, -total, total - 1)
+        i = rounding.clip(i, -total, total - 1)
         i = ar.choose(ew.lt(i, ew.const(i, 0)), ew.add(i, ew.const(i, total)), i)
     found = []
     for n in reversed(sizes):
@@ -282,7 +282,7 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
                 raise ValueError(explain("invalid entry in coordinates array"))
     with lazy_eval("ravel_multi_index"):
         if mode == "clip":
-            values = [ar.clip(asarray(v), 0, n - 1) for v, n in zip(values, sizes)]
+            values = [rounding.clip(asarray(v), 0, n - 1) for v, n in zip(values, sizes)]
         elif mode == "wrap":
             values = [ar.remainder(asarray(v), n) for v, n in zip(values, sizes)]
         if dtype is not None:

@@ -11,11 +11,12 @@ from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import as_sizes
 from calque.numpy import arithmetic as ar
-from calque.numpy import creation, join, picking, util
+from calque.numpy import creation, join, means, picking, rounding, util
 from calque.numpy import reductions as rd
 from calque.numpy.contract import dot
 from calque.numpy.cumulative import cumsum
 from calque.numpy.logic import where
+from calque.numpy.parts import conj, imag, real
 from calque.numpy.shapes import moveaxis, ravel, squeeze
 from calque.numpy.sorting import argsort, searchsorted
 from calque.primitives import elementwise as ew
@@ -150,7 +151,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
             return creation.zeros((0, 0), kind)
         x = join.concatenate([x, *more]) if more else x
         weights = _weights(shape_of(x)[1], fweights, aweights)
-        mean, total = rd.average(x, axis=1, weights=weights, returned=True)
+        mean, total = means.average(x, axis=1, weights=weights, returned=True)
         total = total[0]
         if weights is None:
             observed = shape_of(x)[1]
@@ -164,8 +165,8 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
             total = total - ddof * rd.sum(weights * a) / total
         x = x - mean[:, None]
         scaled = x if weights is None else x * weights
-        return squeeze(ar.real(dot(x, ar.conj(scaled).T)) / total if kind.kind != "c"
-                       else dot(x, ar.conj(scaled).T) / total)
+        return squeeze(real(dot(x, conj(scaled).T)) / total if kind.kind != "c"
+                       else dot(x, conj(scaled).T) / total)
 
 
 def _variables(x: Any, rowvar: bool) -> Any:
@@ -219,11 +220,11 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
     with util.lazy_eval("corrcoef"):
         if not shape_of(c):
             return c / c
-        deviations = ew.sqrt(ar.real(c.diagonal()))
+        deviations = ew.sqrt(real(c.diagonal()))
         c = c / deviations[:, None] / deviations[None, :]
         if util.is_complex(c):
-            return ew.complex_(ar.clip(ar.real(c), -1, 1), ar.clip(ar.imag(c), -1, 1))
-        return ar.clip(c, -1, 1)
+            return ew.complex_(rounding.clip(real(c), -1, 1), rounding.clip(imag(c), -1, 1))
+        return rounding.clip(c, -1, 1)
 
 
 # ---- one-dimensional interpolation
@@ -281,8 +282,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
                                          "array of sample points is empty"))
             raise TypeError(explain("Slice size at index 0 in gather op is out of range, must be "
                                     "within [0, 0 + 1), got 1: array of sample points is empty"))
-        above = ar.clip(searchsorted(xp, x, side="right"), 1, max(n - 1, 1))
-        last = ar.clip(above, 0, n - 1)
+        above = rounding.clip(searchsorted(xp, x, side="right"), 1, max(n - 1, 1))
+        last = rounding.clip(above, 0, n - 1)
         x0, y0 = (picking.take(v, above - 1) for v in (xp, fp))
         dx, dy = (picking.take(v, last) - u for v, u in ((xp, x0), (fp, y0)))
         tiny = np.spacing(dtypes.finfo(dtype_of(xp)).eps)

@@ -320,8 +320,8 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
       >>> jnp.geomspace(1, 100, 3).round()
       Array([  1.,  10., 100.], dtype=float32)
     """
-    from calque.numpy import arithmetic as ar
     from calque.numpy import ufuncs as uf
+    from calque.numpy.parts import log10
     start, stop = util.check_arrays("geomspace", start, stop)
     working = util.to_inexact(dtypes.result_type(start, stop))
     wanted = working if dtype is None else util.user_dtype("geomspace", dtype)
@@ -329,7 +329,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
         first, last = util.broadcast_all("geomspace", util.cast(start, working),
                                          util.cast(stop, working))
         sign = uf.sign(first)
-        line = logspace(ar.log10(uf.divide(first, sign)), ar.log10(uf.divide(last, sign)), num,
+        line = logspace(log10(uf.divide(first, sign)), log10(uf.divide(last, sign)), num,
                         endpoint=endpoint, base=10.0, axis=0)
         line = uf.multiply(line, sign)
         count = shape_of(line)[0]

@@ -1,5 +1,6 @@
-"""Reductions: sum, prod, max, min, all, any, mean, var, std, argmax, argmin, count_nonzero, ptp,
-average.  Half-precision sums are taken in float32; small integers are summed in int32 (uint32).
+"""Reductions: sum, prod, max, min, all, any, argmax, argmin, count_nonzero, ptp.
+
+Half-precision sums are taken in float32; small integers are summed in int32 (uint32).
 Start reading at `_reduce`.
 """
 from __future__ import annotations
@@ -10,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dims, dtypes
-from calque.core.avals import dtype_of, ndim_of, shape_of
+from calque.core import dtypes
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive
-from calque.core.types import Axes, Function, Shape
+from calque.core.types import Axes, Shape
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
 from calque.numpy.arithmetic import as_truth, choose
@@ -23,43 +24,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
 
-_HALF = (np.dtype("float16"), dtypes.bfloat16, *dtypes.FLOAT8)
-_DOC = """{sentence} along axes.
-
-    Args:
-      a: array or scalar.
-      axis: an axis or several; None for all.
-{more}      out: not supported.
-      keepdims: keep the reduced axes with size 1.
-{initial}      where: bool array; only the elements where it holds count.
-
-    Returns:
-      An array without the reduced axes.
-
-    Raises:
-      TypeError: a is not an array (lists are not accepted).
-      ValueError: an axis is out of bounds or repeated{empty}.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.{name}({example})
-      {result}
-    """
-_INITIAL = "      initial: a scalar that the result starts from.\n"
-_DTYPE = "      dtype: the dtype of the result and of the accumulation.\n"
-_PROMOTE = ("      dtype: the dtype of the result and of the accumulation; by default small "
-            "integers\n        become int32 or uint32 (int64, uint64 with x64).\n")
-
-
-def _doc(name: str, sentence: str, example: str, result: str, *, more: str = "",
-         initial: bool = False, empty: bool = False) -> Function:
-    def decorate(f: Function) -> Function:
-        f.__doc__ = _DOC.format(
-            name=name, sentence=sentence, example=example, result=result, more=more,
-            initial=_INITIAL if initial else "",
-            empty=", or a reduced axis is empty and there is no initial" if empty else "")
-        return f
-    return decorate
+HALF = (np.dtype("float16"), dtypes.bfloat16, *dtypes.FLOAT8)
 
 
 def with_axes(x: Any, shape: Shape, axes: Axes) -> Any:
@@ -105,7 +70,7 @@ def _no_identity(name: str) -> Exception:
 def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, result: Any,
             keepdims: Any, initial: Any, where: Any, identity: Any) -> Any:
     """Convert, mask, reduce, join with initial, convert back."""
-    working = dtypes.float32 if result in _HALF and prim in (
+    working = dtypes.float32 if result in HALF and prim in (
         rd.reduce_sum_p, rd.reduce_prod_p) else result
     x = util.cast(x, working)
     x = masked(name, x, where, identity(working))
@@ -146,11 +111,33 @@ def _sum_dtype(name: str, x: Any, dtype: Any, promote_integers: bool = True) -> 
     return own
 
 
-@_doc("sum", "Sum of the elements", "jnp.arange(4)", "Array(6, dtype=int32)", more=_PROMOTE,
-      initial=True)
 @util.planned
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
         initial: Any = None, where: Any = None, promote_integers: bool = True) -> Any:
+    """Sum of the elements along axes.
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+      dtype: the dtype of the result and of the accumulation; by default small integers
+        become int32 or uint32 (int64, uint64 with x64).
+      out: not supported.
+      keepdims: keep the reduced axes with size 1.
+      initial: a scalar that the result starts from.
+      where: bool array; only the elements where it holds count.
+
+    Returns:
+      An array without the reduced axes.
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: an axis is out of bounds or repeated.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.sum(jnp.arange(4))
+      Array(6, dtype=int32)
+    """
     util.refuse_out("sum", out)
     x = util.one_array("sum", a)
     result = _sum_dtype("sum", x, dtype, promote_integers)
@@ -161,11 +148,33 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims:
                        where, lambda d: d.type(0))
 
 
-@_doc("prod", "Product of the elements", "jnp.array([2, 3])", "Array(6, dtype=int32)",
-      more=_PROMOTE, initial=True)
 @util.planned
 def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
          initial: Any = None, where: Any = None, promote_integers: bool = True) -> Any:
+    """Product of the elements along axes.
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+      dtype: the dtype of the result and of the accumulation; by default small integers
+        become int32 or uint32 (int64, uint64 with x64).
+      out: not supported.
+      keepdims: keep the reduced axes with size 1.
+      initial: a scalar that the result starts from.
+      where: bool array; only the elements where it holds count.
+
+    Returns:
+      An array without the reduced axes.
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: an axis is out of bounds or repeated.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.prod(jnp.array([2, 3]))
+      Array(6, dtype=int32)
+    """
     util.refuse_out("prod", out)
     x = util.one_array("prod", a)
     result = _sum_dtype("prod", x, dtype, promote_integers)
@@ -224,37 +233,121 @@ def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: A
         return with_axes(made, shape, axes) if keepdims else made
 
 
-@_doc("max", "Largest element (NaN if there is one)", "jnp.array([1, 3, 2])",
-      "Array(3, dtype=int32)", initial=True, empty=True)
 @util.planned
 def max(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Any:
+    """Largest element (NaN if there is one) along axes.
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+      out: not supported.
+      keepdims: keep the reduced axes with size 1.
+      initial: a scalar that the result starts from.
+      where: bool array; only the elements where it holds count.
+
+    Returns:
+      An array without the reduced axes.
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: an axis is out of bounds or repeated, or a reduced axis is empty and there is no
+        initial.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.max(jnp.array([1, 3, 2]))
+      Array(3, dtype=int32)
+    """
     return _extremum("max", rd.reduce_max_p, ew.max_p, lowest, a, axis, out, keepdims, initial,
                      where)
 
 
-@_doc("min", "Smallest element (NaN if there is one)", "jnp.array([3, 1, 2])",
-      "Array(1, dtype=int32)", initial=True, empty=True)
 @util.planned
 def min(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Any:
+    """Smallest element (NaN if there is one) along axes.
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+      out: not supported.
+      keepdims: keep the reduced axes with size 1.
+      initial: a scalar that the result starts from.
+      where: bool array; only the elements where it holds count.
+
+    Returns:
+      An array without the reduced axes.
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: an axis is out of bounds or repeated, or a reduced axis is empty and there is no
+        initial.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.min(jnp.array([3, 1, 2]))
+      Array(1, dtype=int32)
+    """
     return _extremum("min", rd.reduce_min_p, ew.min_p, highest, a, axis, out, keepdims, initial,
                      where)
 
 
-@_doc("amax", "Largest element (another name of max)", "jnp.array([1, 3, 2])",
-      "Array(3, dtype=int32)", initial=True, empty=True)
 @util.planned
 def amax(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
          where: Any = None) -> Any:
+    """Largest element (another name of max) along axes.
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+      out: not supported.
+      keepdims: keep the reduced axes with size 1.
+      initial: a scalar that the result starts from.
+      where: bool array; only the elements where it holds count.
+
+    Returns:
+      An array without the reduced axes.
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: an axis is out of bounds or repeated, or a reduced axis is empty and there is no
+        initial.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.amax(jnp.array([1, 3, 2]))
+      Array(3, dtype=int32)
+    """
     return max(a, axis, out, keepdims, initial, where)
 
 
-@_doc("amin", "Smallest element (another name of min)", "jnp.array([3, 1, 2])",
-      "Array(1, dtype=int32)", initial=True, empty=True)
 @util.planned
 def amin(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
          where: Any = None) -> Any:
+    """Smallest element (another name of min) along axes.
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+      out: not supported.
+      keepdims: keep the reduced axes with size 1.
+      initial: a scalar that the result starts from.
+      where: bool array; only the elements where it holds count.
+
+    Returns:
+      An array without the reduced axes.
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: an axis is out of bounds or repeated, or a reduced axis is empty and there is no
+        initial.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.amin(jnp.array([3, 1, 2]))
+      Array(1, dtype=int32)
+    """
     return min(a, axis, out, keepdims, initial, where)
 
 
@@ -267,191 +360,58 @@ def _logical(name: str, prim: Primitive, join: Primitive, identity: bool, a: Any
                        lambda d: np.bool_(identity))
 
 
-@_doc("all", "Whether all elements differ from 0", "jnp.array([True, False])",
-      "Array(False, dtype=bool)")
 @util.planned
 def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *,
         where: Any = None) -> Any:
-    return _logical("all", rd.reduce_and_p, ew.and_p, True, a, axis, out, keepdims, where)
-
-
-@_doc("any", "Whether some element differs from 0", "jnp.array([True, False])",
-      "Array(True, dtype=bool)")
-@util.planned
-def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *,
-        where: Any = None) -> Any:
-    return _logical("any", rd.reduce_or_p, ew.or_p, False, a, axis, out, keepdims, where)
-
-
-# ---- means and variances
-def _count(name: str, shape: Shape, axes: Axes, where: Any, dtype: Any,
-           keepdims: bool) -> Any:
-    """How many elements each result is made of: a scalar, or an array when there is a mask."""
-    if where is None:
-        return dims.number(math.prod(shape[a] for a in axes), dtype)
-    mask = util.one_array(name, where)
-    mask = util.spread(as_truth(mask), shape)
-    return sum(util.cast(mask, dtype), axes, dtype=dtype, keepdims=keepdims)
-
-
-def _float_dtypes(name: str, x: Any, dtype: Any) -> tuple[Any, Any]:
-    """(dtype of the computation, dtype of the result)."""
-    result = util.to_inexact(dtype_of(x)) if dtype is None else util.user_dtype(name, dtype)
-    working = util.to_inexact(result)
-    return (dtypes.float32 if working in _HALF else working), result
-
-
-@_doc("mean", "Arithmetic mean", "jnp.array([1, 2])", "Array(1.5, dtype=float32)", more=_DTYPE)
-@util.planned
-def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-         *, where: Any = None) -> Any:
-    util.refuse_out("mean", out)
-    x = util.one_array("mean", a)
-    working, result = _float_dtypes("mean", x, dtype)
-    if where is None:
-        _check_axis(axis, ndim_of(x))
-    with util.lazy_eval("mean"):
-        return util.cast(_mean("mean", x, axis, working, keepdims, where), result)
-
-
-def _check_axis(axis: Any, ndim: int) -> None:
-    """mean, var and std ask for the size of an axis: IndexError, where sum has a ValueError."""
-    for a in axis if isinstance(axis, (tuple, list)) else [] if axis is None else [axis]:
-        if isinstance(a, (int, np.integer)) and not -ndim <= a < ndim:
-            raise IndexError(explain(f"tuple index out of range: axis {a} of an array of dimension "
-                                     f"{ndim}.", fix="give an axis of the array."))
-
-
-def _mean(name: str, x: Any, axis: Any, working: Any, keepdims: Any, where: Any) -> Any:
-    shape = shape_of(x)
-    axes = util.axis_tuple(axis, len(shape))
-    total = sum(util.cast(x, working), axes, dtype=working, keepdims=keepdims, where=where)
-    return ew.div(total, _spread_like(
-        _count(name, shape, axes, where, working, bool(keepdims)), total))
-
-
-def _spread_like(x: Any, y: Any) -> Any:
-    return util.spread_nonscalar(x, shape_of(y))
-
-
-@_doc("var", "Variance (mean squared distance from the mean)", "jnp.array([1.0, 3.0])",
-      "Array(1., dtype=float32)", more=_DTYPE)
-@util.planned
-def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0,
-        keepdims: bool = False, *, where: Any = None, mean: Any = None,
-        correction: Any = None) -> Any:
-    util.refuse_out("var", out)
-    x = util.one_array("var", a)
-    with util.lazy_eval("var"):
-        return _var("var", x, axis, dtype, ddof, keepdims, where, mean, correction)
-
-
-@_doc("std", "Standard deviation (square root of the variance)", "jnp.array([1.0, 3.0])",
-      "Array(1., dtype=float32)", more=_DTYPE)
-@util.planned
-def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0,
-        keepdims: bool = False, *, where: Any = None, mean: Any = None,
-        correction: Any = None) -> Any:
-    util.refuse_out("std", out)
-    x = util.one_array("std", a)
-    if dtype is not None and not dtypes.is_inexact(util.user_dtype("std", dtype)):
-        raise ValueError(explain(f"dtype argument to jnp.std must be inexact; got {dtype}"))
-    with util.lazy_eval("std"):
-        return ew.sqrt(_var("std", x, axis, dtype, ddof, keepdims, where, mean,
-                            correction))
-
-
-def _var(name: str, x: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, where: Any,
-         mean: Any, correction: Any) -> Any:
-    if correction is not None:
-        if not isinstance(ddof, int) or ddof != 0:
-            raise ValueError(explain("ddof and correction can't be provided simultaneously."))
-        ddof = correction
-    if (dtype is not None and util.is_complex(x)
-            and not dtypes.is_complex(util.user_dtype(name, dtype))):
-        raise ValueError(explain(
-            f"jax.numpy.{name} does not yet support real dtype parameters when computing the "
-            "variance of an array of complex values.", fix="leave dtype out."))
-    working, result = _float_dtypes(name, x, dtype)
-    if where is None:
-        _check_axis(axis, ndim_of(x))
-    if working.kind == "c" and not util.is_complex(x):
-        working = dtypes.real_dtype(working)
-    shape = shape_of(x)
-    axes = util.axis_tuple(axis, len(shape))
-    x = util.cast(x, working)
-    if mean is None:
-        center = _mean(name, x, axes, working, True, where)
-    else:
-        center = util.one_array(name, mean)
-        center = util.cast(center, working)
-    apart = ew.sub(*util.aligned(name, x, center))
-    if working.kind == "c":
-        re, im = ew.real(apart), ew.imag(apart)
-        apart = ew.add(ew.square(re), ew.square(im))
-        working = dtypes.real_dtype(working)
-        result = dtypes.real_dtype(result) if dtype is None else result
-    else:
-        apart = ew.square(apart)
-    count = _count(name, shape, axes, where, working, bool(keepdims))
-    total = sum(apart, axes, dtype=working, keepdims=keepdims, where=where)
-    less = util.one_array(name, ddof)
-    left = ew.sub(*util.aligned("var", count, util.cast(less, working)))
-    good = ew.gt(left, working.type(0))
-    made = ew.div(total, _spread_like(left, total))
-    made = choose(good, made, working.type(np.nan))
-    return util.cast(made, result if dtypes.is_inexact(result) else working)
-
-
-@util.planned
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False,
-            keepdims: bool = False) -> Any:
-    """Weighted mean sum(a * weights) / sum(weights).
+    """Whether all elements differ from 0 along axes.
 
     Args:
       a: array or scalar.
       axis: an axis or several; None for all.
-      weights: array of a's shape, or a vector along axis; equal weights by default.
-      returned: also return the sum of the weights.
+      out: not supported.
       keepdims: keep the reduced axes with size 1.
+      where: bool array; only the elements where it holds count.
 
     Returns:
-      An array without the reduced axes; with returned a pair.
+      An array without the reduced axes.
 
     Raises:
-      ValueError: shapes differ and no axis is given.
-      TypeError: an argument is not an array.
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: an axis is out of bounds or repeated.
 
     Example:
       >>> import calque.numpy as jnp
-      >>> jnp.average(jnp.array([1.0, 3.0]), weights=jnp.array([3.0, 1.0]))
-      Array(1.5, dtype=float32)
+      >>> jnp.all(jnp.array([True, False]))
+      Array(False, dtype=bool)
     """
-    x = util.one_array("average", a)
-    with util.lazy_eval("average"):
-        shape = shape_of(x)
-        axes = util.axis_tuple(axis, len(shape))
-        if weights is None:
-            made = mean(x, axes, keepdims=keepdims)
-            total = util.spread(dims.number(math.prod(shape[i] for i in axes),
-                                            dtype_of(made)), shape_of(made))
-            return (made, util.array(total)) if returned else made
-        x, w = util.inexact_arrays("average", x, weights)
-        if shape_of(w) != shape:
-            if axis is None:
-                raise ValueError(explain(
-                    "Axis must be specified when shapes of a and weights differ."))
-            if ndim_of(w) != len(axes):
-                raise ValueError(explain(
-                    f"Shape of weights {shape_of(w)} must be consistent with shape of a "
-                    f"{shape} along the given axes."))
-            if shape_of(w) != tuple(shape[i] for i in axes):
-                raise ValueError(explain("Length of weights not compatible with specified axis."))
-            order = sorted(range(len(axes)), key=lambda i: axes[i])
-            w = sh.broadcast_in_dim(sh.transpose(w, order), shape, sorted(axes))
-        total = sum(w, axes, keepdims=keepdims)
-        made = ew.div(sum(ew.mul(x, w), axes, keepdims=keepdims), total)
-        return (made, total) if returned else made
+    return _logical("all", rd.reduce_and_p, ew.and_p, True, a, axis, out, keepdims, where)
+
+
+@util.planned
+def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *,
+        where: Any = None) -> Any:
+    """Whether some element differs from 0 along axes.
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+      out: not supported.
+      keepdims: keep the reduced axes with size 1.
+      where: bool array; only the elements where it holds count.
+
+    Returns:
+      An array without the reduced axes.
+
+    Raises:
+      TypeError: a is not an array (lists are not accepted).
+      ValueError: an axis is out of bounds or repeated.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.any(jnp.array([True, False]))
+      Array(True, dtype=bool)
+    """
+    return _logical("any", rd.reduce_or_p, ew.or_p, False, a, axis, out, keepdims, where)
 
 
 # ---- positions and counts
@@ -586,5 +546,6 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> A
         return ew.sub(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 
-__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max",
-           "mean", "min", "prod", "ptp", "std", "sum", "var"]
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "max", "min", "prod", "ptp",
+    "sum"]

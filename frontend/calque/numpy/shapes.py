@@ -15,10 +15,7 @@ from calque.dispatch.sharded.placing import resharded
 from calque.lax import shape as lx
 from calque.lax.operands import as_sizes, canonical_axis
 from calque.numpy import util
-from calque.numpy.documents import named
 from calque.primitives import shape as sh
-
-_MOVED = "An array with the same elements."
 
 
 # ---- questions
@@ -215,9 +212,25 @@ def transpose(a: Any, axes: Any = None) -> Any:
     return lx.transpose(x, order)
 
 
-@named("The axes in another order (array API name of transpose).", ["a", "axes"], _MOVED,
-       "jnp.permute_dims(jnp.zeros((2, 3)), (1, 0)).shape", "(3, 2)")
 def permute_dims(a: Any, /, axes: Any) -> Any:
+    """The axes in another order (array API name of transpose).
+
+    Args:
+      a: array or scalar.
+      axes: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array with the same elements.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.permute_dims(jnp.zeros((2, 3)), (1, 0)).shape
+      (3, 2)
+    """
     return transpose(a, axes)
 
 
@@ -385,21 +398,66 @@ def _atleast(name: str, arrays: Any, raised: Any) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-@named("Arrays with at least one axis.", ["*arys"], "An array, or a list of them.",
-       "jnp.atleast_1d(1.0).shape", "(1,)")
 def atleast_1d(*arys: Any) -> Any:
+    """Arrays with at least one axis.
+
+    Args:
+      *arys: array or scalar.
+
+    Returns:
+      An array, or a list of them.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.atleast_1d(1.0).shape
+      (1,)
+    """
     return _atleast("atleast_1d", arys, lambda x: _raise(x, [(), (0,)]))
 
 
-@named("Arrays with at least two axes.", ["*arys"], "An array, or a list of them.",
-       "jnp.atleast_2d(jnp.zeros(3)).shape", "(1, 3)")
 def atleast_2d(*arys: Any) -> Any:
+    """Arrays with at least two axes.
+
+    Args:
+      *arys: array or scalar.
+
+    Returns:
+      An array, or a list of them.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.atleast_2d(jnp.zeros(3)).shape
+      (1, 3)
+    """
     return _atleast("atleast_2d", arys, lambda x: _raise(x, [(), (1,), (0, 1)]))
 
 
-@named("Arrays with at least three axes.", ["*arys"], "An array, or a list of them.",
-       "jnp.atleast_3d(jnp.zeros(3)).shape", "(1, 3, 1)")
 def atleast_3d(*arys: Any) -> Any:
+    """Arrays with at least three axes.
+
+    Args:
+      *arys: array or scalar.
+
+    Returns:
+      An array, or a list of them.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.atleast_3d(jnp.zeros(3)).shape
+      (1, 3, 1)
+    """
     return _atleast("atleast_3d", arys, lambda x: _raise(x, [(), (1,), (0, 1), (0, 1, 2)]))
 
 
@@ -476,9 +534,24 @@ def broadcast_arrays(*args: Any) -> list[Any]:
         return [util.array(util.spread(v, full)) for v in values]
 
 
-@named("The shape that shapes broadcast to.", ["*shapes"], "A tuple of ints.",
-       "jnp.broadcast_shapes((2, 1), (3,))", "(2, 3)")
 def broadcast_shapes(*shapes: Any) -> Shape:
+    """The shape that shapes broadcast to.
+
+    Args:
+      *shapes: array or scalar.
+
+    Returns:
+      A tuple of ints.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.broadcast_shapes((2, 1), (3,))
+      (2, 3)
+    """
     return lx.broadcast_shapes(*shapes)
 
 

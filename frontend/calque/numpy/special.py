@@ -17,125 +17,34 @@ from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, full_constant, pair
-from calque.numpy.documents import f32, named, truth, weak_truth
+from calque.numpy.predicates import signbit
 from calque.primitives import elementwise as ew
-from calque.primitives import shape as sh
-
-_SHAPE = "An array of x's shape."
-_BROADCAST = "An array of the broadcast shape."
-_TRUTH = "A bool array of x's shape."
 
 
 def _zero(x: Any) -> Any:
     return constant(x, 0)
 
 
-# ---- tests
-@named("Whether x is NaN.", ["x"], _TRUTH, "jnp.isnan(jnp.nan)", weak_truth("True"))
-def isnan(x: Any, /) -> Any:
-    x = util.one_array("isnan", x)
-    if not dtypes.is_inexact(dtype_of(x)):
-        return _all_false(x)
-    return ew.ne(x, x)
-
-
-def _all_false(x: Any) -> Any:
-    return sh.broadcast_in_dim(np.False_, shape_of(x), ())
-
-
-@named("Whether x is infinite.", ["x"], _TRUTH, "jnp.isinf(jnp.inf)", truth("True"))
-@util.planned
-def isinf(x: Any, /) -> Any:
-    x = util.one_array("isinf", x)
-    dtype = dtype_of(x)
-    if dtype.kind == "c":
-        return ew.or_(isinf(ew.real(x)), isinf(ew.imag(x)))
-    if not dtypes.is_inexact(dtype):
-        return _all_false(x)
-    x = util.array(x)
-    return ew.eq(ew.abs_(x), dtype.type(np.inf))
-
-
-@named("Whether x is neither infinite nor NaN.", ["x"], _TRUTH, "jnp.isfinite(jnp.inf)",
-       weak_truth("False"))
-@util.planned
-def isfinite(x: Any, /) -> Any:
-    x = util.one_array("isfinite", x)
-    dtype = dtype_of(x)
-    if dtype.kind == "c":
-        return ew.and_(ew.is_finite(ew.real(x)),
-                       ew.is_finite(ew.imag(x)))
-    if not dtypes.is_inexact(dtype):
-        return ew.not_(_all_false(x))
-    return ew.is_finite(x)
-
-
-def _signed_infinity(name: str, x: Any, value: float) -> Any:
-    x = util.one_array(name, x)
-    dtype = dtype_of(x)
-    if dtype.kind == "c":
-        raise ValueError(explain(f"{name} is not well defined for complex types",
-                                 fix="test the real and imaginary parts."))
-    if not dtypes.is_inexact(dtype):
-        return _all_false(x)
-    return ew.eq(x, dtype.type(value))
-
-
-@named("Whether x is +inf.", ["x"], _TRUTH, "jnp.isposinf(jnp.inf)", truth("True"))
-def isposinf(x: Any, /, out: None = None) -> Any:
-    util.refuse_out("isposinf", out)
-    return _signed_infinity("isposinf", x, np.inf)
-
-
-@named("Whether x is -inf.", ["x"], _TRUTH, "jnp.isneginf(-jnp.inf)", truth("True"))
-def isneginf(x: Any, /, out: None = None) -> Any:
-    util.refuse_out("isneginf", out)
-    return _signed_infinity("isneginf", x, -np.inf)
-
-
-@named("Whether the imaginary part is 0.", ["x"], _TRUTH, "jnp.isreal(1 + 0j)", weak_truth("True"))
-@util.planned
-def isreal(x: Any) -> Any:
-    x = util.one_array("isreal", x)
-    if not util.is_complex(x):
-        return util.of_scalars(ew.not_(_all_false(x)), x)
-    im = ew.imag(x)
-    return util.of_scalars(ew.eq(im, _zero(im)), x)
-
-
-@named("Whether the imaginary part is not 0.", ["x"], _TRUTH, "jnp.iscomplex(1 + 0j)",
-       weak_truth("False"))
-@util.planned
-def iscomplex(x: Any) -> Any:
-    x = util.one_array("iscomplex", x)
-    if not util.is_complex(x):
-        return util.of_scalars(_all_false(x), x)
-    im = ew.imag(x)
-    return util.of_scalars(ew.ne(im, _zero(im)), x)
-
-
-@named("Whether the sign bit is set (x < 0, or -0.0, or a negative NaN).", ["x"], _TRUTH,
-       "jnp.signbit(-0.0)", truth("True"))
-@util.planned
-def signbit(x: Any, /) -> Any:
-    x = util.one_array("signbit", x)
-    dtype = dtype_of(x)
-    if dtype.kind == "c":
-        raise ValueError(explain("signbit is not well defined for complex inputs",
-                                 fix="take the real or the imaginary part."))
-    if dtype == dtypes.bool_:
-        return _all_false(x)
-    if dtypes.is_integer(dtype):
-        return ew.lt(x, _zero(x))
-    bits = ew.bitcast_convert_type(
-        util.array(x), new_dtype=np.dtype(f"int{8 * dtype.itemsize}"))
-    return ew.lt(bits, _zero(bits))
-
-
-@named("x1 with the sign of x2, as a float.", ["x1", "x2"], _BROADCAST,
-       "jnp.copysign(1.0, -2.0)", f32("-1."))
 @util.planned
 def copysign(x1: Any, x2: Any, /) -> Any:
+    """x1 with the sign of x2, as a float.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.copysign(1.0, -2.0)
+      Array(-1., dtype=float32, weak_type=True)
+    """
     x, y = util.broadcast_all("copysign", *pair("copysign", x1, x2, "inexact"))
     if util.is_complex(x):
         raise TypeError(explain("copysign does not support complex-valued inputs"))
@@ -144,10 +53,26 @@ def copysign(x1: Any, x2: Any, /) -> Any:
 
 
 # ---- formulas
-@named("Angle of the point (x2, x1) in radians, in [-pi, pi]; complex values are continued.",
-       ["x1", "x2"], _BROADCAST, "jnp.arctan2(0.0, 1.0)", f32("0."))
 @util.planned
 def arctan2(x1: Any, x2: Any, /) -> Any:
+    """Angle of the point (x2, x1) in radians, in [-pi, pi]; complex values are continued.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.arctan2(0.0, 1.0)
+      Array(0., dtype=float32, weak_type=True)
+    """
     y, x = pair("arctan2", x1, x2, "inexact")
     if not util.is_complex(x):
         return ew.atan2(y, x)
@@ -161,10 +86,26 @@ def arctan2(x1: Any, x2: Any, /) -> Any:
 atan2 = arctan2
 
 
-@named("sqrt(x1**2 + x2**2) without overflow.", ["x1", "x2"], _BROADCAST, "jnp.hypot(3, 4)",
-       f32("5."))
 @util.planned
 def hypot(x1: Any, x2: Any, /) -> Any:
+    """sqrt(x1**2 + x2**2) without overflow.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.hypot(3, 4)
+      Array(5., dtype=float32, weak_type=True)
+    """
     x, y = util.broadcast_all("hypot", *pair("hypot", x1, x2, "inexact"))
     if util.is_complex(x):
         raise ValueError(explain(
@@ -299,9 +240,25 @@ def _no_keywords(name: str, out: Any, where: Any) -> None:
             "supported.", fix="use the returned array, and jnp.where to choose."))
 
 
-@named("sin(pi x) / (pi x), 1 at 0.", ["x"], _SHAPE, "jnp.sinc(0)", f32("1."))
 @util.planned
 def sinc(x: Any, /) -> Any:
+    """sin(pi x) / (pi x), 1 at 0.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.sinc(0)
+      Array(1., dtype=float32, weak_type=True)
+    """
     (x,) = util.inexact_arrays("sinc", x)
     origin = ew.eq(x, _zero(x))
     turned = ew.mul(constant(x, math.pi), x)
@@ -309,10 +266,26 @@ def sinc(x: Any, /) -> Any:
     return choose(origin, full_constant(x, 1), ew.div(ew.sin(safe), safe))
 
 
-@named("0 below 0, x2 at 0, 1 above.", ["x1", "x2"], _BROADCAST, "jnp.heaviside(0.0, 0.5)",
-       f32("0.5"))
 @util.planned
 def heaviside(x1: Any, x2: Any, /) -> Any:
+    """0 below 0, x2 at 0, 1 above.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.heaviside(0.0, 0.5)
+      Array(0.5, dtype=float32, weak_type=True)
+    """
     x, y = util.broadcast_all("heaviside", *pair("heaviside", x1, x2, "inexact"))
     if util.is_complex(x):
         raise TypeError(explain("heaviside does not support complex-valued inputs"))
@@ -323,9 +296,26 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
     return util.of_scalars(made, x1, x2)
 
 
-@named("x1 * 2**x2.", ["x1", "x2"], _BROADCAST, "jnp.ldexp(3.0, 2)", f32("12."))
 @util.planned
 def ldexp(x1: Any, x2: Any, /) -> Any:
+    """x1 * 2**x2.
+
+    Args:
+      x1: array or scalar.
+      x2: array or scalar; dtypes are promoted, shapes broadcast.
+
+    Returns:
+      An array of the broadcast shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.ldexp(3.0, 2)
+      Array(12., dtype=float32, weak_type=True)
+    """
     x, n = util.check_arrays("ldexp", x1, x2)
     a, b = dtype_of(x), dtype_of(n)
     if not dtypes.is_integer(b) and b != dtypes.bool_ or a.kind == "c":
@@ -344,10 +334,25 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     return x
 
 
-@named("Number of bits that are 1 in |x|.", ["x"], "A uint8 array of x's shape.",
-       "jnp.bitwise_count(7)", "Array(3, dtype=uint8)")
 @util.planned
 def bitwise_count(x: Any, /) -> Any:
+    """Number of bits that are 1 in |x|.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      A uint8 array of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.bitwise_count(7)
+      Array(3, dtype=uint8)
+    """
     (x,) = util.promote_numeric("bitwise_count", x)
     if dtype_of(x).kind == "i":
         x = ew.abs_(x)
@@ -399,10 +404,25 @@ def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     return choose(ew.eq(x, constant(x, -np.inf)), neginf, out)
 
 
-@named("Modified Bessel function of the first kind of order 0.", ["x"], _SHAPE, "jnp.i0(0.0)",
-       f32("1."))
 @util.planned
 def i0(x: Any, /) -> Any:
+    """Modified Bessel function of the first kind of order 0.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.i0(0.0)
+      Array(1., dtype=float32, weak_type=True)
+    """
     (x,) = util.promote_inexact("i0", x)
     if not dtypes.is_float(dtype_of(x)):
         raise ValueError(explain(f"Unsupported input type to jax.numpy.i0: {dtype_of(x)}",
@@ -423,6 +443,5 @@ def _i0_jvp(primals: Any, tangents: Any) -> Any:
 
 
 __all__ = [
-    "arctan2", "atan2", "bitwise_count", "copysign", "heaviside", "hypot", "i0", "iscomplex",
-    "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "ldexp", "logaddexp",
-    "logaddexp2", "nan_to_num", "signbit", "sinc"]
+    "arctan2", "atan2", "bitwise_count", "copysign", "heaviside", "hypot", "i0", "ldexp",
+    "logaddexp", "logaddexp2", "nan_to_num", "sinc"]

@@ -13,11 +13,10 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dims import number
 from calque.core.errors import explain
-from calque.core.types import Function, Shape
+from calque.core.types import Shape
 from calque.dispatch.sharded.placing import resharded
-from calque.numpy import arithmetic as ar
 from calque.numpy import reductions as rd
-from calque.numpy import util
+from calque.numpy import rounding, util
 from calque.numpy.arithmetic import choose
 from calque.numpy.creation import asarray
 from calque.numpy.cumulative import cumsum
@@ -29,43 +28,6 @@ from calque.primitives import shape as sh
 from calque.primitives import sort as so
 
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
-_DOC = """{sentence}
-
-    Args:
-      a: real array.
-{q}      axis: an axis or several; None for all.
-      out, overwrite_input: not supported.
-{method}      keepdims: keep the reduced axes with size 1.
-{more}
-    Returns:
-      A float array without the reduced axes{front}{nan}.
-
-    Raises:
-      TypeError: a is not an array, q is an integer, or a reduced axis is empty.
-      ValueError: a is complex, q has several axes, or the method is unknown.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.{name}(jnp.array([1.0, 2.0, 4.0]){argument})
-      {result}
-    """
-_METHOD = ("      method: what lies between two elements: 'linear', 'lower', 'higher', "
-           "'midpoint', 'nearest' or\n        'inverted_cdf'.\n")
-_WEIGHTS = ("      weights: array like a, or a vector along one axis; of method 'inverted_cdf' "
-            "only.\n")
-
-
-def _doc(sentence: str, result: str, q: str = "", argument: str = "",
-         more: str = "") -> Function:
-    def decorate(f: Function) -> Function:
-        what = f"      q: {q}: a scalar or a vector of floats.\n" if q else ""
-        f.__doc__ = _DOC.format(
-            sentence=sentence, q=what, method=_METHOD if q else "", more=_WEIGHTS * bool(q) + more,
-            front=", behind that of a vector q" if q else "", argument=argument, result=result,
-            nan=", of the elements that are not NaN" if f.__name__.startswith("nan") else
-            "; NaN where an element is", name=f.__name__)
-        return f
-    return decorate
 
 
 def _checked(name: str, a: Any, q: Any, out: Any, overwrite: Any, method: str,
@@ -141,11 +103,11 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
 def _between(rows: Any, q: Any, count: Any, method: str) -> Any:
     last = count - 1
     if method == "inverted_cdf":
-        return _at(rows, ar.clip(ew.ceil(q * count - 1), 0, last), q)
+        return _at(rows, rounding.clip(ew.ceil(q * count - 1), 0, last), q)
     index = q * last
     low = ew.floor(index)
     part = index - low
-    low_at, high_at = (ar.clip(i, 0, last) for i in (low, ew.ceil(index)))
+    low_at, high_at = (rounding.clip(i, 0, last) for i in (low, ew.ceil(index)))
     if method == "lower":
         return _at(rows, low_at, q)
     if method == "higher":
@@ -203,56 +165,184 @@ def _entry(name: str, a: Any, q: Any, axis: Any, out: Any, overwrite: Any, metho
         return _quantile(name, x, q, axis, method, bool(keepdims), name.startswith("nan"), weights)
 
 
-@_doc("Element that a share q of the elements lies below.", "Array(3., dtype=float32)",
-      "the shares, from 0 to 1", ", 0.75")
 @util.planned
 def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+    """Element that a share q of the elements lies below.
+
+    Args:
+      a: real array.
+      q: the shares, from 0 to 1: a scalar or a vector of floats.
+      axis: an axis or several; None for all.
+      out, overwrite_input: not supported.
+      method: what lies between two elements: 'linear', 'lower', 'higher', 'midpoint', 'nearest' or
+        'inverted_cdf'.
+      keepdims: keep the reduced axes with size 1.
+      weights: array like a, or a vector along one axis; of method 'inverted_cdf' only.
+
+    Returns:
+      A float array without the reduced axes, behind that of a vector q; NaN where an element is.
+
+    Raises:
+      TypeError: a is not an array, q is an integer, or a reduced axis is empty.
+      ValueError: a is complex, q has several axes, or the method is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.quantile(jnp.array([1.0, 2.0, 4.0]), 0.75)
+      Array(3., dtype=float32)
+    """
     return _entry("quantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
 
 
-@_doc("Element that a share q of the elements lies below, NaN left out.",
-      "Array(3., dtype=float32)", "the shares, from 0 to 1", ", 0.75")
 @util.planned
 def nanquantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
                 method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+    """Element that a share q of the elements lies below, NaN left out.
+
+    Args:
+      a: real array.
+      q: the shares, from 0 to 1: a scalar or a vector of floats.
+      axis: an axis or several; None for all.
+      out, overwrite_input: not supported.
+      method: what lies between two elements: 'linear', 'lower', 'higher', 'midpoint', 'nearest' or
+        'inverted_cdf'.
+      keepdims: keep the reduced axes with size 1.
+      weights: array like a, or a vector along one axis; of method 'inverted_cdf' only.
+
+    Returns:
+      A float array without the reduced axes, behind that of a vector q, of the elements that are
+      not NaN.
+
+    Raises:
+      TypeError: a is not an array, q is an integer, or a reduced axis is empty.
+      ValueError: a is complex, q has several axes, or the method is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.nanquantile(jnp.array([1.0, 2.0, 4.0]), 0.75)
+      Array(3., dtype=float32)
+    """
     return _entry("nanquantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
 
 
-@_doc("Element that q percent of the elements lie below.", "Array(3., dtype=float32)",
-      "from 0 to 100", ", 75", "      out_sharding: of the result, over Explicit axes.\n")
 @util.planned
 def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: bool = False, *, weights: Any = None,
                out_sharding: Any = None) -> Any:
+    """Element that q percent of the elements lie below.
+
+    Args:
+      a: real array.
+      q: from 0 to 100: a scalar or a vector of floats.
+      axis: an axis or several; None for all.
+      out, overwrite_input: not supported.
+      method: what lies between two elements: 'linear', 'lower', 'higher', 'midpoint', 'nearest' or
+        'inverted_cdf'.
+      keepdims: keep the reduced axes with size 1.
+      weights: array like a, or a vector along one axis; of method 'inverted_cdf' only.
+      out_sharding: of the result, over Explicit axes.
+
+    Returns:
+      A float array without the reduced axes, behind that of a vector q; NaN where an element is.
+
+    Raises:
+      TypeError: a is not an array, q is an integer, or a reduced axis is empty.
+      ValueError: a is complex, q has several axes, or the method is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.percentile(jnp.array([1.0, 2.0, 4.0]), 75)
+      Array(3., dtype=float32)
+    """
     if out_sharding is not None:
         return resharded("jnp.percentile", out_sharding, percentile, a, q, axis, out,
                          overwrite_input, method, keepdims, weights=weights)
     return _entry("percentile", a, q, axis, out, overwrite_input, method, keepdims, weights, True)
 
 
-@_doc("Element that q percent of the elements lie below, NaN left out.",
-      "Array(3., dtype=float32)", "from 0 to 100", ", 75")
 @util.planned
 def nanpercentile(a: Any, q: Any, axis: Any = None, out: None = None,
                   overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
                   weights: Any = None) -> Any:
+    """Element that q percent of the elements lie below, NaN left out.
+
+    Args:
+      a: real array.
+      q: from 0 to 100: a scalar or a vector of floats.
+      axis: an axis or several; None for all.
+      out, overwrite_input: not supported.
+      method: what lies between two elements: 'linear', 'lower', 'higher', 'midpoint', 'nearest' or
+        'inverted_cdf'.
+      keepdims: keep the reduced axes with size 1.
+      weights: array like a, or a vector along one axis; of method 'inverted_cdf' only.
+
+    Returns:
+      A float array without the reduced axes, behind that of a vector q, of the elements that are
+      not NaN.
+
+    Raises:
+      TypeError: a is not an array, q is an integer, or a reduced axis is empty.
+      ValueError: a is complex, q has several axes, or the method is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.nanpercentile(jnp.array([1.0, 2.0, 4.0]), 75)
+      Array(3., dtype=float32)
+    """
     return _entry("nanpercentile", a, q, axis, out, overwrite_input, method, keepdims, weights,
                   True)
 
 
-@_doc("Middle element of the sorted ones (the mean of the two middle ones).",
-      "Array(2., dtype=float32)")
 @util.planned
 def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
            keepdims: bool = False) -> Any:
+    """Middle element of the sorted ones (the mean of the two middle ones).
+
+    Args:
+      a: real array.
+      axis: an axis or several; None for all.
+      out, overwrite_input: not supported.
+      keepdims: keep the reduced axes with size 1.
+
+    Returns:
+      A float array without the reduced axes; NaN where an element is.
+
+    Raises:
+      TypeError: a is not an array, q is an integer, or a reduced axis is empty.
+      ValueError: a is complex, q has several axes, or the method is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.median(jnp.array([1.0, 2.0, 4.0]))
+      Array(2., dtype=float32)
+    """
     return _entry("median", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None)
 
 
-@_doc("Middle element of the sorted ones, NaN left out.", "Array(2., dtype=float32)")
 @util.planned
 def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
               keepdims: bool = False) -> Any:
+    """Middle element of the sorted ones, NaN left out.
+
+    Args:
+      a: real array.
+      axis: an axis or several; None for all.
+      out, overwrite_input: not supported.
+      keepdims: keep the reduced axes with size 1.
+
+    Returns:
+      A float array without the reduced axes, of the elements that are not NaN.
+
+    Raises:
+      TypeError: a is not an array, q is an integer, or a reduced axis is empty.
+      ValueError: a is complex, q has several axes, or the method is unknown.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.nanmedian(jnp.array([1.0, 2.0, 4.0]))
+      Array(2., dtype=float32)
+    """
     return _entry("nanmedian", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None)
 
 

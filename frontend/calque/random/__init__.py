@@ -5,7 +5,7 @@ bit for bit, the other distributions the same within rounding ([docs/random.md])
 stream is the one the tutorials print; `jax_threefry_partitionable` selects today's.
 Modules: keys.py, bits.py (uniform words to coins), continuous.py (formulas), gamma.py (rejection
 and what is made of it), counts.py (Poisson, binomial), choices.py (permutations, categories,
-vectors, matrices), documents.py (what the distributions share).
+vectors, matrices).
 """
 from __future__ import annotations
 

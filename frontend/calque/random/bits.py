@@ -24,7 +24,6 @@ from calque.lax.shape import broadcast_sizes
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
-from calque.random.documents import document
 from calque.random.keys import as_shape, float_dtype, key_of, subkeys
 
 
@@ -208,14 +207,34 @@ def given(name: str, x: Any) -> Any:
 
 
 # ---- integers
-@document(
-    "Uniform random integers in [minval, maxval).",
-    "minval, maxval: integers, broadcast to shape; what lies outside of dtype counts as its ends."
-    "  An empty\n        interval gives minval.",
-    "randint(key, (3,), 0, 10)", "[8 1 7]", kind="integer dtype (default int32, int64 with x64)",
-    raises="TypeError: the dtype is no integer one.")
+@resharding
+@planned
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *,
             out_sharding: Any = None) -> Array:
+    """Uniform random integers in [minval, maxval).
+
+    Args:
+      key: a PRNG key.
+      minval, maxval: integers, broadcast to shape; what lies outside of dtype counts as its ends.
+        An empty interval gives minval.
+      shape: of the result.
+      dtype: integer dtype (default int32, int64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      TypeError: the dtype is no integer one.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.randint(key, (3,), 0, 10))
+      [8 1 7]
+    """
     d = dtypes.canonical(int if dtype is None else dtype)
     if not dtypes.is_integer(d):
         raise TypeError(explain(f"randint only accepts integer dtypes, got {d}."))
@@ -268,16 +287,34 @@ def _chance(p: Any) -> Any:
     return x
 
 
-@document(
-    "True with probability p: a uniform number below p.",
-    "p: probability, a float array.\n      mode: 'low' (one uniform number) or 'high' (two, for "
-    "exact small probabilities).",
-    "bernoulli(key, 0.3, (3,))",
-    "[False False False]", shape="of the result (default that of p)", kind="",
-    returns="A bool array of that shape.",
-    raises="TypeError: p is no float.\n      ValueError: mode is unknown, or p has another shape.")
+@resharding
+@planned
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *,
               out_sharding: Any = None) -> Array:
+    """True with probability p: a uniform number below p.
+
+    Args:
+      key: a PRNG key.
+      p: probability, a float array.
+      mode: 'low' (one uniform number) or 'high' (two, for exact small probabilities).
+      shape: of the result (default that of p).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      A bool array of that shape.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys.
+      TypeError: p is no float.
+      ValueError: mode is unknown, or p has another shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.bernoulli(key, 0.3, (3,)))
+      [False False False]
+    """
     if mode not in ("high", "low"):
         raise ValueError(explain(f"bernoulli: got {mode=}, expected 'high' or 'low'."))
     with lazy_eval("bernoulli"):
@@ -295,10 +332,30 @@ def draw_bernoulli(key: Any, p: Any, shape: Shape, mode: str = "low") -> Any:
     return u[1] * d.type(2.0 ** -dtypes.finfo(d).nmant) < p - u[0]
 
 
-@document(
-    "1 or -1, each with probability 1/2.", "", "rademacher(key, (4,))", "[-1  1 -1  1]",
-    kind="any dtype (default int32, int64 with x64)")
+@resharding
+@planned
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """1 or -1, each with probability 1/2.
+
+    Args:
+      key: a PRNG key.
+      shape: of the result.
+      dtype: any dtype (default int32, int64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.rademacher(key, (4,)))
+      [-1  1 -1  1]
+    """
     d = dtypes.canonical(int if dtype is None else dtype)
     with lazy_eval("rademacher"):
         return draw_rademacher(key_of("rademacher", key), as_shape("rademacher", shape), d)

@@ -19,6 +19,8 @@ from calque.core.lists import replaced, without
 from calque.core.types import Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.replay import planned
+from calque.dispatch.sharded.placing import resharding
 from calque.primitives import elementwise as ew
 from calque.random.bits import (
     draw_normal,
@@ -29,7 +31,6 @@ from calque.random.bits import (
     raw_bits,
 )
 from calque.random.continuous import draw_gumbel
-from calque.random.documents import document
 from calque.random.keys import as_shape, float_dtype, key_of, subkeys
 
 
@@ -68,15 +69,34 @@ def _permuted(key: Any, n: int) -> Any:
     return _shuffled(key, jnp.arange(n), 0)
 
 
-@document("The elements of an array in random order, or the numbers 0 .. n-1.",
-          "x: an array, or an integer n.\n      axis: along which slices change places.\n"
-          "      independent: every line along the axis gets an order of its own.",
-          "permutation(key, 5)", "[1 0 4 3 2]", kind="",
-          returns="An array like x, or of n integers.",
-          raises="TypeError: x is no array and no integer.\n      ValueError: axis is out of "
-          "bounds.")
+@resharding
+@planned
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *,
                 out_sharding: Any = None) -> Array:
+    """The elements of an array in random order, or the numbers 0 .. n-1.
+
+    Args:
+      key: a PRNG key.
+      x: an array, or an integer n.
+      axis: along which slices change places.
+      independent: every line along the axis gets an order of its own.
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array like x, or of n integers.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys.
+      TypeError: x is no array and no integer.
+      ValueError: axis is out of bounds.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.permutation(key, 5))
+      [1 0 4 3 2]
+    """
     with lazy_eval("permutation"):
         typed = key_of("permutation", key)
         array = given("permutation", x)
@@ -125,17 +145,35 @@ def _positions(key: Any, n: int, size: Shape, replace: bool, p: Any,
     return ew.convert(jnp.searchsorted(sums, u), dtypes.canonical(int))
 
 
-@document("Random elements of an array, or of the numbers 0 .. n-1.",
-          "a: an array, or an integer n.\n      replace: whether an element may come twice.\n"
-          "      p: the elements' probabilities, a vector (default all alike).\n"
-          "      axis: along which elements lie.\n"
-          "      mode: of the Gumbel numbers used with p and without replacement.",
-          "choice(key, 5, (3,))", "[3 1 2]", kind="",
-          returns="An array of a's dtype, with `shape` in the place of the axis.",
-          raises="TypeError: a is no array and no integer.\n      ValueError: a is empty, p has "
-          "another size, or more are asked for than there are.")
+@planned
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0,
            mode: str | None = None) -> Array:
+    """Random elements of an array, or of the numbers 0 .. n-1.
+
+    Args:
+      key: a PRNG key.
+      a: an array, or an integer n.
+      replace: whether an element may come twice.
+      p: the elements' probabilities, a vector (default all alike).
+      axis: along which elements lie.
+      mode: of the Gumbel numbers used with p and without replacement.
+      shape: of the result.
+
+    Returns:
+      An array of a's dtype, with `shape` in the place of the axis.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys.
+      TypeError: a is no array and no integer.
+      ValueError: a is empty, p has another size, or more are asked for than there are.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.choice(key, 5, (3,)))
+      [3 1 2]
+    """
     with lazy_eval("choice"):
         typed = key_of("choice", key)
         if not np.iterable(shape):
@@ -159,17 +197,38 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
         return at if array is None else jnp.take(array, at, axis)
 
 
-@document("Random categories from unnormalized log probabilities.",
-          "logits: log probabilities, a float array.\n      axis: along which categories lie.\n"
-          "      replace: whether a category may come twice along the leading axes of shape.\n"
-          "      mode: of the Gumbel numbers: 'low' or 'high'.",
-          "categorical(key, np.zeros(4, np.float32), shape=(3,))", "[0 1 3]", kind="",
-          shape="of the result; it ends with that of logits without the axis (the default)",
-          returns="Integers of that shape.",
-          raises="IndexError: axis is out of bounds.\n      ValueError: logits are no floats, "
-          "shapes do not fit, or more are asked for than\n        there are categories.")
+@resharding
+@planned
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True,
                 mode: str | None = None, *, out_sharding: Any = None) -> Array:
+    """Random categories from unnormalized log probabilities.
+
+    Args:
+      key: a PRNG key.
+      logits: log probabilities, a float array.
+      axis: along which categories lie.
+      replace: whether a category may come twice along the leading axes of shape.
+      mode: of the Gumbel numbers: 'low' or 'high'.
+      shape: of the result; it ends with that of logits without the axis (the default).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      Integers of that shape.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys.
+      IndexError: axis is out of bounds.
+      ValueError: logits are no floats, shapes do not fit, or more are asked for than
+        there are categories.
+
+    Example:
+      >>> import calque.random as random
+      >>> import numpy as np
+      >>> key = random.PRNGKey(0)
+      >>> print(random.categorical(key, np.zeros(4, np.float32), shape=(3,)))
+      [0 1 3]
+    """
     with lazy_eval("categorical"):
         typed = key_of("categorical", key)
         logits = given("categorical", logits)
@@ -209,15 +268,36 @@ def _factor(cov: Any, method: str) -> Any:
     return u * lax.sqrt(s[..., None, :])
 
 
-@document("Normal vectors of a mean and a covariance.",
-          "mean: along the last axis.\n      cov: covariances, positive semidefinite matrices on "
-          "the last two axes.\n      method: 'cholesky' (fast; positive definite only), 'eigh' or "
-          "'svd'.", "multivariate_normal(key, np.zeros(2, np.float32), np.eye(2)).shape", "(2,)",
-          shape="of the result without the last axis (default that of the parameters)",
-          returns="An array of shape (*shape, n) and that dtype.",
-          raises="ValueError: method is unknown, mean is a scalar, or cov does not fit it.")
+@resharding
+@planned
 def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None,
                         method: str = "cholesky", *, out_sharding: Any = None) -> Array:
+    """Normal vectors of a mean and a covariance.
+
+    Args:
+      key: a PRNG key.
+      mean: along the last axis.
+      cov: covariances, positive semidefinite matrices on the last two axes.
+      method: 'cholesky' (fast; positive definite only), 'eigh' or 'svd'.
+      shape: of the result without the last axis (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of shape (*shape, n) and that dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: method is unknown, mean is a scalar, or cov does not fit it.
+
+    Example:
+      >>> import calque.random as random
+      >>> import numpy as np
+      >>> key = random.PRNGKey(0)
+      >>> print(random.multivariate_normal(key, np.zeros(2, np.float32), np.eye(2)).shape)
+      (2,)
+    """
     name = "multivariate_normal"
     with lazy_eval(name):
         typed = key_of(name, key)
@@ -247,14 +327,34 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
         return mean + jnp.einsum("...ij,...j->...i", _factor(cov, method), z)
 
 
-@document("Orthogonal (unitary) matrices, uniformly (Haar measure); of n x m a part of one.",
-          "n: rows.\n      m: columns (default n).", "orthogonal(key, 2).shape", "(2, 2)",
-          shape="before the axes of the matrices",
-          kind="float or complex dtype (default float32, float64 with x64)",
-          returns="An array of shape (*shape, n, m) and that dtype.",
-          raises="TypeError: n or m is no integer.")
+@resharding
+@planned
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None, *,
                out_sharding: Any = None) -> Array:
+    """Orthogonal (unitary) matrices, uniformly (Haar measure); of n x m a part of one.
+
+    Args:
+      key: a PRNG key.
+      n: rows.
+      m: columns (default n).
+      shape: before the axes of the matrices.
+      dtype: float or complex dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of shape (*shape, n, m) and that dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      TypeError: n or m is no integer.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.orthogonal(key, 2).shape)
+      (2, 2)
+    """
     d = float_dtype("normal", dtype, " or complex")
     with lazy_eval("orthogonal"):
         typed = key_of("orthogonal", key)

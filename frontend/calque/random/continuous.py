@@ -17,9 +17,10 @@ from calque.core.errors import explain
 from calque.core.types import Dtype, Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.replay import planned
+from calque.dispatch.sharded.placing import resharding
 from calque.primitives import elementwise as ew
 from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, parameters
-from calque.random.documents import document
 from calque.random.keys import as_shape, float_dtype, key_of, subkeys
 
 
@@ -38,11 +39,31 @@ def draw_exponential(key: Any, shape: Shape, d: Dtype) -> Any:
     return -lax.log1p(-draw_uniform(key, shape, d))
 
 
-@document("Exponential numbers with mean 1: -log(1 - u).", "", "exponential(key, (2,))",
-          "[0.2437 1.6303]",
-          digits=4)
+@resharding
+@planned
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *,
                 out_sharding: Any = None) -> Array:
+    """Exponential numbers with mean 1: -log(1 - u).
+
+    Args:
+      key: a PRNG key.
+      shape: of the result.
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.exponential(key, (2,)).round(4))
+      [0.2437 1.6303]
+    """
     d = float_dtype("exponential", dtype)
     with lazy_eval("exponential"):
         return draw_exponential(key_of("exponential", key), as_shape("exponential", shape), d)
@@ -63,19 +84,62 @@ def draw_gumbel(key: Any, shape: Shape, d: Dtype, mode: str | None) -> Any:
     return -lax.log(-lax.log1p(-x))
 
 
-@document("Gumbel numbers: -log(-log(u)).", "mode: 'low' (one uniform number, the default) or "
-          "'high' (two, for exact far tails).", "gumbel(key, (2,))", "[-0.426   1.5233]", digits=4,
-          raises="ValueError: mode is unknown.")
+@resharding
+@planned
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *,
            out_sharding: Any = None) -> Array:
+    """Gumbel numbers: -log(-log(u)).
+
+    Args:
+      key: a PRNG key.
+      mode: 'low' (one uniform number, the default) or 'high' (two, for exact far tails).
+      shape: of the result.
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: mode is unknown.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.gumbel(key, (2,)).round(4))
+      [-0.426   1.5233]
+    """
     d = float_dtype("gumbel", dtype)
     with lazy_eval("gumbel"):
         return draw_gumbel(key_of("gumbel", key), as_shape("gumbel", shape), d, mode)
 
 
-@document("Laplace numbers: density exp(-|x|) / 2.", "", "laplace(key, (2,))",
-          "[ 0.838  -0.9371]", digits=4)
+@resharding
+@planned
 def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Laplace numbers: density exp(-|x|) / 2.
+
+    Args:
+      key: a PRNG key.
+      shape: of the result.
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.laplace(key, (2,)).round(4))
+      [ 0.838  -0.9371]
+    """
     d = float_dtype("laplace", dtype)
     with lazy_eval("laplace"):
         low = np.nextafter(_number(d, -1), _number(d, 0), dtype=d)
@@ -83,9 +147,30 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
         return lax.sign(u) * lax.log1p(-lax.abs(u))
 
 
-@document("Logistic numbers: log(u / (1 - u)).", "", "logistic(key, (2,))",
-          "[-1.2874  1.4123]", digits=4)
+@resharding
+@planned
 def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Logistic numbers: log(u / (1 - u)).
+
+    Args:
+      key: a PRNG key.
+      shape: of the result.
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.logistic(key, (2,)).round(4))
+      [-1.2874  1.4123]
+    """
     d = float_dtype("logistic", dtype)
     with lazy_eval("logistic"):
         u = draw_uniform(key_of("logistic", key), as_shape("logistic", shape), d,
@@ -93,9 +178,30 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
         return lax.log(u) - lax.log1p(-u)
 
 
-@document("Cauchy numbers: tan(pi (u - 1/2)).", "", "cauchy(key, (2,))",
-          "[-1.2378  1.4146]", digits=4)
+@resharding
+@planned
 def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Cauchy numbers: tan(pi (u - 1/2)).
+
+    Args:
+      key: a PRNG key.
+      shape: of the result.
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.cauchy(key, (2,)).round(4))
+      [-1.2378  1.4146]
+    """
     d = float_dtype("cauchy", dtype)
     with lazy_eval("cauchy"):
         u = draw_uniform(key_of("cauchy", key), as_shape("cauchy", shape), d, limits(d).eps, 1)
@@ -107,21 +213,60 @@ def _draw_maxwell(key: Any, shape: Shape, d: Dtype) -> Any:
     return lax.sqrt((x * x).sum(-1))
 
 
-@document("Maxwell numbers: lengths of vectors of 3 normal numbers.", "", "maxwell(key, (2,))",
-          "[1.4505 1.2782]", digits=4)
+@resharding
+@planned
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Maxwell numbers: lengths of vectors of 3 normal numbers.
+
+    Args:
+      key: a PRNG key.
+      shape: of the result.
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.maxwell(key, (2,)).round(4))
+      [1.4505 1.2782]
+    """
     d = float_dtype("maxwell", dtype)
     with lazy_eval("maxwell"):
         return _draw_maxwell(key_of("maxwell", key), as_shape("maxwell", shape), d)
 
 
 # ---- with parameters
-@document("Maxwell numbers of either sign, times scale, plus loc.",
-          "loc, scale: float arrays; their shape follows `shape` in the result.",
-          "double_sided_maxwell(key, 0.0, 1.0, (2,))", "[-0.9178  1.7049]", digits=4,
-          shape="before the axes of the parameters (default theirs)")
+@planned
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None
                          ) -> Array:
+    """Maxwell numbers of either sign, times scale, plus loc.
+
+    Args:
+      key: a PRNG key.
+      loc, scale: float arrays; their shape follows `shape` in the result.
+      shape: before the axes of the parameters (default theirs).
+      dtype: float dtype (default float32, float64 with x64).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.double_sided_maxwell(key, 0.0, 1.0, (2,)).round(4))
+      [-0.9178  1.7049]
+    """
     d = float_dtype("double_sided_maxwell", dtype)
     with lazy_eval("double_sided_maxwell"):
         typed = key_of("double_sided_maxwell", key)
@@ -132,12 +277,33 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
         return signs * _draw_maxwell(first, size, d) * scale + loc
 
 
-@document("Normal numbers between two bounds, exclusively.",
-          "lower, upper: bounds, broadcast to shape.", "truncated_normal(key, -1, 1, (2,))",
-          "[-0.5063  0.5465]", digits=4, shape="of the result (default that of the bounds)",
-          raises="ValueError: shapes do not broadcast to shape.")
+@resharding
+@planned
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None, *,
                      out_sharding: Any = None) -> Array:
+    """Normal numbers between two bounds, exclusively.
+
+    Args:
+      key: a PRNG key.
+      lower, upper: bounds, broadcast to shape.
+      shape: of the result (default that of the bounds).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.truncated_normal(key, -1, 1, (2,)).round(4))
+      [-0.5063  0.5465]
+    """
     d = float_dtype("truncated_normal", dtype)
     with lazy_eval("truncated_normal"):
         typed = key_of("truncated_normal", key)
@@ -151,14 +317,33 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
         return jnp.minimum(jnp.maximum(x, least), most)
 
 
-_PARAMETER = "ValueError: shapes do not broadcast to shape."
-_FITS = "of the result (default that of the parameters)"
-
-
-@document("Pareto numbers: exp(x / b) of exponential x.", "b: tail index, a positive array.",
-          "pareto(key, 2.0, (2,))", "[1.1296 2.2595]", digits=4, shape=_FITS, raises=_PARAMETER)
+@resharding
+@planned
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *,
            out_sharding: Any = None) -> Array:
+    """Pareto numbers: exp(x / b) of exponential x.
+
+    Args:
+      key: a PRNG key.
+      b: tail index, a positive array.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.pareto(key, 2.0, (2,)).round(4))
+      [1.1296 2.2595]
+    """
     d = float_dtype("pareto", dtype)
     with lazy_eval("pareto"):
         typed = key_of("pareto", key)
@@ -166,10 +351,33 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *,
         return lax.exp(draw_exponential(typed, size, d) / b)
 
 
-@document("Rayleigh numbers: scale * sqrt(-2 log(u)).", "scale: a positive array.",
-          "rayleigh(key, 2.0, (2,))", "[3.4998 1.3206]", digits=4, shape=_FITS, raises=_PARAMETER)
+@resharding
+@planned
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *,
              out_sharding: Any = None) -> Array:
+    """Rayleigh numbers: scale * sqrt(-2 log(u)).
+
+    Args:
+      key: a PRNG key.
+      scale: a positive array.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.rayleigh(key, 2.0, (2,)).round(4))
+      [3.4998 1.3206]
+    """
     d = float_dtype("rayleigh", dtype)
     with lazy_eval("rayleigh"):
         typed = key_of("rayleigh", key)
@@ -177,12 +385,31 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *,
         return scale * lax.sqrt(lax.log(draw_uniform(typed, size, d)) * _number(d, -2))
 
 
-@document("Weibull numbers (of minima): scale * (-log(1 - u)) ** (1 / concentration).",
-          "scale, concentration: positive arrays.", "weibull_min(key, 1.0, 2.0, (2,))",
-          "[0.4937 1.2768]",
-          digits=4, raises="ValueError: shapes do not broadcast together.")
+@planned
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
                 ) -> Array:
+    """Weibull numbers (of minima): scale * (-log(1 - u)) ** (1 / concentration).
+
+    Args:
+      key: a PRNG key.
+      scale, concentration: positive arrays.
+      shape: of the result.
+      dtype: float dtype (default float32, float64 with x64).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast together.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.weibull_min(key, 1.0, 2.0, (2,)).round(4))
+      [0.4937 1.2768]
+    """
     d = float_dtype("weibull_min", dtype)
     with lazy_eval("weibull_min"):
         typed = key_of("weibull_min", key)
@@ -193,10 +420,33 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
         return jnp.power(x, _number(d, 1) / concentration) * scale
 
 
-@document("Wald (inverse Gaussian) numbers of a mean and scale 1.", "mean: a positive array.",
-          "wald(key, 1.0, (2,))", "[1.0507 0.4979]", digits=4, shape=_FITS, raises=_PARAMETER)
+@resharding
+@planned
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *,
          out_sharding: Any = None) -> Array:
+    """Wald (inverse Gaussian) numbers of a mean and scale 1.
+
+    Args:
+      key: a PRNG key.
+      mean: a positive array.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.wald(key, 1.0, (2,)).round(4))
+      [1.0507 0.4979]
+    """
     d = float_dtype("wald", dtype)
     with lazy_eval("wald"):
         first, second = subkeys(key_of("wald", key))
@@ -210,12 +460,33 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *,
         return jnp.where(u <= mean / (mean + x), x, mean2 / x)
 
 
-@document("Log-normal numbers: exp(sigma * z) of normal z.",
-          "sigma: standard deviation of the logarithm.", "lognormal(key, 0.5, (2,))",
-          "[0.6754 1.5345]",
-          digits=4, shape=_FITS, raises=_PARAMETER)
+@resharding
+@planned
 def lognormal(key: Any, sigma: Any = np.float32(1), shape: Any = None, dtype: Any = None, *,
               out_sharding: Any = None) -> Array:
+    """Log-normal numbers: exp(sigma * z) of normal z.
+
+    Args:
+      key: a PRNG key.
+      sigma: standard deviation of the logarithm.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.lognormal(key, 0.5, (2,)).round(4))
+      [0.6754 1.5345]
+    """
     d = float_dtype("lognormal", dtype, " or complex")
     with lazy_eval("lognormal"):
         typed = key_of("lognormal", key)
@@ -223,12 +494,33 @@ def lognormal(key: Any, sigma: Any = np.float32(1), shape: Any = None, dtype: An
         return lax.exp(draw_normal(typed, size, d) * sigma)
 
 
-@document("Numbers of the triangular distribution on [left, right].",
-          "left, mode, right: ends and peak of the density.",
-          "triangular(key, 0.0, 1.0, 2.0, (2,))",
-          "[0.6577 1.3741]", digits=4, shape=_FITS, raises=_PARAMETER)
+@resharding
+@planned
 def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None,
                *, out_sharding: Any = None) -> Array:
+    """Numbers of the triangular distribution on [left, right].
+
+    Args:
+      key: a PRNG key.
+      left, mode, right: ends and peak of the density.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.triangular(key, 0.0, 1.0, 2.0, (2,)).round(4))
+      [0.6577 1.3741]
+    """
     d = float_dtype("triangular", dtype)
     with lazy_eval("triangular"):
         typed = key_of("triangular", key)

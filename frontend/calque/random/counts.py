@@ -21,15 +21,12 @@ from calque.core.errors import explain
 from calque.core.types import Dtype
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.replay import planned
+from calque.dispatch.sharded.placing import resharding
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.random.bits import draw_uniform, given, parameters
-from calque.random.documents import document
 from calque.random.keys import float_dtype, int_dtype, key_of, subkeys
-
-_FITS = "of the result (default that of the parameters)"
-_PARAMETER = "ValueError: shapes do not broadcast to shape."
-_INTEGER = "integer dtype (default int32, int64 with x64)"
 
 
 # ---- Poisson
@@ -97,10 +94,33 @@ def _poisson(key: Any, lam: Any, d: Dtype) -> Any:
     return jnp.where(lam == 0, jnp.zeros_like(out), out)
 
 
-@document("Poisson numbers of mean lam.", "lam: a positive array.", "poisson(key, 3.0, (3,))",
-          "[2 2 3]", shape=_FITS, kind=_INTEGER, raises=_PARAMETER)
+@resharding
+@planned
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *,
             out_sharding: Any = None) -> Array:
+    """Poisson numbers of mean lam.
+
+    Args:
+      key: a PRNG key.
+      lam: a positive array.
+      shape: of the result (default that of the parameters).
+      dtype: integer dtype (default int32, int64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.poisson(key, 3.0, (3,)))
+      [2 2 3]
+    """
     d = int_dtype("poisson", dtype)
     with lazy_eval("poisson"):
         typed = key_of("poisson", key)
@@ -113,11 +133,33 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *,
 
 
 # ---- geometric
-@document("Geometric numbers: trials up to the first success, 1 or more.",
-          "p: probability of success, a float array.", "geometric(key, 0.25, (3,))", "[1 5 2]",
-          shape=_FITS, kind=_INTEGER, raises=_PARAMETER)
+@resharding
+@planned
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *,
               out_sharding: Any = None) -> Array:
+    """Geometric numbers: trials up to the first success, 1 or more.
+
+    Args:
+      key: a PRNG key.
+      p: probability of success, a float array.
+      shape: of the result (default that of the parameters).
+      dtype: integer dtype (default int32, int64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.geometric(key, 0.25, (3,)))
+      [1 5 2]
+    """
     d = int_dtype("geometric", dtype)
     with lazy_eval("geometric"):
         typed = key_of("geometric", key)
@@ -212,10 +254,31 @@ def draw_binomial(key: Any, n: Any, p: Any, d: Dtype) -> Any:
     return jnp.where(less | bad_n | bad_q | infinite, out, ew.convert(whole, d) - out)
 
 
-@document("Binomial numbers: successes in n trials, as floats.",
-          "n: number of trials, an array.\n      p: probability of success, an array.",
-          "binomial(key, 10.0, 0.5, (3,))", "[2. 5. 6.]", shape=_FITS, raises=_PARAMETER)
+@planned
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
+    """Binomial numbers: successes in n trials, as floats.
+
+    Args:
+      key: a PRNG key.
+      n: number of trials, an array.
+      p: probability of success, an array.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.binomial(key, 10.0, 0.5, (3,)))
+      [2. 5. 6.]
+    """
     d = float_dtype("binomial", dtype)
     with lazy_eval("binomial"):
         typed = key_of("binomial", key)
@@ -226,15 +289,34 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
 
 
 # ---- multinomial
-@document("Multinomial counts: n trials over the outcomes along the last axis of p, as floats.",
-          "n: number of trials, an array.\n      p: probabilities, summing to 1 along the last "
-          "axis.\n      unroll: how many outcomes a step of the loop handles.",
-          "multinomial(key, 5.0, np.ones(3, np.float32) / 3)", "[2. 1. 2.]",
-          shape="of the result (default that of n and p together)", kind="any dtype (default "
-          "float32, float64 with x64)",
-          raises="ValueError: p is a scalar, or shapes do not broadcast to shape.")
+@planned
 def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None,
                 unroll: Any = 1) -> Array:
+    """Multinomial counts: n trials over the outcomes along the last axis of p, as floats.
+
+    Args:
+      key: a PRNG key.
+      n: number of trials, an array.
+      p: probabilities, summing to 1 along the last axis.
+      unroll: how many outcomes a step of the loop handles.
+      shape: of the result (default that of n and p together).
+      dtype: any dtype (default float32, float64 with x64).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: p is a scalar, or shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> import numpy as np
+      >>> key = random.PRNGKey(0)
+      >>> print(random.multinomial(key, 5.0, np.ones(3, np.float32) / 3))
+      [2. 1. 2.]
+    """
     d = dtypes.canonical(float if dtype is None else dtype)
     with lazy_eval("multinomial"):
         typed = key_of("multinomial", key)

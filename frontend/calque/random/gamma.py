@@ -21,16 +21,14 @@ from calque.core.errors import explain
 from calque.core.types import Dtype, Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.replay import planned
+from calque.dispatch.sharded.placing import resharding
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
 from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, given, parameters
 from calque.random.continuous import draw_exponential, limits
-from calque.random.documents import document
 from calque.random.keys import as_shape, float_dtype, key_of, subkeys
-
-_FITS = "of the result (default that of the parameters)"
-_PARAMETER = "ValueError: shapes do not broadcast to shape."
 
 
 def _one(key: Any, alpha: Any, log_space: bool) -> Any:
@@ -123,28 +121,93 @@ def _gamma(name: str, key: Any, a: Any, shape: Any, dtype: Any, log_space: bool)
         return draw_gamma(typed, jnp.broadcast_to(a, size), log_space)
 
 
-@document("Gamma variates: density x^(a-1) exp(-x) / Gamma(a).  Differentiable by a.",
-          "a: concentration, a positive array.", "gamma(key, 2.0, (2,))",
-          "[2.5436 2.4192]", digits=4,
-          shape=_FITS, raises=_PARAMETER)
+@resharding
+@planned
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *,
           out_sharding: Any = None) -> Array:
+    """Gamma variates: density x^(a-1) exp(-x) / Gamma(a).  Differentiable by a.
+
+    Args:
+      key: a PRNG key.
+      a: concentration, a positive array.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.gamma(key, 2.0, (2,)).round(4))
+      [2.5436 2.4192]
+    """
     return _gamma("gamma", key, a, shape, dtype, False)
 
 
-@document("Logarithms of gamma variates, exact where those underflow.  Differentiable by a.",
-          "a: concentration, a positive array.", "loggamma(key, 0.01, (2,))",
-          "[ -32.424 -229.235]", digits=3,
-          shape=_FITS, raises=_PARAMETER)
+@resharding
+@planned
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *,
              out_sharding: Any = None) -> Array:
+    """Logarithms of gamma variates, exact where those underflow.  Differentiable by a.
+
+    Args:
+      key: a PRNG key.
+      a: concentration, a positive array.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.loggamma(key, 0.01, (2,)).round(3))
+      [ -32.424 -229.235]
+    """
     return _gamma("loggamma", key, a, shape, dtype, True)
 
 
-@document("Beta variates on [0, 1]: x / (x + y) of gamma variates.", "a, b: positive arrays.",
-          "beta(key, 2.0, 3.0, (2,))", "[0.1623 0.7917]", digits=4, shape=_FITS, raises=_PARAMETER)
+@resharding
+@planned
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *,
          out_sharding: Any = None) -> Array:
+    """Beta variates on [0, 1]: x / (x + y) of gamma variates.
+
+    Args:
+      key: a PRNG key.
+      a, b: positive arrays.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.beta(key, 2.0, 3.0, (2,)).round(4))
+      [0.1623 0.7917]
+    """
     d = float_dtype("beta", dtype)
     with lazy_eval("beta"):
         first, second = subkeys(key_of("beta", key))
@@ -156,14 +219,34 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *,
         return x / (x + y)
 
 
-@document("Dirichlet vectors: gamma variates divided by their sum.",
-          "alpha: concentrations, positive, along the last axis.",
-          "dirichlet(key, np.ones(3, np.float32)).sum()", "1.0", digits=5,
-          shape="of the result without the last axis (default that of alpha)",
-          returns="An array of shape (*shape, n) and that dtype.",
-          raises="ValueError: alpha is a scalar, or shapes do not broadcast.")
+@resharding
+@planned
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *,
               out_sharding: Any = None) -> Array:
+    """Dirichlet vectors: gamma variates divided by their sum.
+
+    Args:
+      key: a PRNG key.
+      alpha: concentrations, positive, along the last axis.
+      shape: of the result without the last axis (default that of alpha).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of shape (*shape, n) and that dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: alpha is a scalar, or shapes do not broadcast.
+
+    Example:
+      >>> import calque.random as random
+      >>> import numpy as np
+      >>> key = random.PRNGKey(0)
+      >>> print(random.dirichlet(key, np.ones(3, np.float32)).sum().round(5))
+      1.0
+    """
     d = float_dtype("dirichlet", dtype)
     with lazy_eval("dirichlet"):
         typed = key_of("dirichlet", key)
@@ -185,12 +268,33 @@ def _draw_chisquare(key: Any, df: Any, size: Shape) -> Any:
     return lax.exp(draw_gamma(key, jnp.broadcast_to(df / two, size), True)) * two
 
 
-@document("Chi-square variates: twice a gamma variate of df / 2.",
-          "df: degrees of freedom, a positive array.", "chisquare(key, 3.0, (2,))",
-          "[3.8422 3.6238]",
-          digits=4, shape=_FITS, raises=_PARAMETER)
+@resharding
+@planned
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
               out_sharding: Any = None) -> Array:
+    """Chi-square variates: twice a gamma variate of df / 2.
+
+    Args:
+      key: a PRNG key.
+      df: degrees of freedom, a positive array.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.chisquare(key, 3.0, (2,)).round(4))
+      [3.8422 3.6238]
+    """
     d = float_dtype("chisquare", dtype)
     with lazy_eval("chisquare"):
         typed = key_of("chisquare", key)
@@ -198,12 +302,33 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
         return _draw_chisquare(typed, df, size)
 
 
-@document("Variates of Student's t: normal / sqrt(chi-square / df).",
-          "df: degrees of freedom, a positive array.", "t(key, 3.0, (2,))",
-          "[-0.0306 -2.3326]", digits=4,
-          shape=_FITS, raises=_PARAMETER)
+@resharding
+@planned
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
       out_sharding: Any = None) -> Array:
+    """Variates of Student's t: normal / sqrt(chi-square / df).
+
+    Args:
+      key: a PRNG key.
+      df: degrees of freedom, a positive array.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.t(key, 3.0, (2,)).round(4))
+      [-0.0306 -2.3326]
+    """
     d = float_dtype("t", dtype)
     with lazy_eval("t"):
         first, second = subkeys(key_of("t", key))
@@ -213,12 +338,33 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
         return z * lax.sqrt(half / draw_gamma(second, half, False))
 
 
-@document("Variates of F: ratio of two chi-squares, each divided by its degrees of freedom.",
-          "dfnum, dfden: degrees of freedom, positive arrays.", "f(key, 3.0, 4.0, (2,))",
-          "[4.3125 0.0626]",
-          digits=4, shape=_FITS, raises=_PARAMETER)
+@resharding
+@planned
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
       out_sharding: Any = None) -> Array:
+    """Variates of F: ratio of two chi-squares, each divided by its degrees of freedom.
+
+    Args:
+      key: a PRNG key.
+      dfnum, dfden: degrees of freedom, positive arrays.
+      shape: of the result (default that of the parameters).
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: shapes do not broadcast to shape.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.f(key, 3.0, 4.0, (2,)).round(4))
+      [4.3125 0.0626]
+    """
     d = float_dtype("f", dtype)
     with lazy_eval("f"):
         lower, upper = subkeys(key_of("f", key))
@@ -234,25 +380,66 @@ def _draw_generalized(key: Any, p: Any, size: Shape, d: Dtype) -> Any:
     return draw_rademacher(second, size, d) * jnp.power(x, inverse)
 
 
-@document("Generalized normal numbers: density proportional to exp(-|x|^p).",
-          "p: shape parameter, a positive number.", "generalized_normal(key, 2.0, (2,))",
-          "[-0.2797  0.8599]",
-          digits=4)
+@resharding
+@planned
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *,
                        out_sharding: Any = None) -> Array:
+    """Generalized normal numbers: density proportional to exp(-|x|^p).
+
+    Args:
+      key: a PRNG key.
+      p: shape parameter, a positive number.
+      shape: of the result.
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of that shape and dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.generalized_normal(key, 2.0, (2,)).round(4))
+      [-0.2797  0.8599]
+    """
     d = float_dtype("gamma", dtype)
     with lazy_eval("generalized_normal"):
         typed = key_of("generalized_normal", key)
         return _draw_generalized(typed, p, as_shape("generalized_normal", shape), d)
 
 
-@document("Points drawn uniformly from the unit ball of the p-norm in d dimensions.",
-          "d: dimensions.\n      p: of the norm, a positive number.", "ball(key, 3).shape", "(3,)",
-          shape="of the result without the last axis",
-          returns="An array of shape (*shape, d) and that dtype.",
-          raises="ValueError: d is negative.")
+@resharding
+@planned
 def ball(key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None, *,
          out_sharding: Any = None) -> Array:
+    """Points drawn uniformly from the unit ball of the p-norm in d dimensions.
+
+    Args:
+      key: a PRNG key.
+      d: dimensions.
+      p: of the norm, a positive number.
+      shape: of the result without the last axis.
+      dtype: float dtype (default float32, float64 with x64).
+      out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
+
+    Returns:
+      An array of shape (*shape, d) and that dtype.
+
+    Raises:
+      TypeError: the first argument is no key, or shape is no tuple of integers.
+      ValueError: it is an array of keys, or dtype is no such dtype.
+      ValueError: d is negative.
+
+    Example:
+      >>> import calque.random as random
+      >>> key = random.PRNGKey(0)
+      >>> print(random.ball(key, 3).shape)
+      (3,)
+    """
     kind = float_dtype("gamma", dtype)
     with lazy_eval("ball"):
         first, second = subkeys(key_of("ball", key))

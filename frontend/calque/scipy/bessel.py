@@ -18,7 +18,7 @@ from calque.numpy import util
 from calque.numpy.arithmetic import absolute
 from calque.numpy.join import concatenate
 from calque.numpy.logic import where
-from calque.numpy.special import isfinite
+from calque.numpy.predicates import isfinite
 
 TINY = 1e-4  # below, two terms of the series are exact to 1e-17
 LARGE, SCALE = 1e10, 1e-10

@@ -1,9 +1,9 @@
-"""What the files of scipy.special share: docstrings of functions of arrays, checks of real
-arguments, sums of Chebyshev polynomials and exact squares.  Start reading at `described`.
+"""What the files of scipy.special share: checks of real arguments, sums of Chebyshev polynomials
+and exact squares.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from calque.core import dtypes
@@ -11,40 +11,6 @@ from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.numpy import util
 from calque.primitives import elementwise as ew
-
-_DOC = """{sentence}
-
-    Args:
-{args}
-    Returns:
-      {returns}
-
-    Raises:
-      {raises}
-
-    Example:
-      >>> from calque.scipy import special
-      >>> special.{name}({given}){rounded}
-      {result}
-    """
-_RETURNS = "An array of the broadcast shape, of inexact dtype."
-
-
-def described(sentence: str, arguments: str, given: str, result: str, *, rounded: str = "",
-              returns: str = _RETURNS, error: str = "TypeError") -> Callable[[Any], Any]:
-    """Gives a function of arrays its docstring."""
-    refused = ("TypeError: an argument is not an array or a number, or complex." if
-               error == "TypeError" else "TypeError: an argument is not an array or a number.\n"
-               f"      {error}: an argument is complex.")
-
-    def decorate(f: Any) -> Any:
-        f.__module__ = "calque.scipy.special"
-        f.__doc__ = _DOC.format(
-            sentence=sentence, name=f.__name__, given=given, result=result, returns=returns,
-            rounded=rounded, raises=refused,
-            args="".join(f"      {a}: array or scalar.\n" for a in arguments.split()))
-        return f
-    return decorate
 
 
 def floats(name: str, *values: Any, error: type[Exception] = TypeError) -> list[Any]:

@@ -18,7 +18,7 @@ from calque.numpy import util
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
-from calque.scipy.describe import constant, described, floats, real, square, widened
+from calque.scipy.describe import constant, floats, real, square, widened
 
 POINTS = 12
 STEP = math.sqrt(math.pi / POINTS)
@@ -182,10 +182,25 @@ def _dawsn(x: Any) -> Any:
 _dawsn.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
 
 
-@described("Dawson's integral exp(-x^2) times the integral of exp(t^2) from 0 to x.", "x", "1.0",
-           "Array(0.5381, dtype=float32)", rounded=".round(4)", error="ValueError")
 @util.planned
 def dawsn(x: Any) -> Any:
+    """Dawson's integral exp(-x^2) times the integral of exp(t^2) from 0 to x.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      An array of the broadcast shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is not an array or a number.
+      ValueError: an argument is complex.
+
+    Example:
+      >>> from calque.scipy import special
+      >>> special.dawsn(1.0).round(4)
+      Array(0.5381, dtype=float32)
+    """
     (x,) = real("dawsn", x)
     return util.cast(_dawsn(widened(x)[0]), dtype_of(x))
 
@@ -236,12 +251,25 @@ def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
     return _fresnel(x), (t * ew.sin(angle), t * ew.cos(angle))
 
 
-@described("Fresnel's integrals S and C of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.", "x",
-           "1.0", "Array(0.43826, dtype=float32)", rounded="[0].round(5)",
-           returns="Two arrays of x's shape and inexact dtype: S and C.",
-           error="NotImplementedError")
 @util.planned
 def fresnel(x: Any) -> tuple[Any, Any]:
+    """Fresnel's integrals S and C of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      Two arrays of x's shape and inexact dtype: S and C.
+
+    Raises:
+      TypeError: an argument is not an array or a number.
+      NotImplementedError: an argument is complex.
+
+    Example:
+      >>> from calque.scipy import special
+      >>> special.fresnel(1.0)[0].round(5)
+      Array(0.43826, dtype=float32)
+    """
     (x,) = floats("fresnel", x, error=NotImplementedError)
     s, c = _fresnel(widened(x)[0])
     return util.cast(s, dtype_of(x)), util.cast(c, dtype_of(x))

@@ -17,9 +17,9 @@ from calque.core.errors import explain
 from calque.core.lists import inserted
 from calque.core.types import Ndarray
 from calque.numpy import fft, util
-from calque.numpy.arithmetic import real
 from calque.numpy.join import concatenate
 from calque.numpy.padding import pad
+from calque.numpy.parts import real
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 

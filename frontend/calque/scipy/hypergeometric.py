@@ -18,7 +18,7 @@ from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
-from calque.scipy.describe import constant, described, real, widened
+from calque.scipy.describe import constant, real, widened
 
 MOST = 40000  # terms
 NEAR = 0.9  # from here on 2F1 is continued about 1
@@ -135,11 +135,27 @@ def _hyp1f1_jvp(primals: Any, tangents: Any) -> Any:
     return _hyp1f1(a, b, x), tangents[0] * by_a + tangents[1] * by_b + tangents[2] * by_x
 
 
-@described("Kummer's function 1F1(a; b; x) of real arguments (DLMF 13.2.2); 1 where a is 0.",
-           "a b x", "1.0, 2.0, 0.5", "Array(1.2974, dtype=float32)", rounded=".round(4)",
-           error="ValueError")
 @util.planned
 def hyp1f1(a: Any, b: Any, x: Any) -> Any:
+    """Kummer's function 1F1(a; b; x) of real arguments (DLMF 13.2.2); 1 where a is 0.
+
+    Args:
+      a: array or scalar.
+      b: array or scalar.
+      x: array or scalar.
+
+    Returns:
+      An array of the broadcast shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is not an array or a number.
+      ValueError: an argument is complex.
+
+    Example:
+      >>> from calque.scipy import special
+      >>> special.hyp1f1(1.0, 2.0, 0.5).round(4)
+      Array(1.2974, dtype=float32)
+    """
     a, b, x = _reals("hyp1f1", a, b, x)
     return util.cast(_hyp1f1(*widened(a, b, x)), dtype_of(x))
 
@@ -208,10 +224,27 @@ def _hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     return where(known, value, np.nan)
 
 
-@described("Gauss's function 2F1(a, b; c; x) of real arguments (DLMF 15.2.1); inf if it diverges.",
-           "a b c x", "1.0, 2.0, 3.0, 0.5", "Array(1.5452, dtype=float32)", rounded=".round(4)",
-           error="ValueError")
 @util.planned
 def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
+    """Gauss's function 2F1(a, b; c; x) of real arguments (DLMF 15.2.1); inf if it diverges.
+
+    Args:
+      a: array or scalar.
+      b: array or scalar.
+      c: array or scalar.
+      x: array or scalar.
+
+    Returns:
+      An array of the broadcast shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is not an array or a number.
+      ValueError: an argument is complex.
+
+    Example:
+      >>> from calque.scipy import special
+      >>> special.hyp2f1(1.0, 2.0, 3.0, 0.5).round(4)
+      Array(1.5452, dtype=float32)
+    """
     a, b, c, x = _reals("hyp2f1", a, b, c, x)
     return util.cast(_hyp2f1(*widened(a, b, c, x)), dtype_of(x))

@@ -20,7 +20,7 @@ from calque.numpy.creation import asarray
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
-from calque.scipy.describe import chebyshev, constant, described, real, widened
+from calque.scipy.describe import chebyshev, constant, real, widened
 from calque.scipy.exponential import DEPTH, GAMMA, _negative
 
 TERMS = 22  # of the series at 1
@@ -38,10 +38,25 @@ def _exp1(x: Any) -> Any:
 _exp1.defjvps(lambda t, out, x: -t * (ew.exp(-x) / x))
 
 
-@described("Exponential integral E1(x), the integral of e^-t / t from x on; NaN below 0.", "x",
-           "1.0", "Array(0.2194, dtype=float32)", rounded=".round(4)", error="ValueError")
 @util.planned
 def exp1(x: Any) -> Any:
+    """Exponential integral E1(x), the integral of e^-t / t from x on; NaN below 0.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      An array of the broadcast shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is not an array or a number.
+      ValueError: an argument is complex.
+
+    Example:
+      >>> from calque.scipy import special
+      >>> special.exp1(1.0).round(4)
+      Array(0.2194, dtype=float32)
+    """
     (x,) = real("exp1", x)
     return util.cast(_exp1(widened(x)[0]), dtype_of(x))
 
@@ -201,12 +216,25 @@ def _sici_jvp(primals: Any, tangents: Any) -> Any:
     return _sici(x), (t * where(x == 0, 1, ew.sin(safe) / safe), t * (ew.cos(x) / x))
 
 
-@described("Sine integral Si(x) and cosine integral Ci(|x|).", "x", "1.0",
-           "Array(0.94608, dtype=float32)", rounded="[0].round(5)",
-           returns="Two arrays of x's shape and inexact dtype: Si and Ci (-inf at 0).",
-           error="ValueError")
 @util.planned
 def sici(x: Any) -> tuple[Any, Any]:
+    """Sine integral Si(x) and cosine integral Ci(|x|).
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      Two arrays of x's shape and inexact dtype: Si and Ci (-inf at 0).
+
+    Raises:
+      TypeError: an argument is not an array or a number.
+      ValueError: an argument is complex.
+
+    Example:
+      >>> from calque.scipy import special
+      >>> special.sici(1.0)[0].round(5)
+      Array(0.94608, dtype=float32)
+    """
     (x,) = util.promote_inexact("sici", x)
     kind = dtype_of(x)
     if kind.kind == "c":
@@ -316,10 +344,25 @@ _owens.defjvps(
                               / (2 * math.pi * (1 + a * a))))
 
 
-@described("Owen's T: the integral of exp(-h^2 (1 + x^2) / 2) / (1 + x^2) / (2 pi) from 0 to a.",
-           "h a", "1.0, 2.0", "Array(0.0785, dtype=float32)", rounded=".round(4)",
-           returns="An array of the broadcast shape, float32 or float64.", error="ValueError")
 @util.planned
 def owens_t(h: Any, a: Any) -> Any:
+    """Owen's T: the integral of exp(-h^2 (1 + x^2) / 2) / (1 + x^2) / (2 pi) from 0 to a.
+
+    Args:
+      h: array or scalar.
+      a: array or scalar.
+
+    Returns:
+      An array of the broadcast shape, float32 or float64.
+
+    Raises:
+      TypeError: an argument is not an array or a number.
+      ValueError: an argument is complex.
+
+    Example:
+      >>> from calque.scipy import special
+      >>> special.owens_t(1.0, 2.0).round(4)
+      Array(0.0785, dtype=float32)
+    """
     h, a = widened(*real("owens_t", h, a))
     return util.cast(_owens(h, a), dtype_of(h))

@@ -16,8 +16,8 @@ from calque.lax.implicit import custom_linear_solve
 from calque.numpy import arrange, creation, picking, util
 from calque.numpy import decompositions as dc
 from calque.numpy import linalg as nl
-from calque.numpy.arithmetic import conj
 from calque.numpy.contract import matmul
+from calque.numpy.parts import conj
 from calque.numpy.shapes import swapaxes
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh

@@ -13,9 +13,10 @@ from calque.core.errors import explain
 from calque.numpy import arrange, creation, join, picking, util
 from calque.numpy import linalg as nl
 from calque.numpy import reductions as rd
-from calque.numpy.arithmetic import absolute, conj
+from calque.numpy.arithmetic import absolute
 from calque.numpy.contract import matmul
 from calque.numpy.logic import where
+from calque.numpy.parts import conj
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 

@@ -12,7 +12,7 @@ from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.conv import conv_general_dilated
 from calque.numpy import fft, util
-from calque.numpy.arithmetic import conj
+from calque.numpy.parts import conj
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.scipy.spectral import csd, detrend, istft, stft, welch

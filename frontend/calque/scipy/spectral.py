@@ -14,13 +14,13 @@ import numpy as np
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.types import Ndarray
-from calque.numpy import fft, frequencies, util
+from calque.numpy import fft, frequencies, means, util
 from calque.numpy import reductions as rd
-from calque.numpy.arithmetic import conj
 from calque.numpy.creation import asarray
 from calque.numpy.join import concatenate
 from calque.numpy.logic import where
 from calque.numpy.padding import pad
+from calque.numpy.parts import conj
 from calque.numpy.shapes import moveaxis
 from calque.numpy.statistics import median
 from calque.primitives import elementwise as ew
@@ -78,7 +78,7 @@ def detrend(data: Any, axis: int = -1, type: str = "linear",
                                  f"{ndim}", fix="name one of the array's axes."))
     size = shape_of(x)[axis]
     if type == "constant" or not size:
-        return x - rd.mean(x, axis=axis, keepdims=True) if size else x
+        return x - means.mean(x, axis=axis, keepdims=True) if size else x
     breaks = np.sort(np.unique(np.concatenate([
         [0, size], np.atleast_1d(util.needed("detrend", bp, "bp", "pass integers.")
                                  if hasattr(bp, "aval") else np.asarray(bp))]))).astype(int)
@@ -98,7 +98,7 @@ def _without_trend(x: Any) -> Any:
     real = np.dtype(dtype_of(x).type(0).real.dtype)
     t = (np.arange(n) - (n - 1) / 2) / n
     square = float(t @ t) or 1.0
-    x = x - rd.mean(x, axis=-1, keepdims=True)
+    x = x - means.mean(x, axis=-1, keepdims=True)
     slope = rd.sum(x * (t / square).astype(real), axis=-1, keepdims=True)
     return x - slope * t.astype(real)
 
@@ -301,7 +301,7 @@ def _averaged(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nov
         if 0 in shape:
             return freqs, products
         if average == "mean":
-            return freqs, rd.mean(products, axis=-1)
+            return freqs, means.mean(products, axis=-1)
         # the median of n exponential values, by their mean (Allen et al. 2012, appendix B)
         even = 2 * np.arange(1, (shape[-1] - 1) // 2 + 1)
         bias = 1 + float(np.sum(1 / (even + 1) - 1 / even))

@@ -14,8 +14,8 @@ from calque import lax
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
+from calque.numpy import means, util
 from calque.numpy import reductions as rd
-from calque.numpy import util
 from calque.numpy.convert import astype
 from calque.numpy.join import concatenate
 from calque.numpy.logic import where
@@ -203,5 +203,5 @@ def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagat
         n = astype(rd.sum(a == a, axis=axis), a.dtype)
         out = nanstd(a, axis=axis, ddof=ddof) / ew.sqrt(n)
     else:
-        out = rd.std(a, axis=axis, ddof=ddof) / math.sqrt(a.shape[axis])
+        out = means.std(a, axis=axis, ddof=ddof) / math.sqrt(a.shape[axis])
     return expand_dims(out, keep) if keepdims else out

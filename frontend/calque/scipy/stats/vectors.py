@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,35 +21,13 @@ from calque.scipy.special import gammaln, xlogy
 from calque.scipy.stats.table import module, promoted
 
 _LOG_2PI = math.log(2 * math.pi)
-_DOC = """{says}: {what}.
-
-    Args:
-{args}
-    Returns:
-      An array of the batch's shape, of inexact dtype.
-
-    Raises:
-      TypeError: an argument is missing, or not an array or a number.
-      ValueError: shapes do not fit.
-{more}
-    Example:
-      >>> import calque.numpy as jnp
-      >>> from calque.scipy.stats import {name}
-      >>> {name}.{function}({given}).shape
-      ()
-    """
 
 
-def _described(name: str, what: str, args: str, given: str, log: Function, plain: Function,
-               more: str = "") -> dict[str, Function]:
-    """Both functions of a distribution, with docstrings and plans."""
-    made = {}
-    for f, says in ((log, "Log of the density"), (plain, "Density")):
-        f.__module__, f.__qualname__ = f"calque.scipy.stats.{name}", f.__name__
-        f.__doc__ = _DOC.format(says=says, what=what, args=args, name=name, function=f.__name__,
-                                given=given, more=more if f is log else "")
-        made[f.__name__] = util.planned(f)
-    return made
+def _distribution(name: str, what: str, **functions: Function) -> ModuleType:
+    """The module of a distribution, its functions under their public names and with plans."""
+    for public, f in functions.items():
+        f.__module__, f.__name__, f.__qualname__ = f"calque.scipy.stats.{name}", public, public
+    return module(name, what, {public: util.planned(f) for public, f in functions.items()})
 
 
 def _first_axis(v: Any, ndim: int) -> Any:
@@ -76,10 +55,48 @@ def _log_dirichlet(name: str, x: Any, alpha: Any) -> Any:
 
 
 def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
+    """Log of the density: the Dirichlet distribution of chances that add up to 1.
+
+    Args:
+      x: array of shape (k, ...) or (k - 1, ...); a last row left out is what is missing.
+      alpha: array of shape (k,), concentrations.
+
+    Returns:
+      An array of the batch's shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is missing, or not an array or a number.
+      ValueError: shapes do not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy.stats import dirichlet
+      >>> dirichlet.logpdf(jnp.array([0.25, 0.75]), jnp.array([2.0, 1.0])).shape
+      ()
+    """
     return _log_dirichlet("dirichlet.logpdf", x, alpha)
 
 
 def _dirichlet_pdf(x: Any, alpha: Any) -> Any:
+    """Density: the Dirichlet distribution of chances that add up to 1.
+
+    Args:
+      x: array of shape (k, ...) or (k - 1, ...); a last row left out is what is missing.
+      alpha: array of shape (k,), concentrations.
+
+    Returns:
+      An array of the batch's shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is missing, or not an array or a number.
+      ValueError: shapes do not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy.stats import dirichlet
+      >>> dirichlet.pdf(jnp.array([0.25, 0.75]), jnp.array([2.0, 1.0])).shape
+      ()
+    """
     return ew.exp(_log_dirichlet("dirichlet.pdf", x, alpha))
 
 
@@ -91,10 +108,50 @@ def _log_multinomial(name: str, x: Any, n: Any, p: Any) -> Any:
 
 
 def _multinomial_logpmf(x: Any, n: Any, p: Any) -> Any:
+    """Log of the density: the multinomial distribution of counts in n trials.
+
+    Args:
+      x: array of shape (k,), counts.
+      n: number of trials.
+      p: array of shape (k,), chances.
+
+    Returns:
+      An array of the batch's shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is missing, or not an array or a number.
+      ValueError: shapes do not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy.stats import multinomial
+      >>> multinomial.logpmf(jnp.array([1, 2]), 3, jnp.array([0.25, 0.75])).shape
+      ()
+    """
     return _log_multinomial("multinomial.logpmf", x, n, p)
 
 
 def _multinomial_pmf(x: Any, n: Any, p: Any) -> Any:
+    """Density: the multinomial distribution of counts in n trials.
+
+    Args:
+      x: array of shape (k,), counts.
+      n: number of trials.
+      p: array of shape (k,), chances.
+
+    Returns:
+      An array of the batch's shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is missing, or not an array or a number.
+      ValueError: shapes do not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy.stats import multinomial
+      >>> multinomial.pmf(jnp.array([1, 2]), 3, jnp.array([0.25, 0.75])).shape
+      ()
+    """
     return ew.exp(_log_multinomial("multinomial.pmf", x, n, p))
 
 
@@ -121,6 +178,27 @@ def _log_normal(name: str, x: Any, mean: Any, cov: Any) -> Any:
 
 
 def _normal_logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
+    """Log of the density: the normal distribution of vectors.
+
+    Args:
+      x: array of shape (..., n).
+      mean: array of shape (..., n), or a scalar.
+      cov: covariance of shape (..., n, n), positive definite, or a scalar variance.
+
+    Returns:
+      An array of the batch's shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is missing, or not an array or a number.
+      ValueError: shapes do not fit.
+      NotImplementedError: allow_singular is given.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy.stats import multivariate_normal
+      >>> multivariate_normal.logpdf(jnp.zeros(2), jnp.zeros(2), jnp.eye(2)).shape
+      ()
+    """
     if allow_singular is not None:
         raise NotImplementedError(explain(
             "allow_singular argument of multivariate_normal.logpdf",
@@ -129,32 +207,32 @@ def _normal_logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> 
 
 
 def _normal_pdf(x: Any, mean: Any, cov: Any) -> Any:
+    """Density: the normal distribution of vectors.
+
+    Args:
+      x: array of shape (..., n).
+      mean: array of shape (..., n), or a scalar.
+      cov: covariance of shape (..., n, n), positive definite, or a scalar variance.
+
+    Returns:
+      An array of the batch's shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is missing, or not an array or a number.
+      ValueError: shapes do not fit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.scipy.stats import multivariate_normal
+      >>> multivariate_normal.pdf(jnp.zeros(2), jnp.zeros(2), jnp.eye(2)).shape
+      ()
+    """
     return ew.exp(_log_normal("multivariate_normal.pdf", x, mean, cov))
 
 
-def _named(f: Any, name: str) -> Function:
-    f.__name__ = name
-    return f
-
-
-dirichlet = module("dirichlet", "Dirichlet distribution", _described(
-    "dirichlet", "the Dirichlet distribution of chances that add up to 1",
-    "      x: array of shape (k, ...) or (k - 1, ...); a last row left out is what is missing.\n"
-    "      alpha: array of shape (k,), concentrations.\n",
-    "jnp.array([0.25, 0.75]), jnp.array([2.0, 1.0])",
-    _named(_dirichlet_logpdf, "logpdf"), _named(_dirichlet_pdf, "pdf")))
-
-multinomial = module("multinomial", "multinomial distribution", _described(
-    "multinomial", "the multinomial distribution of counts in n trials",
-    "      x: array of shape (k,), counts.\n      n: number of trials.\n"
-    "      p: array of shape (k,), chances.\n",
-    "jnp.array([1, 2]), 3, jnp.array([0.25, 0.75])",
-    _named(_multinomial_logpmf, "logpmf"), _named(_multinomial_pmf, "pmf")))
-
-multivariate_normal = module("multivariate_normal", "multivariate normal distribution", _described(
-    "multivariate_normal", "the normal distribution of vectors",
-    "      x: array of shape (..., n).\n      mean: array of shape (..., n), or a scalar.\n"
-    "      cov: covariance of shape (..., n, n), positive definite, or a scalar variance.\n",
-    "jnp.zeros(2), jnp.zeros(2), jnp.eye(2)",
-    _named(_normal_logpdf, "logpdf"), _named(_normal_pdf, "pdf"),
-    "      NotImplementedError: allow_singular is given.\n"))
+dirichlet = _distribution("dirichlet", "Dirichlet distribution", logpdf=_dirichlet_logpdf,
+                          pdf=_dirichlet_pdf)
+multinomial = _distribution("multinomial", "multinomial distribution",
+                            logpmf=_multinomial_logpmf, pmf=_multinomial_pmf)
+multivariate_normal = _distribution("multivariate_normal", "multivariate normal distribution",
+                                    logpdf=_normal_logpdf, pdf=_normal_pdf)
