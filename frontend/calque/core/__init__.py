@@ -15,6 +15,7 @@
   dimension.py   sizes that are known at the call only: polynomials, bounds
   dims.py        the same for whole shapes
   lists.py       words about shapes and lists of values
+  tables.py      functions that a row of a table makes
   config.py      options, under JAX's names
   errors.py      the error classes, and messages in three parts
   source.py      where in the user's program an operation was asked for

@@ -2,7 +2,7 @@
 managers (`enable_x64(True)`, ...) set one for the current thread and context.
 
 `config.key()` is the tuple of the options that change what is traced or compiled: it is part of
-every cache key, so it is kept ready.  Imports nothing of calque.
+every cache key, so it is kept ready.  Imports tables only.
 """
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from calque.core.tables import from_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,10 +303,8 @@ def context_manager(name: str) -> Any:
     takes = "a bool (default True)" if option.kind == "bool" else (
         "one of " + ", ".join(map(repr, option.choices)) if option.choices else
         "a Device, a platform's name, or None")
-    manager.__name__ = manager.__qualname__ = name.removeprefix("jax_")
-    manager.__doc__ = _CONTEXT.format(option=name, help=option.help, takes=takes, value=sample,
-                                      name=manager.__name__, result=result)
-    return manager
+    return from_row(manager, "calque", name.removeprefix("jax_"), _CONTEXT, option=name,
+                    help=option.help, takes=takes, value=sample, result=result)
 
 
 def is_off(part: str) -> bool:

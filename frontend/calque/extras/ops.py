@@ -7,6 +7,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
+from calque.core.tables import from_row
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.make import full
 from calque.numpy import creation, ranges, util
@@ -92,9 +93,7 @@ def _segment_function(name: str, sentence: str, method: str, identity: Callable[
         return _segments(name, method, identity, reduce, data, segment_ids, num_segments,
                          bucket_size, mode)
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = _DOC.format(sentence=sentence, name=name, empty=empty, result=result)
-    return f
+    return from_row(f, "calque.ops", name, _DOC, sentence=sentence, empty=empty, result=result)
 
 
 segment_sum = _segment_function("segment_sum", "Sums", "add", lambda d: d.type(0), rd.sum, "0",
@@ -136,9 +135,7 @@ def _index_function(name: str, verb: str, method: str, result: str) -> Any:
         x = util.one_array(name, x)
         return getattr(util.array(x).at[idx], method)(y)
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = _INDEX_DOC.format(name=name, verb=verb, method=method, result=result)
-    return f
+    return from_row(f, "calque.ops", name, _INDEX_DOC, verb=verb, method=method, result=result)
 
 
 index_update = _index_function("index_update", "put", "set", "Array([1, 5, 3], dtype=int32)")

@@ -7,6 +7,7 @@ from typing import Any
 from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.tables import from_row
 from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, canonical_axis
@@ -44,10 +45,8 @@ def _cumulative(prim: Primitive, sentence: str, accepts: str, example: str,
         x = as_operand(name, operand)
         return prim.bind(x, axis=operator.index(axis), reverse=bool(reverse))
 
-    f.__name__ = f.__qualname__ = name
-    f.__module__ = "calque.lax"
-    f.__doc__ = _DOC.format(sentence=sentence, accepts=accepts, example=example, result=result)
-    return f
+    return from_row(f, "calque.lax", name, _DOC, sentence=sentence, accepts=accepts,
+                    example=example, result=result)
 
 
 cumsum = _cumulative(cu.cumsum_p, "Running sum", "integer, float or complex",

@@ -14,6 +14,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import Dim
 from calque.core.errors import explain
+from calque.core.tables import from_row
 from calque.core.trace import Tracer
 from calque.core.types import Function, Shape
 from calque.dispatch.array import Array
@@ -132,7 +133,7 @@ _TEMPLATE = """{sentence}
       {returns}
 
     Raises:
-      TypeError: {raises}
+      TypeError: an operand is not an array, or has another dtype (lax does not promote).
 
     Example:
       >>> from calque import lax
@@ -154,15 +155,10 @@ OPERANDS = {
 
 def document(f: Function, name: str, sentence: str, arguments: Sequence[str],
              accepts: str, returns: str, example: str, result: str) -> Function:
-    """Name f and write its docstring from the row of a table."""
+    """f as the function of a row."""
     lines = [f"      {a}: array of {OPERANDS[accepts]}, or a scalar.\n" for a in arguments]
     if len(arguments) > 1:
         lines[1:] = [f"      {a}: the same dtype; a scalar or a shape that broadcasts by axes of "
                      "size 1.\n" for a in arguments[1:]]
-    f.__name__ = f.__qualname__ = name
-    f.__module__ = "calque.lax"
-    f.__doc__ = _TEMPLATE.format(
-        sentence=sentence, args="".join(lines), returns=returns,
-        raises="an operand is not an array, or has another dtype (lax does not promote).",
-        example=example, result=result.replace("\n", "\n      "))
-    return f
+    return from_row(f, "calque.lax", name, _TEMPLATE, sentence=sentence, args="".join(lines),
+                    returns=returns, example=example, result=result.replace("\n", "\n      "))

@@ -8,6 +8,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.tables import from_row
 from calque.core.types import Function
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand
@@ -55,11 +56,8 @@ def _reduction(name: str, prim: Primitive, sentence: str, accepts: str, example:
         return reduce(operand, axes)
 
     f: Function = reduce_sharded if sharded else reduce
-    f.__name__ = f.__qualname__ = name
-    f.__module__ = "calque.lax"
-    f.__doc__ = _DOC.format(
-        sentence=sentence, accepts=accepts, example=example, result=result)
-    return f
+    return from_row(f, "calque.lax", name, _DOC, sentence=sentence, accepts=accepts,
+                    example=example, result=result)
 
 
 reduce_sum = _reduction("reduce_sum", rd.reduce_sum_p, "Sum", "number",

@@ -17,6 +17,7 @@ from calque.api.loops import while_loop
 from calque.core.avals import aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.tables import from_row
 from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
@@ -120,12 +121,8 @@ def _function(
             mode,
         )
 
-    f.__name__ = f.__qualname__ = name
-    f.__module__ = "calque.lax"
-    f.__doc__ = _DOCUMENT.format(
-        name=name, sentence=sentence, accepts=accepts, result=result, notes=notes
-    )
-    return f
+    return from_row(f, "calque.lax", name, _DOCUMENT, sentence=sentence, accepts=accepts,
+                    result=result, notes=notes)
 
 
 _NUMBERS = "array of integer, float or complex dtype"

@@ -14,6 +14,7 @@ import numpy as np
 from calque import random
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.core.tables import from_row
 from calque.core.types import Dtype, Function, Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
@@ -337,9 +338,7 @@ def _family(sentence: str, name: str, scale: float, mode: str, distribution: str
           dtype: Any = None) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = _FAMILY.format(sentence=sentence, name=name)
-    return f
+    return from_row(f, __name__, name, _FAMILY, sentence=sentence)
 
 
 glorot_uniform = xavier_uniform = _family(

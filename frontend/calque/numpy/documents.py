@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calque.core.tables import from_row
 from calque.core.types import Function
 
 _TEMPLATE = """{sentence}
@@ -35,11 +36,6 @@ def i32(value: str) -> str:
     return WEAK.format(value, "int32")
 
 
-def truth(value: str) -> str:
-    """The repr of a bool scalar."""
-    return f"Array({value}, dtype=bool)"
-
-
 def weak_truth(value: str) -> str:
     """The repr of the bool that comes of Python's numbers."""
     return WEAK.format(value, "bool")
@@ -47,12 +43,10 @@ def weak_truth(value: str) -> str:
 
 def document(f: Function, name: str, sentence: str, arguments: Sequence[str],
              returns: str, example: str, result: str) -> Function:
-    """Name f and write its docstring."""
+    """f as the function of a row."""
     lines = [f"      {a}: array or scalar.\n" for a in arguments]
     if len(arguments) > 1:
         lines[1:] = [f"      {a}: array or scalar; dtypes are promoted, shapes broadcast.\n"
                      for a in arguments[1:]]
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = _TEMPLATE.format(sentence=sentence, args="".join(lines), returns=returns,
-                                 example=example, result=result.replace("\n", "\n      "))
-    return f
+    return from_row(f, "calque.numpy", name, _TEMPLATE, sentence=sentence, args="".join(lines),
+                    returns=returns, example=example, result=result.replace("\n", "\n      "))

@@ -112,7 +112,24 @@ nextafter = _binary("nextafter", ew.nextafter_p, _INEXACT,
 negative = _unary("negative", ew.neg_p, _EXACT, "Negation -x.", "jnp.negative(2)", i32("-2"))
 
 
-def _sign(x: Any, /) -> Any:
+def sign(x: Any, /) -> Any:
+    """Sign: -1, 0, 1; z / |z| of complex numbers; +0 of -0.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      An array of x's shape.
+
+    Raises:
+      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
+        not one the function is defined for.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.sign(-2)
+      Array(-1, dtype=int32, weak_type=True)
+    """
     x = util.one_array("sign", x)
     dtype, weak = dtypes.dtype_and_weak(x)
     if not dtypes.is_inexact(dtype):
@@ -122,8 +139,6 @@ def _sign(x: Any, /) -> Any:
         return ew.add(made, ew.const(made, 0))  # +0 of -0, as NumPy has it
 
 
-sign = document(_sign, "sign", "Sign: -1, 0, 1; z / |z| of complex numbers; +0 of -0.", ["x"],
-                "An array of x's shape.", "jnp.sign(-2)", i32("-1"))
 square = _unary("square", ew.square_p, _NUMERIC, "Square x * x.", "jnp.square(3)", i32("9"))
 
 # ---- roots, exponentials, logarithms

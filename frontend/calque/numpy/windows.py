@@ -8,6 +8,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.errors import explain
+from calque.core.tables import from_row
 from calque.lax.operands import as_size
 from calque.numpy import creation, util
 from calque.numpy.special import i0
@@ -16,7 +17,7 @@ from calque.primitives import elementwise as ew
 _DOC = """{sentence} of M points.
 
     Args:
-      M: number of points.{more}
+      M: number of points.
 
     Returns:
       A vector of the default float dtype; 1 for M = 1.
@@ -26,7 +27,7 @@ _DOC = """{sentence} of M points.
 
     Example:
       >>> import calque.numpy as jnp
-      >>> jnp.{name}({given})
+      >>> jnp.{name}(4)
       {result}
     """
 
@@ -44,9 +45,7 @@ def _window(name: str, sentence: str, f: Callable[[int], Any], result: str) -> C
     def window(M: int) -> Any:  # noqa: N803 (NumPy's name)
         return creation.asarray(f(_count(name, M)), dtypes.default_dtype(float))
 
-    window.__name__ = window.__qualname__ = name
-    window.__doc__ = _DOC.format(sentence=sentence, name=name, more="", given="4", result=result)
-    return window
+    return from_row(window, "calque.numpy", name, _DOC, sentence=sentence, result=result)
 
 
 bartlett = _window("bartlett", "Triangle that is 0 at both ends", np.bartlett,

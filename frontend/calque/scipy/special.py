@@ -10,6 +10,7 @@ import numpy as np
 
 from calque.api.custom_derivatives import custom_jvp
 from calque.core.primitive import Primitive
+from calque.core.tables import from_row
 from calque.core.types import Function
 from calque.nn import normalize
 from calque.nn.normalize import logsumexp
@@ -64,9 +65,7 @@ def _row(name: str, prim: Primitive, sentence: str, given: str, result: str) -> 
     def f(x: Any) -> Any:
         return _apply(name, prim, x)
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = _DOC.format(sentence=sentence, name=name, given=given, result=result)
-    return f
+    return from_row(f, __name__, name, _DOC, sentence=sentence, given=given, result=result)
 
 
 gammaln = _row("gammaln", sp.lgamma_p, "log |Gamma(x)|.", "5.0", _f("3.1780539"))

@@ -17,6 +17,7 @@ import numpy as np
 
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
+from calque.core.tables import from_row
 from calque.core.types import Function
 from calque.numpy import util
 from calque.numpy.logic import where
@@ -45,8 +46,8 @@ _DOC = """{says}: {what}.
 
     Example:
       >>> import calque.numpy as jnp
-      >>> from calque.scipy.stats import {name}
-      >>> {name}.{function}(jnp.array([0.25, 0.5]){given}).shape
+      >>> from calque.scipy.stats import {distribution}
+      >>> {distribution}.{name}(jnp.array([0.25, 0.5]){given}).shape
       (2,)
     """
 
@@ -83,13 +84,11 @@ def function(distribution: str, name: str, what: str, signature: inspect.Signatu
             args = bound.args
         return body(*promoted(full, *args))
 
-    f.__name__ = f.__qualname__ = name
-    f.__module__ = f"{_HOME}.{distribution}"
-    f.__doc__ = _DOC.format(
-        says=_SAYS[name], what=what, name=distribution, function=name,
-        given="".join(f", {v}" for v in example),
-        args="".join(f"      {n}: {_meaning(n, i)}.\n" for i, n in enumerate(signature.parameters)))
-    out: Any = util.planned(f)
+    out: Any = util.planned(from_row(
+        f, f"{_HOME}.{distribution}", name, _DOC, says=_SAYS[name], what=what,
+        distribution=distribution, given="".join(f", {v}" for v in example),
+        args="".join(f"      {n}: {_meaning(n, i)}.\n"
+                     for i, n in enumerate(signature.parameters))))
     out.__signature__ = signature
     return out
 
