@@ -52,7 +52,6 @@ def copysign(x1: Any, x2: Any, /) -> Any:
     return choose(signbit(y), ew.neg(size), size)
 
 
-# ---- formulas
 @util.planned
 def arctan2(x1: Any, x2: Any, /) -> Any:
     """Angle of the point (x2, x1) in radians, in [-pi, pi]; complex values are continued.

@@ -169,7 +169,7 @@ def polygamma(n: Any, x: Any) -> Any:
     return _apply("polygamma", sp.polygamma_p, n, x)
 
 
-# ---- gamma and its kin
+# ---- Bessel functions and zeta
 @util.planned
 def i0(x: Any) -> Any:
     """Modified Bessel function I0(x).
