@@ -252,14 +252,6 @@ def read_window(x: Any, plan: Plan) -> Any:
     strides = [abs(a.step) if isinstance(a.count, dims.Dim) or a.count > 1 else 1 for a in axes]
     bounds = [(a.low, a.low + t * (a.count - 1) + 1) if a.count else (0, 0)
               for a, t in zip(axes, strides)]
-    flips = tuple(i for i in plan.reversed if strides[i] > 1)
-    if flips:
-        # IREE 3.13 does not compile rev(strided slice), so the stride comes last
-        # (tests/numpy/test_numpy_indexing.py::test_rev_of_a_strided_slice notices the cure)
-        if bounds != full:
-            x = sh.slice_(x, *zip(*bounds))
-        x = sh.rev(x, plan.reversed)
-        return sh.slice_(x, [0] * len(axes), shape_of(x), strides)
     if bounds != full or set(strides) - {1}:
         x = sh.slice_(x, *zip(*bounds), strides if set(strides) - {1} else None)  # type: ignore[call-arg]
     return sh.rev(x, plan.reversed) if plan.reversed else x

@@ -55,7 +55,7 @@ def as_dtype_of(x: Any, real: Any) -> Any:
 
 
 def _over(x: Any, real: Any) -> Any:
-    """x / real, by parts: IREE's complex quotients are wrong in some folds."""
+    """x / real, by parts: two quotients, which neither overflow nor make NaN of 0 and inf."""
     if not is_complex(x):
         return div(x, real)
     return complex_(div(ew.real(x), real), div(ew.imag(x), real))
