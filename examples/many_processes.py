@@ -42,11 +42,11 @@ def step(params: Any, x: Any, y: Any) -> Any:
     return calque.tree.map(lambda p, g: p - 0.5 * g, params, grads), value
 
 
-def batch(number: int, where: NamedSharding) -> tuple[Any, Any]:
+def batch(number: int, where: NamedSharding) -> tuple[Any, ...]:
     """This process's part of a batch, the same batch whatever the number of processes."""
-    data = load_digits()
-    rows = np.random.default_rng(number).integers(0, len(data.target), BATCH)
-    x, y = (data.data[rows] / 16).astype(np.float32), data.target[rows].astype(np.int32)
+    pixels, digits = load_digits(return_X_y=True)
+    rows = np.random.default_rng(number).integers(0, len(digits), BATCH)
+    x, y = (pixels[rows] / 16).astype(np.float32), digits[rows].astype(np.int32)
     return tuple(calque.make_array_from_callback(v.shape, where, lambda i, v=v: v[i])
                  for v in (x, y))
 
@@ -55,7 +55,10 @@ def main(folder: Annotated[Path, typer.Option(help="where the checkpoint is")],
          steps: Annotated[int, typer.Option(help="up to this one")] = 100,
          width: Annotated[int, typer.Option(help="of the hidden layer")] = 64) -> None:
     """Train, from the checkpoint if there is one, and save every 50 steps."""
-    calque.distributed.initialize(**({} if launched() else {"num_processes": 1, "process_id": 0}))
+    if launched():
+        calque.distributed.initialize()
+    else:
+        calque.distributed.initialize(num_processes=1, process_id=0)
     mesh = Mesh(np.array(calque.devices()), ("data",))
     rows, copy = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
     state = {"params": calque.device_put(init(width), copy), "step": 0}
@@ -64,7 +67,7 @@ def main(folder: Annotated[Path, typer.Option(help="where the checkpoint is")],
     except FileNotFoundError:
         pass
     first = state["step"]
-    params, saved = state["params"], None
+    params, value, saved = state["params"], None, None
     for k in range(first, steps):
         params, value = step(params, *batch(k, rows))
         if (k + 1) % 50 == 0 or k + 1 == steps:  # written behind the next steps
