@@ -45,7 +45,7 @@ $(VENV)/.demo: $(VENV)/.made pyproject.toml $(KERNELS)
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml $(KERNELS)
 	@echo "== installing calque with its test tools"
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
+	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -e '.[test]'
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo

@@ -101,8 +101,8 @@ def parts_missing(f: Any) -> list[str]:
     return [s for s in parts if s not in doc]
 
 
-# Their examples take long to compile: every other one by default.
-LONG = ("random", "lax", "numpy.linalg", "scipy.linalg")
+# Their examples take long to compile: a third of them by default.
+LONG = ("random", "lax", "numpy.linalg", "scipy.linalg", "scipy.special")
 
 
 @pytest.mark.parametrize("group, more", [

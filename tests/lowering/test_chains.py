@@ -158,7 +158,8 @@ ARRAYS = [((), np.float32), ((7,), np.float32), ((1, 1), np.float32), ((3, 5, 67
 
 
 @pytest.mark.parametrize("level, alive", [
-    ("x86-64-v2", stretch.ALIVE), ("x86-64-v3", stretch.ALIVE), ("x86-64-v3", 64)])
+    ("x86-64-v2", stretch.ALIVE), ("x86-64-v3", 64),
+    pytest.param("x86-64-v3", stretch.ALIVE, marks=pytest.mark.slow)])
 def test_values(level: str, alive: int, x64: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretch, "ALIVE", alive)  # 64: parts of four operations
     calque.clear_caches()

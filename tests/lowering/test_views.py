@@ -59,7 +59,7 @@ PROGRAMS: dict[str, Callable[[Arrays], Any]] = {
         lambda c: lax.while_loop(lambda c: c[0][0] < 1e30, lambda c: c, c), c), c)}
 
 
-@pytest.mark.parametrize("count", [1, 5, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [5, *[pytest.param(n, marks=pytest.mark.slow) for n in (1, 60)]])
 def test_loops_in_loops(count: int) -> None:
     """As steps in Python give."""
     arrays = [np.arange(3, dtype=np.float32) * (i + 1) / count for i in range(count)]

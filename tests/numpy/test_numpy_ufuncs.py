@@ -90,8 +90,8 @@ def test_binary_floats(name: str) -> None:
         assert not compare(("floor_divide",), table(("floor_divide",), a, b), (a, b), dtype)
 
 
-@pytest.mark.parametrize("name", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
-                                  "uint64"])
+@pytest.mark.parametrize("name", ["int8", "int32", "int64", "uint8", "uint64", *[
+    pytest.param(name, marks=pytest.mark.slow) for name in ("int16", "uint16", "uint32")]])
 def test_integers(name: str) -> None:
     dtype = np.dtype(name)
     limits = np.iinfo(dtype)
@@ -250,8 +250,10 @@ def test_bools_choose_in_products_of_vectors():
     assert float(bools @ jnp.asarray([1.5, 7.0, 2.0])) == 3.5
 
 
-@pytest.mark.parametrize("name", ["float32", "float64", "float16", "bfloat16"])
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name, compiled", [
+    *[(name, True) for name in ("float32", "float64", "float16", "bfloat16")], ("float32", False),
+    *[pytest.param(name, False, marks=pytest.mark.slow)
+      for name in ("float64", "float16", "bfloat16")]])
 def test_special_values_of_division(name: str, compiled: bool) -> None:
     """Values and signs of zeros are NumPy's; infinity // finite is the array API's infinity."""
     dtype = np.dtype(getattr(ml_dtypes, name, name))

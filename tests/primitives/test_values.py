@@ -38,7 +38,7 @@ def value_cases(row: Row, more: bool = False) -> list[Case]:
         found = grid(row)
     else:
         main = [g for g in grid(row) if g[1] == row.main]
-        others = drawn([g for g in grid(row) if g[1] != row.main], 0.12, len(row.name))
+        others = drawn([g for g in grid(row) if g[1] != row.main], 0.08, len(row.name))
         found = others[1] if more else main + others[0]
     return [case(row, s, d) for s, d in found]
 

@@ -180,7 +180,8 @@ OF_ONE: dict[str, Any] = {
     "circulant": ours.circulant, "fiedler": ours.fiedler, "hankel": ours.hankel}
 
 
-@pytest.mark.parametrize("names", [list(OF_ONE)[:6], list(OF_ONE)[6:]])
+@pytest.mark.parametrize("names", [
+    list(OF_ONE)[::2], pytest.param(list(OF_ONE)[1::2], marks=pytest.mark.slow)])
 def test_jit_and_vmap(names: list[str]) -> None:
     """Of one matrix by jit, of two by vmap, as each by itself."""
     both = jnp.stack([PLAIN, PLAIN.T])
