@@ -41,7 +41,7 @@ class ProcessGrid:
         return self.locals[self.names.index(name)]
 
     @property
-    def spread(self) -> tuple[Any, ...]:
+    def process_axes(self) -> tuple[Any, ...]:
         """The axes that run between processes."""
         return tuple(n for n, c in zip(self.names, self.counts) if c > 1)
 

@@ -391,7 +391,7 @@ class LazyTrace(Trace):
     def _now(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         """The results of an operation on small, known values; None for what is recorded."""
         limit = math.inf if prim.name in numpy_rules.READS_PARTS else numpy_rules.LIMIT
-        if any(type(a) is Array and numpy_rules.known(a, limit) is None for a in args):
+        if any(type(a) is Array and numpy_rules.concrete_value(a, limit) is None for a in args):
             return None
         with as_current(eval_trace):
             return _at_once(prim, args, params)

@@ -235,10 +235,10 @@ class _OnHost:
     def run(self, arrays: list[Array]) -> list[Array] | None:
         if self.whole is not None:
             return self.whole.run(arrays)
-        known = numpy_rules.known
+        concrete_value = numpy_rules.concrete_value
         values = []
         for x, limit in zip(arrays, self.limits):
-            value = known(x, limit)
+            value = concrete_value(x, limit)
             if value is None:
                 return None
             values.append(value)
@@ -274,7 +274,8 @@ def _steps(p: Program) -> Steps | None:
 
     for v, c in zip(p.const_vars, p.consts):
         place[v] = len(p.inputs) + len(constants)
-        constants.append(numpy_rules.known(c if type(c) is Array else from_numpy(np.asarray(c))))
+        constants.append(numpy_rules.concrete_value(
+            c if type(c) is Array else from_numpy(np.asarray(c))))
     limits = [math.inf if _parts_only(v, p) else HOST_BYTES for v in p.inputs]
     if (any(c is None for c in constants)
             or any(v.aval.nbytes > limit for v, limit in zip(p.inputs, limits))):

@@ -18,7 +18,7 @@ from calque.core.primitive import registry
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Op
 from calque.export.ops_structured import windows
-from calque.export.read import Reader, bind, handles, known, used
+from calque.export.read import Reader, bind, concrete_value, handles, used
 from calque.export.stream import damaged
 
 Call = Callable[[Op, dict[str, Any], list[Any]], Any]
@@ -59,7 +59,7 @@ def _custom_call(r: Reader, op: Op, xs: list[Any]) -> Any:
 def _dynamic_windows(r: Reader, op: Op, xs: list[Any]) -> Any:
     """reduce_window whose window is known when the module is called."""
     *data, dimensions, strides, base, dilation, padding = xs
-    found = [known(v) for v in (dimensions, strides, base, dilation, padding)]
+    found = [concrete_value(v) for v in (dimensions, strides, base, dilation, padding)]
     if any(v is None for v in found):
         raise damaged("a window whose sizes depend on the values of arrays")
     sizes = [v.tolist() for v in found if v is not None]
@@ -121,12 +121,12 @@ def _mesh(r: Reader, op: Op, xs: list[Any]) -> Any:
 @target("shape_assertion")
 def _assertion(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
     """A condition on sizes, which are known when the module is called."""
-    holds = known(xs[0])
+    holds = concrete_value(xs[0])
     if holds is None:
         raise damaged("a condition on sizes that is none")
     if not bool(holds):
         message = str(op.attributes.get("error_message", "the arguments' shapes do not fit"))
-        values = [known(x) for x in xs[1:]]
+        values = [concrete_value(x) for x in xs[1:]]
         for i, v in enumerate(values):
             message = message.replace(f"{{{i}}}", str(v))
         raise ValueError(explain(message, fix="call the function with shapes as exported."))

@@ -40,7 +40,7 @@ PLAIN = {
     "complex": "complex", "clamp": "clamp"}
 
 
-def spread(use: Use) -> list[Value]:
+def broadcast_scalars(use: Use) -> list[Value]:
     shape = use.out.shape
     return [x if x.shape == shape else use.b.broadcast(x, shape, ()) for x in use.operands]
 
@@ -48,14 +48,14 @@ def spread(use: Use) -> list[Value]:
 def _plain(name: str, op: str) -> None:
     @rule(name)
     def emit(use: Use) -> Value:
-        values = use.operands if name == "clamp" else spread(use)
+        values = use.operands if name == "clamp" else broadcast_scalars(use)
         return use.b.one(op, values, use.out.shape, use.out.dtype)
 
 
 def _decomposed(name: str, form: Callable[..., Value]) -> None:
     @rule(name)
     def emit(use: Use) -> Value:
-        return form(use.b, *spread(use), **use.params)
+        return form(use.b, *broadcast_scalars(use), **use.params)
 
 
 def extremum(b: Builder, name: str, x: Value, y: Value) -> Value:
@@ -95,7 +95,7 @@ _decomposed("name", lambda b, x, *, name: x)
 
 @rule("add", "add_any")
 def _add(use: Use) -> Value:
-    x, y = spread(use)
+    x, y = broadcast_scalars(use)
     return x | y if x.dtype == BOOL else x + y
 
 
@@ -109,7 +109,7 @@ def _sign(use: Use) -> Value:
 
 @rule("pow")
 def _pow(use: Use) -> Value:
-    x, y = spread(use)
+    x, y = broadcast_scalars(use)
     if x.dtype.kind in "iub":
         return math.TABLE["pow"](use.b, x, y)
     return use.b.binary("power", x, y if y.dtype == x.dtype else y.astype(x.dtype))

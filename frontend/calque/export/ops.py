@@ -19,10 +19,10 @@ from calque.export.read import (
     Reader,
     bind,
     case,
+    concrete_value,
     handles,
     integer,
     ints,
-    known,
     static_shape,
     used,
 )
@@ -61,8 +61,8 @@ _FOLDED: dict[str, Function] = {
 def folded(op: Op, xs: list[Any], f: Function | None = None) -> Any:
     """The result where all operands are known small integers; None otherwise."""
     f = f or _FOLDED.get(op.name)
-    if f is None or not xs or any(known(x) is None or x.dtype.kind not in "biu" or x.size > LARGE
-                                  for x in xs):
+    if f is None or not xs or any(concrete_value(x) is None or x.dtype.kind not in "biu"
+                                  or x.size > LARGE for x in xs):
         return None
     if op.name in ("divide", "remainder") and (not np.all(xs[1]) or xs[0].dtype.kind == "b"):
         return None
@@ -176,7 +176,8 @@ def _convert(r: Reader, op: Op, xs: list[Any]) -> Any:
     if op.name.startswith("uniform"):
         raise UnsupportedOperationError(f"{op.name}: quantized types are not supported.")
     (x,), to = xs, op.results[0].dtype
-    if known(x) is not None and x.dtype.kind in "biu" and to.kind in "iu" and x.size <= LARGE:
+    if (concrete_value(x) is not None and x.dtype.kind in "biu" and to.kind in "iu"
+            and x.size <= LARGE):
         return x.astype(to)
     return lax.convert_element_type(used(x), to) if dtype_of(x) != to else x
 
@@ -213,7 +214,7 @@ def _reshape(r: Reader, op: Op, xs: list[Any]) -> Any:
 
 
 def _reshaped(x: Any, shape: Shape) -> Any:
-    if known(x) is not None and x.size <= LARGE and x.size == int(np.prod(shape)):
+    if concrete_value(x) is not None and x.size <= LARGE and x.size == int(np.prod(shape)):
         return x.reshape(shape)
     return bind("reshape", x, new_sizes=shape, dimensions=None, sharding=None)
 
@@ -225,16 +226,16 @@ def _transpose(r: Reader, op: Op, xs: list[Any]) -> Any:
 
 @handles("broadcast_in_dim")
 def _broadcast(r: Reader, op: Op, xs: list[Any]) -> Any:
-    return spread(xs[0], static_shape(op), ints(op, "broadcast_dimensions"))
+    return broadcast_in_dim(xs[0], static_shape(op), ints(op, "broadcast_dimensions"))
 
 
-def spread(x: Any, shape: Shape, dims: Axes) -> Any:
+def broadcast_in_dim(x: Any, shape: Shape, dims: Axes) -> Any:
     """x with its axes at dims of the shape; axes of one element are repeated."""
     a = aval_of(x)
     if len(dims) != a.ndim or any(not 0 <= d < len(shape) for d in dims) or any(
             n not in (1, shape[d]) for n, d in zip(a.shape, dims)):
         raise damaged("a broadcast whose axes do not fit")
-    if (known(x) is not None and list(dims) == sorted(set(dims))):
+    if (concrete_value(x) is not None and list(dims) == sorted(set(dims))):
         wide = [1] * len(shape)
         for n, d in zip(a.shape, dims):
             wide[d] = n
@@ -245,13 +246,13 @@ def spread(x: Any, shape: Shape, dims: Axes) -> Any:
 @handles("broadcast")
 def _prefix(r: Reader, op: Op, xs: list[Any]) -> Any:
     n = len(ints(op, "broadcast_sizes"))
-    return spread(xs[0], static_shape(op), tuple(range(n, n + ndim_of(xs[0]))))
+    return broadcast_in_dim(xs[0], static_shape(op), tuple(range(n, n + ndim_of(xs[0]))))
 
 
 @handles("concatenate")
 def _concatenate(r: Reader, op: Op, xs: list[Any]) -> Any:
     axis = integer(op, "dimension")
-    if all(known(x) is not None and x.dtype.kind in "iu" and x.size <= LARGE for x in xs):
+    if all(concrete_value(x) is not None and x.dtype.kind in "iu" and x.size <= LARGE for x in xs):
         return np.concatenate(xs, axis)
     return bind("concatenate", *xs, dimension=axis)
 
@@ -260,7 +261,8 @@ def _concatenate(r: Reader, op: Op, xs: list[Any]) -> Any:
 def _slice(r: Reader, op: Op, xs: list[Any]) -> Any:
     start, limit, strides = (ints(op, n) for n in ("start_indices", "limit_indices", "strides"))
     (x,) = xs
-    if known(x) is not None and x.dtype.kind in "iu" and x.size <= LARGE and len(start) == x.ndim:
+    if (concrete_value(x) is not None and x.dtype.kind in "iu" and x.size <= LARGE
+            and len(start) == x.ndim):
         return x[tuple(slice(*bounds) for bounds in zip(start, limit, strides))]
     return bind("slice", x, start_indices=start, limit_indices=limit,
                 strides=None if set(strides) <= {1} else strides)
@@ -301,7 +303,7 @@ def _size(r: Reader, op: Op, xs: list[Any]) -> Any:
 
 
 def _sizes(op: Op, x: Any) -> Shape:
-    value = known(x)
+    value = concrete_value(x)
     if value is None or value.ndim != 1 or value.dtype.kind not in "iu":
         raise UnsupportedOperationError(explain(
             f"{op.name}: a shape that depends on the values of arrays cannot be read.",
@@ -316,7 +318,7 @@ def _dynamic_reshape(r: Reader, op: Op, xs: list[Any]) -> Any:
 
 @handles("dynamic_broadcast_in_dim")
 def _dynamic_broadcast(r: Reader, op: Op, xs: list[Any]) -> Any:
-    return spread(xs[0], _sizes(op, xs[1]), ints(op, "broadcast_dimensions"))
+    return broadcast_in_dim(xs[0], _sizes(op, xs[1]), ints(op, "broadcast_dimensions"))
 
 
 @handles("dynamic_iota")
@@ -334,7 +336,7 @@ def _dynamic_pad(r: Reader, op: Op, xs: list[Any]) -> Any:
 
 @handles("real_dynamic_slice")
 def _real_dynamic_slice(r: Reader, op: Op, xs: list[Any]) -> Any:
-    if known(xs[1]) is None:
+    if concrete_value(xs[1]) is None:
         return _moving_slice(r, op, xs)
     start, limit, strides = (_sizes(op, x) for x in xs[1:])
     return bind("slice", xs[0], start_indices=start, limit_indices=limit,
@@ -357,7 +359,7 @@ def _moving_slice(r: Reader, op: Op, xs: list[Any]) -> Any:
 
 @handles("set_dimension_size")
 def _set_size(r: Reader, op: Op, xs: list[Any]) -> Any:
-    size, axis = known(xs[1]), integer(op, "dimension")
+    size, axis = concrete_value(xs[1]), integer(op, "dimension")
     if size is None or int(size) != shape_of(xs[0])[axis]:
         raise UnsupportedOperationError("set_dimension_size: arrays of bounded size are not "
                                         "supported.\n  Fix: export with other shapes.")

@@ -20,10 +20,10 @@ from calque.export.read import (
     Reader,
     bind,
     case,
+    concrete_value,
     handles,
     integer,
     ints,
-    known,
     pairs,
     static_shape,
     used,
@@ -52,7 +52,7 @@ _FOLDS = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min", "
 
 
 def _is_identity(fold: str, start: Any) -> bool:
-    value = known(start)
+    value = concrete_value(start)
     return value is not None and not value.ndim and is_identity(_FOLDS[fold], value)
 
 
@@ -65,7 +65,7 @@ def _reduce(r: Reader, op: Op, xs: list[Any]) -> Any:
     if fold in _REDUCE:
         return _folded(operands[0], starts[0], axes, fold)
     which = regions.arg_of(body) if n == 2 and len(axes) == 1 else ""
-    if which and _is_positions(r, op, axes[0]) and not np.any(known(starts[1])):
+    if which and _is_positions(r, op, axes[0]) and not np.any(concrete_value(starts[1])):
         x = used(operands[0])
         if shape_of(x)[axes[0]]:
             at = bind(which, x, axes=axes, index_dtype=op.results[1].dtype)
@@ -196,7 +196,7 @@ def _gather(r: Reader, op: Op, xs: list[Any]) -> Any:
     if op.name == "gather":
         sizes = ints(op, "slice_sizes")
     else:
-        value = known(xs[2])
+        value = concrete_value(xs[2])
         if value is None:
             raise unsupported(op, "windows of unknown size cannot be read.",
                               "export with other shapes.")
@@ -377,7 +377,7 @@ def _triangular(r: Reader, op: Op, xs: list[Any]) -> Any:
 @handles("case", "if")
 def _case(r: Reader, op: Op, xs: list[Any]) -> Any:
     branches = [r.function(block) for block in op.regions]
-    index = known(xs[0])
+    index = concrete_value(xs[0])
     if op.name == "if":
         branches.reverse()  # false is 0
     if not branches:

@@ -72,7 +72,7 @@ def used(x: Any) -> Any:
     return x
 
 
-def known(x: Any) -> Ndarray | None:
+def concrete_value(x: Any) -> Ndarray | None:
     """The value of something known while tracing."""
     return x if isinstance(x, np.ndarray) else None
 

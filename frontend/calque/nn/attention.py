@@ -137,7 +137,7 @@ def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, 
     seen = _seen(full, is_causal, query_lengths, key_lengths, window)
     if mask is not None:
         masked = _by_group(mask, full)
-        seen = masked if seen is None else ew.and_(util.spread(seen, full), masked)
+        seen = masked if seen is None else ew.and_(util.broadcast_to(seen, full), masked)
     if seen is not None:
         # a large finite number: a row without any key stays a mean and no NaN
         lowest = working.type(-0.7 * float(np.finfo(working).max))
@@ -167,7 +167,7 @@ def _by_group(x: Any, full: Shape) -> Any:
             f"{(batch, heads, targets, sources)}, {own}.",
             fix="give the bias or mask four axes, each of that size or of size 1."))
     split = (groups, shared) if own[1] > 1 else (1, 1)
-    return util.spread_nonscalar(
+    return util.broadcast_nonscalar(
         sh.reshape(util.array(x), (own[0], *split, own[2], own[3])), full)
 
 
@@ -179,7 +179,7 @@ def _below(shape: tuple[int, int], lengths: Any) -> Any:
         raise ValueError(explain(
             f"dot_product_attention: sequence lengths must have shape ({shape[0]},), got "
             f"{shape_of(lengths)}."))
-    ends = sh.broadcast_in_dim(util.spread(lengths, (shape[0],)), shape, (0,))
+    ends = sh.broadcast_in_dim(util.broadcast_to(lengths, (shape[0],)), shape, (0,))
     return ew.lt(broadcasted_iota(dtypes.int32, shape, 1), ends)
 
 

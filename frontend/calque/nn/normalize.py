@@ -126,7 +126,7 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
     if where is None:
         count = dtype_of(total).type(np.prod([shape[i] for i in axes], dtype=float))
         return total - ew.log(count)
-    mask = util.spread(rd.where_mask("logmeanexp", where), shape)
+    mask = util.broadcast_to(rd.where_mask("logmeanexp", where), shape)
     count = rd.sum(mask, axes, dtype_of(total), None, keepdims)
     return total - ew.log(count)
 

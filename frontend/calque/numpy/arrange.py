@@ -185,7 +185,7 @@ def _roll_traced(x: Any, shift: Any, axes: list[int]) -> Any:
         shifts = ew.convert(ravel(shift), dtypes.int32)
         count = shape_of(shifts)[0]
         (count,) = np.broadcast_shapes((count,), (len(axes),))  # (ValueError where they differ)
-        shifts, axes = util.spread(shifts, (count,)), axes * (count // len(axes) or 1)
+        shifts, axes = util.broadcast_to(shifts, (count,)), axes * (count // len(axes) or 1)
         for k, i in enumerate(axes):
             distance = sh.reshape(sh.slice_in_dim(shifts, k, k + 1, 0), ())
             n = own[i]
@@ -207,7 +207,7 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
         x = util.array(x)
         k = operator.index(k)
         mask = below(own[-2], own[-1], k if lower else k - 1)
-        mask = util.spread(mask, own)
+        mask = util.broadcast_to(mask, own)
         zero = constant(x, 0) if dtype_of(x) != np.bool_ else np.False_
         return choose(mask, x, zero) if lower else choose(mask, zero, x)
 

@@ -363,7 +363,7 @@ def _slope(x: Any, axis: int, h: Any) -> Any:
         gaps = ew.sub(sh.slice_in_dim(h, 1, n, 0), sh.slice_in_dim(h, 0, n - 1, 0))
 
         def over(v: Any, gap: Any) -> Any:
-            return ew.div(v, util.spread(coordinates(gap), shape_of(v)))
+            return ew.div(v, util.broadcast_to(coordinates(gap), shape_of(v)))
 
         parts = [over(first, sh.slice_in_dim(gaps, 0, 1, 0)),
                  over(last, sh.slice_in_dim(gaps, n - 2, n - 1, 0))]
@@ -373,14 +373,14 @@ def _slope(x: Any, axis: int, h: Any) -> Any:
             a = ew.div(ew.neg(right), ew.mul(left, both))
             b = ew.div(ew.sub(right, left), ew.mul(left, right))
             c = ew.div(left, ew.mul(right, both))
-            terms = [ew.mul(util.spread(coordinates(k), shape_of(v)), v) for k, v in
+            terms = [ew.mul(util.broadcast_to(coordinates(k), shape_of(v)), v) for k, v in
                      ((a, cut(0, n - 2)), (b, cut(1, n - 1)), (c, cut(2, n)))]
             parts.insert(1, ew.add(ew.add(terms[0], terms[1]), terms[2]))
         return sh.concatenate(parts, axis)
     if n > 2:
         parts.insert(1, ew.mul(ew.sub(cut(2, n), cut(0, n - 2)), ew.const(x, 0.5)))
     out = sh.concatenate(parts, axis)
-    return out if h is None else ew.div(out, util.spread_nonscalar(h, shape))
+    return out if h is None else ew.div(out, util.broadcast_nonscalar(h, shape))
 
 
 @util.planned
@@ -432,7 +432,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
                                          for i in range(rank)])
         sums = ew.add(pairs(y, 1), pairs(y, 0)) if n else y
         shape = util.common_shape("trapezoid", [shape_of(step), shape_of(sums)])
-        area = ew.mul(util.spread_nonscalar(step, shape), util.spread(sums, shape))
+        area = ew.mul(util.broadcast_nonscalar(step, shape), util.broadcast_to(sums, shape))
         out = total(area, axis=axis - rank)
         return ew.mul(out, ew.const(out, 0.5))
 

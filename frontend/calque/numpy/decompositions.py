@@ -313,7 +313,7 @@ def _tolerance(rtol: Any, like: Any, default: Any) -> Any:
 def _beside(x: Any, shape: Shape) -> Any:
     """A number per matrix, spread over its singular values."""
     lead = shape_of(x)
-    return sh.columns_of(util.spread(x, shape[:-1]) if lead != shape[:-1] else x, shape)
+    return sh.columns_of(util.broadcast_to(x, shape[:-1]) if lead != shape[:-1] else x, shape)
 
 
 @util.planned
@@ -357,7 +357,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
         eps = float(np.finfo(dtype_of(s)).eps)
         most = rd.reduce_max_p.bind(s, axes=(axis,), out_sharding=None)
         least = _tolerance(rtol, s, max_dim(*shape[-2:]) * eps)
-        bound = ew.mul(util.spread(least, shape[:-2]), most)
+        bound = ew.mul(util.broadcast_to(least, shape[:-2]), most)
         above = ew.gt(s, _beside(bound, shape_of(s)))
         return rd.reduce_sum(ew.convert(above, whole), (axis,))
 
@@ -403,7 +403,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
             return zeros(ShapedArray((*shape[:-2], n, m), dtype_of(a)))
         if rtol is None:
             rtol = 10.0 * max_dim(m, n) * float(np.finfo(dtype_of(a)).eps)
-        return og.pinv_p.bind(a, util.spread(_real_scalar(rtol, a), shape[:-2]),
+        return og.pinv_p.bind(a, util.broadcast_to(_real_scalar(rtol, a), shape[:-2]),
                               hermitian=bool(hermitian))
 
 

@@ -17,7 +17,7 @@ from calque.numpy.at import At
 from calque.numpy.creation import asarray
 from calque.numpy.indexing import widened
 from calque.numpy.shapes import ravel, with_axis
-from calque.numpy.util import known, needed
+from calque.numpy.util import concrete_value, needed
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
@@ -61,7 +61,7 @@ def delete(arr: Any, obj: Any, axis: Any = None, *, assume_unique_indices: bool 
     if kind != dtypes.bool_ and not dtypes.is_integer(kind):
         raise ValueError(explain(f"np.delete(arr, obj): got obj.dtype={kind.name}; must be integer "
                                  "or bool."))
-    if assume_unique_indices and known(where) is None and kind != dtypes.bool_:
+    if assume_unique_indices and concrete_value(where) is None and kind != dtypes.bool_:
         return _delete_traced(x, where, axis, n)
     at = needed("delete", where, "'obj' array argument of jnp.delete()",
                 "pass assume_unique_indices=True if no position occurs twice.")
@@ -129,13 +129,13 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
         count = max(aval_of(at).size, shape_of(v)[axis]) if aval_of(at).size else 0
         places = _places(at, n, count)
         target = tuple(count if d == axis else s for d, s in enumerate(shape))
-        v = util.spread(util.cast(v, dtype_of(x)), target)
+        v = util.broadcast_to(util.cast(v, dtype_of(x)), target)
         return _merged(x, v, places, axis, n + count)
 
 
 def _value_of(obj: Any) -> Any:
     """An index array's value where it is at hand."""
-    value = known(obj)
+    value = concrete_value(obj)
     return asarray(obj) if value is None else value
 
 
@@ -148,7 +148,7 @@ def _places(at: Any, n: int, count: int) -> Any:
         places = np.array(at)
         places[order] += np.arange(count)
         return places
-    at = util.spread(ravel(widened(at)), (count,))
+    at = util.broadcast_to(ravel(widened(at)), (count,))
     at = rounding.clip(wrap_negative(at, n), 0, n)
     shape = (count, count)
     own = sh.broadcast_in_dim(at, shape, (0,))

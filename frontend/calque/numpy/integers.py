@@ -189,7 +189,7 @@ def spacing(x: Any, /) -> Any:
     whole = ew.shift_left(
         ew.convert(where(normal, field - info.nmant, 0), kind), kind.type(info.nmant))
     low = ew.shift_left(
-        util.spread(kind.type(1), shape_of(x)),
+        util.broadcast_to(kind.type(1), shape_of(x)),
         ew.convert(where(normal | (field == 0), 0, field - 1), kind))
     sign = ew.and_(bits, kind.type(1 << (info.bits - 1)))
     made = where(normal, whole, low)
@@ -249,7 +249,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
         config = ((0, 0, 0),) * (len(shape) - 1) + ((0, missing, 0),)
         bits = sh.pad(bits, np.uint8(0), config)
         bits = sh.reshape(bits, (*shape[:-1], (shape[-1] + missing) // 8, 8))
-        values = ew.shift_left(bits, util.spread(places, shape_of(bits)))
+        values = ew.shift_left(bits, util.broadcast_to(places, shape_of(bits)))
         packed = rd.sum(values, axis=-1, dtype=np.uint8)
         return moveaxis(packed, -1, axis) if len(shape) > 1 else packed
 
@@ -287,7 +287,7 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None,
         full = (*shape, 8)
         spread = sh.broadcast_in_dim(x, full, tuple(range(len(shape))))
         bits = ew.and_(
-            ew.shift_right_logical(spread, util.spread(places, full)), np.uint8(1))
+            ew.shift_right_logical(spread, util.broadcast_to(places, full)), np.uint8(1))
         total = shape[-1] * 8 if shape else 8
         bits = sh.reshape(bits, (*shape[:-1], total))
         if count is not None:

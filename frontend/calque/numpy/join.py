@@ -406,7 +406,7 @@ def _repeat_each(x: Any, repeats: Any, known: Any, axis: int | None, length: int
     from calque.numpy.cumulative import cumsum
     from calque.numpy.sorting import searchsorted
     with util.lazy_eval("repeat"):
-        ends = cumsum(util.spread(unchanged(repeats), (length,)))
+        ends = cumsum(util.broadcast_to(unchanged(repeats), (length,)))
         found = searchsorted(ends, np.arange(total, dtype=np.int32), side="right")  # type: ignore[arg-type]
         return take(unchanged(x), found, axis, mode="clip")
 
@@ -450,7 +450,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
             if part is None:
                 continue
             part = util.one_array("diff", part)
-            parts.append(part if shape_of(part) else util.spread(part, edge))
+            parts.append(part if shape_of(part) else util.broadcast_to(part, edge))
         x = _join("diff", parts, axis)
         for _ in range(operator.index(n)):
             size = shape_of(x)[axis]

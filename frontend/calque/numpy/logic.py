@@ -109,8 +109,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None,
         return ew.select_n(condition, util.cast(y, dtype, weak), util.cast(x, dtype, weak))
     with util.lazy_eval("where"):
         mask = as_truth(condition)
-        x, y = (util.spread(util.cast(v, dtype, weak), shape) for v in (x, y))
-        return ew.select_n(util.spread_nonscalar(mask, shape), y, x)
+        x, y = (util.broadcast_to(util.cast(v, dtype, weak), shape) for v in (x, y))
+        return ew.select_n(util.broadcast_nonscalar(mask, shape), y, x)
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:

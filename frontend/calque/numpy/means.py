@@ -25,7 +25,7 @@ def _count(name: str, shape: Shape, axes: Axes, where: Any, dtype: Any,
     if where is None:
         return dims.number(math.prod(shape[a] for a in axes), dtype)
     mask = util.one_array(name, where)
-    mask = util.spread(as_truth(mask), shape)
+    mask = util.broadcast_to(as_truth(mask), shape)
     return sum(util.cast(mask, dtype), axes, dtype=dtype, keepdims=keepdims)
 
 
@@ -87,7 +87,7 @@ def _mean(name: str, x: Any, axis: Any, working: Any, keepdims: Any, where: Any)
 
 
 def _spread_like(x: Any, y: Any) -> Any:
-    return util.spread_nonscalar(x, shape_of(y))
+    return util.broadcast_nonscalar(x, shape_of(y))
 
 
 @util.planned
@@ -229,7 +229,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         axes = util.axis_tuple(axis, len(shape))
         if weights is None:
             made = mean(x, axes, keepdims=keepdims)
-            total = util.spread(dims.number(math.prod(shape[i] for i in axes),
+            total = util.broadcast_to(dims.number(math.prod(shape[i] for i in axes),
                                             dtype_of(made)), shape_of(made))
             return (made, util.array(total)) if returned else made
         x, w = util.inexact_arrays("average", x, weights)

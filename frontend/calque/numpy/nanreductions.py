@@ -159,7 +159,7 @@ def _kept(name: str, x: Any, where: Any) -> Any:
     good = ew.eq(x, x)
     if where is None:
         return good
-    return ew.and_(good, util.spread(rd.where_mask(name, where), shape_of(x)))
+    return ew.and_(good, util.broadcast_to(rd.where_mask(name, where), shape_of(x)))
 
 
 @util.planned

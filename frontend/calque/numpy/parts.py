@@ -87,7 +87,7 @@ def degrees(x: Any, /) -> Any:
       Array(0., dtype=float32, weak_type=True)
     """
     (x,) = util.promote_inexact("degrees", x)
-    return util.settled(ew.mul(x, constant(x, 180.0 / math.pi)), x)
+    return util.weak_if_scalars(ew.mul(x, constant(x, 180.0 / math.pi)), x)
 
 
 @util.planned
@@ -110,7 +110,7 @@ def radians(x: Any, /) -> Any:
       Array(0., dtype=float32, weak_type=True)
     """
     (x,) = util.promote_inexact("radians", x)
-    return util.settled(ew.mul(x, constant(x, math.pi / 180.0)), x)
+    return util.weak_if_scalars(ew.mul(x, constant(x, math.pi / 180.0)), x)
 
 
 rad2deg, deg2rad = degrees, radians

@@ -25,7 +25,7 @@ from calque.numpy.at import At
 from calque.numpy.creation import asarray
 from calque.numpy.indexing import widened
 from calque.numpy.shapes import ravel, with_axis
-from calque.numpy.util import known, needed
+from calque.numpy.util import concrete_value, needed
 from calque.primitives import elementwise as ew
 from calque.primitives import gather as ga
 from calque.primitives import shape as sh
@@ -48,7 +48,7 @@ def check_integer(x: Any) -> None:
 
 def _wrapped(index: Any, size: int) -> Any:
     """Positions modulo a size."""
-    host = known(index) if not isinstance(index, Array) else None
+    host = concrete_value(index) if not isinstance(index, Array) else None
     return np.mod(host, size) if host is not None else ar.remainder(widened(index), size)
 
 
@@ -410,9 +410,9 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         else:
             raise ValueError(explain(
                 f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'"))
-        columns = [util.spread(asarray(c), shape) for c in cases]
+        columns = [util.broadcast_to(asarray(c), shape) for c in cases]
         stacked = sh.concatenate([sh.reshape(c, (1, *shape)) for c in columns], 0)
-        index = sh.reshape(util.spread(asarray(which), shape), (1, *shape))
+        index = sh.reshape(util.broadcast_to(asarray(which), shape), (1, *shape))
         picked = _along(stacked, widened(index), 0, GatherScatterMode.CLIP, None)
         return util.cast(sh.reshape(picked, shape), dtype_of(picked))  # numbers, too: strong
 
@@ -450,7 +450,7 @@ def compress(condition: Any, a: Any, axis: Any = None, *, size: int | None = Non
     x = asarray(x)
     x, axis = with_axis(x, axis)
     n = shape_of(x)[axis]
-    value = known(c)
+    value = concrete_value(c)
     if value is not None and (value[n:] != 0).any():
         raise ValueError(explain("condition contains entries that are out of bounds"))
     mask = as_truth(asarray(c)[:n])
@@ -532,9 +532,9 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         shape, dtype = shape_of(x), dtype_of(x)
         values = [_each(f, x, args, kw) if callable(f) else
                   util.cast(util.one_array("piecewise", f), dtype) for f in cases]
-        out = util.spread(asarray(util.cast(values[0], dtype)), shape)
+        out = util.broadcast_to(asarray(util.cast(values[0], dtype)), shape)
         for c, v in zip(conditions, values[1:]):
-            out = ar.choose(util.spread(as_truth(c), shape), util.cast(v, dtype), out)
+            out = ar.choose(util.broadcast_to(as_truth(c), shape), util.cast(v, dtype), out)
         return out
 
 

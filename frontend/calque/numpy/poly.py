@@ -80,8 +80,8 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     with util.lazy_eval("polyval"):
         p, x = _arrays("polyval", p, x)
         shape = util.common_shape("polyval", [shape_of(p)[1:], shape_of(x)])
-        x = util.spread(x, shape)
-        y = util.spread(dtype_of(x).type(0), shape)
+        x = util.broadcast_to(x, shape)
+        y = util.broadcast_to(dtype_of(x).type(0), shape)
         count = shape_of(p)[0]
         if count <= UNROLLED:
             for i in range(count):
@@ -288,7 +288,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     x = _vector("polyint", x)
     constants = atleast_1d(constants)
     if shape_of(constants)[0] == 1:
-        constants = util.spread(constants, (m,))
+        constants = util.broadcast_to(constants, (m,))
     if shape_of(constants) != (m,):
         raise ValueError(explain("k must be a scalar or a rank-1 array of length 1 or m.",
                                  fix=f"give {m} constants."))
@@ -332,16 +332,16 @@ def poly(seq_of_zeros: Any) -> Any:
     n = shape_of(x)[0]
     one = dtype_of(x).type(1)
     if not n:
-        return util.array(util.spread(one, ()))
+        return util.array(util.broadcast_to(one, ()))
     with util.lazy_eval("poly"):
         if n <= UNROLLED:
-            made = util.spread(one, (1,))
+            made = util.broadcast_to(one, (1,))
             for i in range(n):
                 made = _front(made, 0)
                 made = sh.pad(made, one * 0, ((0, 1, 0),)) - (
                     x[i] * _front(made, 1))
             return made
-        made = _front(util.spread(one, (1,)), 0)
+        made = _front(util.broadcast_to(one, (1,)), 0)
         made = sh.pad(made, one * 0, ((0, n, 0),))
         return fori_loop(0, n, lambda i, c: c - x[i] * arrange.roll(c, 1), made)
 

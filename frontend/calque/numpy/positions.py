@@ -23,7 +23,7 @@ from calque.numpy import rounding, util
 from calque.numpy.arithmetic import as_truth
 from calque.numpy.creation import asarray
 from calque.numpy.shapes import ravel, transpose
-from calque.numpy.util import known, needed
+from calque.numpy.util import concrete_value, needed
 from calque.primitives import elementwise as ew
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
@@ -65,7 +65,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     if count < 0:
         raise TypeError(explain(f"nonzero: size must be nonnegative, got {count}."))
     fills = _fills(fill_value, len(shape))
-    value = known(x)  # type: ignore[assignment]
+    value = concrete_value(x)  # type: ignore[assignment]
     if value is not None and all(isinstance(f, (int, np.integer)) for f in fills):
         return tuple(asarray(_filled(p, count, f)) for p, f in zip(np.nonzero(value), fills))
     with lazy_eval("nonzero"):
@@ -97,7 +97,7 @@ def _traced(x: Any, count: int, fills: Sequence[Any]) -> tuple[Any, ...]:
     shape, kind = shape_of(x), dtypes.default_dtype(int)
     total = math.prod(shape)
     fills = tuple(util.cast(util.one_array("nonzero", f), kind) for f in fills)
-    blanks = [util.spread(asarray(f), (count,)) for f in fills]
+    blanks = [util.broadcast_to(asarray(f), (count,)) for f in fills]
     if not total or not count:
         return tuple(blanks)
     mask = ravel(as_truth(x))

@@ -52,12 +52,12 @@ def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
     device = None
     try:
         if type(x) is Array:
-            p = numpy_rules.known(x)
+            p = numpy_rules.concrete_value(x)
             device = x._own
         else:
             p = _number(x, dtype)
         if type(y) is Array:
-            q = numpy_rules.known(y)
+            q = numpy_rules.concrete_value(y)
             device = device or y._own
         else:
             q = _number(y, dtype)

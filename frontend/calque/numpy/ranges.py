@@ -221,7 +221,7 @@ def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, w
               axis: int) -> tuple[Any, Any]:
     first, last = (util.cast(v, working) for v in (start, stop))
     shape = util.common_shape("linspace", [shape_of(first), shape_of(last)])
-    first, last = util.spread(first, shape), util.spread(last, shape)
+    first, last = util.broadcast_to(first, shape), util.broadcast_to(last, shape)
     real = dtypes.real_dtype(working)
     parts = count - 1 if endpoint else count
     ones = (1,) * len(shape)
@@ -237,7 +237,7 @@ def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, w
         step = util.array(nan)
     if not known:  # it may be 1: then there is no step, and the one value is the first
         alone = ew.eq(number(parts, np.int32), np.int32(0))
-        step = ew.select_n(alone, step, util.spread(nan, shape))
+        step = ew.select_n(alone, step, util.broadcast_to(nan, shape))
         last = ew.select_n(alone, last, first) if endpoint else last
     if count == 0:
         line = sh.broadcast_in_dim(working.type(0), (0, *shape), ())
@@ -249,8 +249,8 @@ def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, w
         column = [ew.convert(sh.reshape(r, (parts, *ones)), working) for r in (rest, ratio)]
         full = (parts, *shape)
         line = ew.add(
-            ew.mul(util.spread(raised(first), full), util.spread(column[0], full)),
-            ew.mul(util.spread(raised(last), full), util.spread(column[1], full)))
+            ew.mul(util.broadcast_to(raised(first), full), util.broadcast_to(column[0], full)),
+            ew.mul(util.broadcast_to(raised(last), full), util.broadcast_to(column[1], full)))
         if endpoint:
             line = sh.concatenate([line, raised(last)], 0)
     if dtypes.is_integer(wanted) and not dtypes.is_integer(working):

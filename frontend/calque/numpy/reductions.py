@@ -87,7 +87,7 @@ def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, resu
         if initial is None:
             raise _no_identity(name)
         kept = without(shape, axes)
-        out = util.spread(initial, kept)
+        out = util.broadcast_to(initial, kept)
     else:
         params = {"out_sharding": None} if prim is rd.reduce_sum_p else {}
         out = prim.bind(x, axes=axes, **params) if axes else x
@@ -214,7 +214,7 @@ def _complex_extremum(name: str, prim: Primitive, x: Any, axis: Any, keepdims: A
         if initial is not None and builtins.any(shape[i] == 0 for i in axes):
             first = util.one_array(name, initial)
             kept = without(shape, axes)
-            only = util.spread(util.cast(first, dtype), kept)
+            only = util.broadcast_to(util.cast(first, dtype), kept)
             return with_axes(only, shape, axes) if keepdims else util.array(only)
         if initial is None and builtins.any(shape[i] < 1 for i in axes):
             raise _no_identity(name)

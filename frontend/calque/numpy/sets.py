@@ -25,7 +25,7 @@ from calque.numpy.reductions import any as any_of
 from calque.numpy.reductions import sum as total_of
 from calque.numpy.shapes import moveaxis, ravel
 from calque.numpy.sorting import COMPARED, places
-from calque.numpy.util import known, needed
+from calque.numpy.util import concrete_value, needed
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives import sort as so
@@ -82,7 +82,7 @@ class _Groups(NamedTuple):
 
 def _groups(name: str, x: Any, size: int | None, equal_nan: bool) -> _Groups:
     """The groups of a matrix's rows; those beyond the last one repeat the first, with count 0."""
-    value = known(x)
+    value = concrete_value(x)
     if size is None:
         value = needed(name, x, f"The error arose for the first argument of jnp.{name}(). To make "
                        f"jnp.{name}() compatible with JIT and other transforms, you can specify a "
@@ -126,7 +126,7 @@ def _filled(values: Any, number: Any, fill_value: Any) -> Any:
     if fill_value is None:
         return values
     shape = shape_of(values)
-    fill = util.spread(util.cast(asarray(fill_value), dtype_of(values)), shape)
+    fill = util.broadcast_to(util.cast(asarray(fill_value), dtype_of(values)), shape)
     index = sh.iota(_I32, shape, 0)
     return choose(ew.lt(index, asarray(number)), values, fill)
 

@@ -508,7 +508,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
         raise ValueError(explain(
             f"Incompatible shapes for broadcasting: {own} and requested shape {new} of {name}.",
             fix="make every axis, counted from the last, equal or 1."))
-    return util.spread(x, new)
+    return util.broadcast_to(x, new)
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
@@ -531,7 +531,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
     values = util.check_arrays("broadcast_arrays", *args)
     full = lx.broadcast_sizes([shape_of(v) for v in values])
     with util.lazy_eval("broadcast_arrays"):
-        return [util.array(util.spread(v, full)) for v in values]
+        return [util.array(util.broadcast_to(v, full)) for v in values]
 
 
 def broadcast_shapes(*shapes: Any) -> Shape:

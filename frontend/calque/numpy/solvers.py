@@ -29,7 +29,7 @@ def factored(a: Any, lead: Shape) -> tuple[Any, Any]:
     """(lu, permutation) of a, its leading axes broadcast to lead."""
     factors, _, order = la.lu(a)
     n = shape_of(a)[-1]
-    return util.spread(factors, (*lead, n, n)), util.spread(order, (*lead, n))
+    return util.broadcast_to(factors, (*lead, n, n)), util.broadcast_to(order, (*lead, n))
 
 
 def solved(a: Any, b: Any) -> Any:
@@ -37,7 +37,7 @@ def solved(a: Any, b: Any) -> Any:
     n, m = shape_of(b)[-2:]
     lead = util.common_shape("solve", [shape_of(a)[:-2], shape_of(b)[:-2]])
     factors, order = factored(a, lead)
-    b = util.spread(b, (*lead, n, m))
+    b = util.broadcast_to(b, (*lead, n, m))
     rows = sh.broadcast_in_dim(order, (*lead, n, m), tuple(range(len(lead) + 1)))
     b = take_along(b, rows, len(lead))
     b = la.triangular_solve(factors, b, left_side=True, lower=True, unit_diagonal=True)

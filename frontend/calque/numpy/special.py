@@ -323,8 +323,8 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     dtype, weak = util.to_inexact(a), util.weak_of(x)
     shape = util.common_shape("ldexp", [shape_of(x), shape_of(n)])
     weak = weak and util.weak_of(n)
-    x = util.spread(util.cast(x, dtype, weak), shape)
-    n = util.spread(util.cast(n, dtypes.int32), shape)
+    x = util.broadcast_to(util.cast(x, dtype, weak), shape)
+    n = util.broadcast_to(util.cast(n, dtypes.int32), shape)
     # three factors, so that neither 2**n nor a product on the way leaves the dtype early
     third = ew.div(n, np.int32(3))
     rest = ew.sub(n, ew.mul(third, np.int32(2)))

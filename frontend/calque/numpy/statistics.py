@@ -94,7 +94,8 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     if weights is not None:
         found = _weighted(rows, each, weights, shape_of(x), axis, skip)
     else:
-        found = _between(so.sort([rows], len(lead))[0], each, util.spread(count, grid), method)
+        found = _between(so.sort([rows], len(lead))[0], each, util.broadcast_to(count, grid),
+                         method)
     found = util.cast(found, dtype)
     found = sh.reshape(moveaxis(found, -1, 0), (*many, *shape))
     return util.array(found)

@@ -226,7 +226,7 @@ def _rank_promotion(name: str, shapes: Sequence[Shape]) -> None:
     warn(f"Following NumPy automatic rank promotion for {name} on shapes {text}.")
 
 
-def spread(x: Any, shape: Shape) -> Any:
+def broadcast_to(x: Any, shape: Shape) -> Any:
     """x broadcast to a shape (NumPy's rule: axes are aligned at the end)."""
     own = shape_of(x)
     if own == shape:
@@ -235,15 +235,15 @@ def spread(x: Any, shape: Shape) -> Any:
     return sh.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=axes, sharding=None)
 
 
-def spread_nonscalar(x: Any, shape: Shape) -> Any:
+def broadcast_nonscalar(x: Any, shape: Shape) -> Any:
     """As spread, but rank-0 values stay (elementwise primitives take them)."""
-    return spread(x, shape) if shape_of(x) else x
+    return broadcast_to(x, shape) if shape_of(x) else x
 
 
 def aligned(name: str, *values: Any) -> list[Any]:
     """Values spread to their common shape; rank-0 values stay."""
     shape = common_shape(name, [shape_of(v) for v in values])
-    return [spread_nonscalar(v, shape) for v in values]
+    return [broadcast_nonscalar(v, shape) for v in values]
 
 
 # ---- one elementwise primitive over promoted, broadcast operands
@@ -253,20 +253,20 @@ def apply(name: str, prim: Primitive, values: Sequence[Any], dtype: Any, weak: b
     if all(is_cast_free(v, dtype, weak) and shape_of(v) in ((), shape) for v in values):
         return prim.bind(*[v if hasattr(v, "aval") else cast(v, dtype, weak) for v in values])
     with lazy_eval(name):
-        return prim.bind(*[spread_nonscalar(cast(v, dtype, weak), shape) for v in values])
+        return prim.bind(*[broadcast_nonscalar(cast(v, dtype, weak), shape) for v in values])
 
 
 def broadcast_all(name: str, *values: Any) -> list[Any]:
     """Values spread to their common shape, scalars included."""
     shape = common_shape(name, [shape_of(v) for v in values])
-    return [spread(v, shape) for v in values]
+    return [broadcast_to(v, shape) for v in values]
 
 
 def weak_of(x: Any) -> bool:
     return aval_of(x).weak_type
 
 
-def settled(out: Any, *xs: Any) -> Any:
+def weak_if_scalars(out: Any, *xs: Any) -> Any:
     """out, weak where all operands are weak scalars only: what constants of their dtype leave."""
     weak = all(weak_of(x) and not shape_of(x) for x in xs)
     return cast(out, dtype_of(out), weak) if weak != weak_of(out) else out
@@ -301,7 +301,7 @@ def axis_tuple(axis: Any, ndim: int) -> Axes:
 
 
 # ---- values that Python needs
-def known(x: Any) -> Ndarray | None:
+def concrete_value(x: Any) -> Ndarray | None:
     """The value of an array where it is not traced."""
     if isinstance(x, Tracer):
         value = x.concrete()
@@ -311,7 +311,7 @@ def known(x: Any) -> Ndarray | None:
 
 def needed(name: str, x: Any, what: str, fix: str) -> Ndarray:
     """The value of an array, or the ConcretizationTypeError that says why it is needed."""
-    value = known(x)
+    value = concrete_value(x)
     if value is None:
         raise concretization_error(
             x, f"Abstract tracer value encountered where concrete value is expected: {name}: "

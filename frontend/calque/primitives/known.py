@@ -142,7 +142,7 @@ def _given(inputs: Sequence[Var], values: Sequence[Any]) -> dict[Var, Any]:
     return {v: x for v, x in zip(inputs, values) if x is not None}
 
 
-def known(p: Program, facts: Sequence[Any]) -> list[Any]:
+def known_outputs(p: Program, facts: Sequence[Any]) -> list[Any]:
     """What is known of a Program's results where this is known of its inputs."""
     return each(p, _given_of(p, facts), _value_of,
                 lambda e, values: outputs(e, values) or [None] * len(e.outputs))

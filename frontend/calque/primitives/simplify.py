@@ -21,7 +21,7 @@ from calque.core.types import Params
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.control import scan_p
-from calque.primitives.known import known, outputs, read
+from calque.primitives.known import known_outputs, outputs, read
 from calque.transforms.stage import stage
 
 MOST_STEPS, MOST_EQUATIONS = 32, 500  # of loops that are written out
@@ -201,7 +201,7 @@ def _of_steps(body: Program, facts: Sequence[Any], count: int, end: int, length:
             [*facts[:end], *[None] * (len(body.inputs) - end)])]
         for i in small:
             found[i].append(state.get(i))
-        state = {i: x for i, x in zip(small, known(part, now)) if x is not None}
+        state = {i: x for i, x in zip(small, known_outputs(part, now)) if x is not None}
     env: dict[Var, Any] = {v: f.reshape(-1)[:1] for v, f in zip(body.inputs[:count], facts)
                            if f is not None}
     env.update({body.inputs[i]: np.stack([np.reshape(x, ()) for x in xs])
@@ -282,14 +282,14 @@ def _steps_of(before: Sequence[Any], inside: Sequence[Any], carry: Sequence[Any]
     alive: Any = np.True_
     found: list[Any] = []
     while len(found) <= MOST_COUNTED:
-        (go,) = known(cond, [*before, *carry])
+        (go,) = known_outputs(cond, [*before, *carry])
         if go is None or go.size > MOST_CELLS or (go & ~alive).any():
             return None
         alive = alive & go
         if not alive.any():
             return found
         found.append(alive)
-        carry = known(body, [*inside, *carry])
+        carry = known_outputs(body, [*inside, *carry])
     return None
 
 

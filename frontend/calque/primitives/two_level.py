@@ -167,7 +167,7 @@ _LEVELS: dict[Primitive, Function] = {
 # ---- whole bodies
 def needed(p: Program, grid: ProcessGrid) -> bool:
     """Whether a program, or one that it holds, runs over an axis between processes."""
-    spread = set(grid.spread)
+    spread = set(grid.process_axes)
     return bool(p.derived(("between", grid), lambda: any(
         spread & set(e.params.get("axes", ())) if e.primitive in _LEVELS
         else e.name == "shard_map" or any(needed(q, grid) for q in inner_of(e.params))
@@ -192,7 +192,7 @@ def _run(p: Program, grid: ProcessGrid, args: Sequence[Any]) -> list[Any]:
 
 def _equation(e: Equation, grid: ProcessGrid, args: list[Any]) -> Any:
     two = _LEVELS.get(e.primitive)
-    if two is not None and set(grid.spread) & set(e.params["axes"]):
+    if two is not None and set(grid.process_axes) & set(e.params["axes"]):
         return two(grid, *args, **e.params)
     if e.name == "shard_map":
         return mapped(e.params, grid, args, whole=True)

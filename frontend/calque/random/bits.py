@@ -97,7 +97,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
         return draw_uniform(key_of("uniform", key), as_shape("uniform", shape), d, minval, maxval)
 
 
-def spread(x: Any, shape: Shape, dtype: Dtype) -> Any:
+def broadcast_bound(x: Any, shape: Shape, dtype: Dtype) -> Any:
     if hasattr(x, "aval") or np.ndim(x):
         x = ew.convert(x, dtype)
     else:
@@ -123,7 +123,7 @@ def draw_uniform(key: Any, shape: Shape, d: Dtype, minval: Any = 0,
         ew.shift_right_logical(words, kind.type(drawn - mantissa)), one)
     floats = ew.sub(ew.bitcast_convert_type(filled, new_dtype=d), ew.const(
         np.zeros((), d), 1))
-    low, high = spread(minval, shape, d), spread(maxval, shape, d)
+    low, high = broadcast_bound(minval, shape, d), broadcast_bound(maxval, shape, d)
     scaled = ew.add(ew.mul(floats, ew.sub(high, low)), low)
     return sh.reshape(ew.max_(low, scaled), shape)
 

@@ -167,7 +167,7 @@ def loggamma(x: Any) -> Any:
         return util.cast(_loggamma(util.array(x)), kind)
     x = util.array(x)
     inside = x > 0
-    return util.settled(where(inside, sp.lgamma_p.bind(where(inside, x, 1)), np.nan), x)
+    return util.weak_if_scalars(where(inside, sp.lgamma_p.bind(where(inside, x, 1)), np.nan), x)
 
 
 # ---- combinations
@@ -215,7 +215,7 @@ def _planned(n: Any, k: Any, repetition: bool) -> Any:
         value = where(nothing & (k != 0), 0, value)
     else:
         value = _comb(n, k)
-    return util.settled(util.cast(value, kind), *given)
+    return util.weak_if_scalars(util.cast(value, kind), *given)
 
 
 def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:

@@ -128,7 +128,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None,
                                  fix="flatten them, and reshape the result."))
     if n_max is None:
         n_max = _largest(n)
-    n, m, theta, phi = (util.spread(v, shape) for v in (n, m, theta, phi))
+    n, m, theta, phi = (util.broadcast_to(v, shape) for v in (n, m, theta, phi))
     return _harmonics(n, m, theta, phi, operator.index(n_max))
 
 

@@ -63,8 +63,8 @@ def _columns(name: str, a: Any, b: Any) -> tuple[Any, Any, bool]:
             f"{name}: incompatible shapes {shape_of(a)} and {shape_of(b)}.",
             fix="b needs as many rows as a has columns."))
     lead = util.common_shape(name, [shape_of(a)[:-2], shape_of(b)[:-2]])
-    return (util.spread(a, (*lead, *shape_of(a)[-2:])),
-            util.spread(b, (*lead, *shape_of(b)[-2:])), vector)
+    return (util.broadcast_to(a, (*lead, *shape_of(a)[-2:])),
+            util.broadcast_to(b, (*lead, *shape_of(b)[-2:])), vector)
 
 
 def _dropped(x: Any, vector: bool) -> Any:
@@ -267,7 +267,7 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
         factors, b, vector = _columns("lu_solve", check_square("lu_solve", factors), b)
         lead, n = shape_of(b)[:-2], shape_of(b)[-2]
         order = la.lu_pivots_to_permutation(util.array(pivots), n)
-        order = util.spread(order, (*lead, n))
+        order = util.broadcast_to(order, (*lead, n))
         solve = la.triangular_solve
         if trans == 0:
             b = _rows(b, order)

@@ -181,7 +181,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
         m, n = shape_of(column)[-1], shape_of(row)[-1]
         lead = util.common_shape("toeplitz", [shape_of(column)[:-1],
                                               shape_of(row)[:-1]])
-        column, row = util.spread(column, (*lead, m)), util.spread(row, (*lead, n))
+        column, row = util.broadcast_to(column, (*lead, m)), util.broadcast_to(row, (*lead, n))
         line = join.concatenate([arrange.flip(column, -1), row[..., 1:]], axis=-1)
         places = np.arange(m)[::-1, None] + np.arange(n)[None, :]
         return picking.take(line, places.astype(np.int32), axis=-1)

@@ -96,7 +96,7 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:  # no
         raise ValueError(explain(
             f"rsf2csf: Input array shapes must match: Z: {other} vs. T: {shape}"))
     lead = util.common_shape("rsf2csf", [shape[:-2], other[:-2]])
-    t, z = (util.spread(_complex(v), (*lead, *shape[-2:])) for v in arrays("rsf2csf", T, Z))
+    t, z = (util.broadcast_to(_complex(v), (*lead, *shape[-2:])) for v in arrays("rsf2csf", T, Z))
     turn = _triangular
     for _ in lead:
         turn = vmap(turn)

@@ -361,7 +361,8 @@ def rel_entr(p: Any, q: Any) -> Any:
     p, q = util.broadcast_all("rel_entr", p, q)
     both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
     safe_p, safe_q = where(both, p, 1), where(both, q, 1)
-    return util.settled(where(both, _relative(safe_p, safe_q), where(none, 0, np.inf)), *given)
+    return util.weak_if_scalars(
+        where(both, _relative(safe_p, safe_q), where(none, 0, np.inf)), *given)
 
 
 @util.planned
@@ -414,7 +415,7 @@ def logit(x: Any) -> Any:
       Array(0., dtype=float32, weak_type=True)
     """
     (x,) = util.inexact_arrays("logit", x)
-    return util.settled(_logit(x), x)
+    return util.weak_if_scalars(_logit(x), x)
 
 
 def softmax(x: Any, /, *, axis: Any = None) -> Any:

@@ -46,7 +46,7 @@ def _vector(name: str, *values: Any, inexact: bool = False, least: int = 0) -> l
 def _placed(values: Sequence[Any], places: Any) -> Any:
     """The matrix whose element i, j is number places[i, j] of vectors one behind the other."""
     lead = util.common_shape("concatenate", [shape_of(v)[:-1] for v in values])
-    line = join.concatenate([util.spread(v, (*lead, shape_of(v)[-1])) for v in values],
+    line = join.concatenate([util.broadcast_to(v, (*lead, shape_of(v)[-1])) for v in values],
                             axis=-1)
     return picking.take(line, np.asarray(places, np.int32), axis=-1)
 

@@ -468,7 +468,7 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
         kind = np.dtype(dtype_of(pieces).type(0).real.dtype)
         win = ew.convert(win, kind)
         x = _added(pieces * win * rd.sum(win), step)
-        norm = _added(util.spread(win * win, (shape[times], nperseg)), step)
+        norm = _added(util.broadcast_to(win * win, (shape[times], nperseg)), step)
         if boundary:
             inner = slice(nperseg // 2, -(nperseg // 2) or None)
             x, norm = x[..., inner], norm[inner]

@@ -59,8 +59,8 @@ class _Graph:
     def spec(self, sharding: NamedSharding) -> PartitionSpec:
         return sharding.spec if sharding.mesh.shape_tuple == self.mesh else PartitionSpec()
 
-    def known(self, avals: Sequence[ShapedArray], shardings: Sequence[NamedSharding | None]
-              ) -> list[_Node]:
+    def annotated(self, avals: Sequence[ShapedArray],
+                  shardings: Sequence[NamedSharding | None]) -> list[_Node]:
         """Nodes of values, with what is known of them."""
         nodes = [_Node(a.shape) for a in avals]
         for node, sharding in zip(nodes, shardings):
@@ -337,7 +337,7 @@ def _solved(p: Program, known: Sequence[NamedSharding | None], mesh: Any,
             wanted: Sequence[NamedSharding | None] | None = None
             ) -> tuple[_Graph, list[_Node], list[_Node]]:
     g = _Graph(mesh)
-    inputs = g.known([v.aval for v in (*p.const_vars, *p.inputs)], known)
+    inputs = g.annotated([v.aval for v in (*p.const_vars, *p.inputs)], known)
     outs = g.enter(p, inputs)
     for node, want in zip(outs, wanted or ()):
         if want is not None and not any(node.fixed):
@@ -351,7 +351,7 @@ def of_equation(prim: Primitive, in_avals: Sequence[ShapedArray], out_avals: Seq
                 ) -> list[PartitionSpec]:
     """The same for one operation."""
     g = _Graph(mesh)
-    ins = g.known(in_avals, known)
+    ins = g.annotated(in_avals, known)
     outs = [_Node(a.shape) for a in out_avals]
     g.equation(prim, ins, outs, in_avals, out_avals, params)
     g.solve()

@@ -41,7 +41,7 @@ READS_PARTS = frozenset(("slice", "dynamic_slice", "gather"))
 PARTS = {"slice": 1 << 22, "dynamic_slice": 1 << 22}  # bytes of a result at most
 
 
-def known(x: Any, limit: float = LIMIT) -> Ndarray | None:
+def concrete_value(x: Any, limit: float = LIMIT) -> Ndarray | None:
     """The value of an operand, when it is small and at hand without waiting."""
     if type(x) is not Array:
         aval = aval_of(x)
@@ -97,7 +97,7 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     limit: float = math.inf if prim.name in READS_PARTS else LIMIT
     for x in args:
         if type(x) is Array:
-            value = known(x, limit)
+            value = concrete_value(x, limit)
             avals.append(x.aval)
         else:
             aval = aval_of(x)

@@ -337,7 +337,7 @@ def _call(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
     return [Value(o, v.axes) for o, v in zip(outs, found)]
 
 
-def _settled(part: _Partitioner, v: Var, start: Value) -> Axes:
+def _carry_axes(part: _Partitioner, v: Var, start: Value) -> Axes:
     """The axes of a carry: as propagation says, else as it starts."""
     return part.hint(v) or start.axes or _whole(v)
 
@@ -351,7 +351,7 @@ def _scan(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
     p = e.params
     body = p["jaxpr"]
     consts, start, scanned = split_list(values, p["num_consts"], p["num_carry"])
-    carry = [_settled(part, v, s) for v, s in zip(e.outputs, start)]
+    carry = [_carry_axes(part, v, s) for v, s in zip(e.outputs, start)]
     init = [part.brought(v, a) for v, a in zip(start, carry)]
     rows = [((), *v.axes[1:]) for v in scanned]
     xs = [part.brought(v, a, e) for v, a in zip(scanned, rows)]
@@ -367,7 +367,7 @@ def _while(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
     p = e.params
     before, inside, start = split_list(values, p["cond_nconsts"], p["body_nconsts"])
     pred = p["cond_jaxpr"].outputs[0].aval
-    carry = [_settled(part, v, s) for v, s in zip(e.outputs, start)]
+    carry = [_carry_axes(part, v, s) for v, s in zip(e.outputs, start)]
     if pred.ndim:  # a batch of predicates: elements end by themselves
         carry = [((),) * pred.ndim + a[pred.ndim:] for a in carry]
     init = [part.brought(v, a) for v, a in zip(start, carry)]

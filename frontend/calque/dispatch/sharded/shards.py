@@ -178,14 +178,14 @@ def _put(x: Any, where: Any) -> Any:
         return x if type(x) is Array else _moved(x, current_device())
     check_divides("device_put", shape_of(x) if is_arraylike(x) else (), where)
     if where.spans:
-        return _spread(x, where)
+        return _distribute(x, where)
     made = _moved(x, where._assignment[0])
     if made is not x:  # nobody else has it: its memory may be donated
         return Array(made._buffer, made.aval.plain.marked(where))
     return made if x.aval.sharding == where else labelled(made, where)
 
 
-def _spread(x: Any, where: NamedSharding) -> Array:
+def _distribute(x: Any, where: NamedSharding) -> Array:
     """A value over the devices of several processes, which all have the same of it."""
     if isinstance(x, Array) and x.sharding.spans:
         return constrain(x, where)

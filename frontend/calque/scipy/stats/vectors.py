@@ -171,8 +171,8 @@ def _log_normal(name: str, x: Any, mean: Any, cov: Any) -> Any:
     factor = nl.cholesky(cov)
     away = x - mean
     lead = util.common_shape(name, [away.shape[:-1], cov.shape[:-2]])
-    y = solve_triangular(util.spread(factor, (*lead, n, n)),
-                         util.spread(away, (*lead, n))[..., None], lower=True)[..., 0]
+    y = solve_triangular(util.broadcast_to(factor, (*lead, n, n)),
+                         util.broadcast_to(away, (*lead, n))[..., None], lower=True)[..., 0]
     logs = rd.sum(ew.log(factor.diagonal(0, -2, -1)), axis=-1)
     return -rd.sum(y * y, axis=-1) / 2 - n / 2 * _LOG_2PI - logs
 
