@@ -15,7 +15,6 @@ from support.harness import Case, run
 
 import calque
 import calque.numpy as jnp
-from calque.lowering.passes import cost
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -118,12 +117,6 @@ SLOW = ("scan_reversed[3]", "scan_only_ys", "scan_all[1]", "scan_of_scan", "cond
         "scan_only_ys[150]", "scan_without_xs", "switch_three", "scan_all[150]",
         "cond_large, false")
 DEFAULT = [row for row in FUNCTIONS if row[0] not in SLOW]
-
-
-@pytest.fixture(autouse=True)
-def on_the_callers_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loops on the queue may race (test_safety.py: test_loops_on_the_queue_do_not_race)."""
-    monkeypatch.setattr(cost, "runs_inline", lambda p: True)
 
 
 @pytest.mark.parametrize("start", range(0, len(DEFAULT), 4))
