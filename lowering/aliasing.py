@@ -1,11 +1,11 @@
 """Which memory a value may be a view of, and copies where an update would write into another's.
 
 IREE overwrites an array that nothing of its own reads any more, the caller's too (docs/iree.md),
-and folds operations away, so that a result may be its operand.  For each value the analysis holds a
-set of roots: an argument, or what an equation made, whose memory it may be.  An update asks for
-`owned` or `apart` and gets a copy where that set says so; what is not known counts as shared.
-IREE merges what is computed twice, in other words too (x * x and x ** 2): computed arrays of one
-size count as one where a part is written into the other.
+and folds operations away, so that a result may be its operand. For each value the analysis holds a
+set of roots: an argument, or what an equation made, whose memory it may be. An update asks for
+`owned` or `copy_if_shared` and gets a copy where that set says so; what is not known counts as
+shared. IREE merges what is computed twice, in other words too (x * x and x ** 2): computed arrays
+of one size count as one where a part is written into the other.
 Start reading at `AliasAnalysis.note`.
 """
 from __future__ import annotations
@@ -136,7 +136,7 @@ class AliasAnalysis:
         unsafe = self.is_protected(x) or self.copying or x in self.elsewhere
         return self.copy(x) if unsafe and any(n != 1 for n in x.shape) else x
 
-    def apart(self, x: Value, reads: Sequence[Value]) -> Value:
+    def copy_if_shared(self, x: Value, reads: Sequence[Value]) -> Value:
         """x, or a copy when what its writer reads may lie in the same memory."""
         mine = self.parts_of(x)
         sizes = self._sizes(mine)

@@ -370,7 +370,7 @@ class Builder:
     def reverse(self, x: Value, axes: Sequence[int]) -> Value:
         if x.dtype.kind == "u":  # IREE does not compile the reversal of unsigned integers
             return self.reverse(x.view(signed(x.dtype)), axes).view(x.dtype)
-        return self.emit("reverse", [self.settled(x)], x.shape, x.dtype,
+        return self.emit("reverse", [self.materialize_slice(x)], x.shape, x.dtype,
                          {"dimensions": int_array(axes)})
 
     def pad(self, x: Value, value: Value | Scalar,
@@ -415,7 +415,7 @@ class Builder:
                           mlir.tensor_type(x.shape, x.dtype), [x.ir, *self.lengths(x.shape)])
         return Value(self, made, x.shape, x.dtype)
 
-    def apart(self, *xs: Value) -> list[Value]:
+    def materialize(self, *xs: Value) -> list[Value]:
         """What a reduction, a product or a running sum gives, and what products and windows read:
         for SPIR-V, written to memory.
 
@@ -426,7 +426,7 @@ class Builder:
         """
         return self.barrier(*xs) if self.relaxed else list(xs)
 
-    def settled(self, x: Value) -> Value:
+    def materialize_slice(self, x: Value) -> Value:
         """x, to be read at computed positions: written to memory if it is a part of something, or
         folding may find that it is (IREE does not compile steps between such elements:
         tests/lowering/test_refusals.py)."""

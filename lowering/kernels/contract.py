@@ -188,7 +188,7 @@ def _block(a: Memory, b: Memory, out: Memory, row: list[Index], column: list[Ind
         right = [kb.convert(memory.load(kb, b, [*k, *c]), kind) for c in columns]
         found, old = [], iter(sums)
         for r in rows:
-            left = kb.spread(SCALAR.convert(memory.load(SCALAR, a, [*r, *k]), kind))
+            left = kb.to_lanes(SCALAR.convert(memory.load(SCALAR, a, [*r, *k]), kind))
             found += [_added(kb, left, w, Value(kb, next(old), (), kind), registers).ir
                       for w in right]
         return found

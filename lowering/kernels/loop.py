@@ -48,7 +48,7 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
         shell.count(loops.maps(inner))
     with shell.inside():
         if found is not None:
-            registers.emit(shell.spread, e, found, shell.operands, shell.results)
+            registers.emit(shell.distribute, e, found, shell.operands, shell.results)
         elif not _over_rows(shell, e):
             _over_memory(shell, e)
     return shell.dispatch(ctx.entering(xs))
@@ -106,7 +106,7 @@ def _over_rows(shell: Shell, e: Equation) -> bool:
     parts = split(e, m) if m else None
     if parts is None:
         return False
-    first = memory.index(memory.times(shell.spread(-(-n // m)), m))
+    first = memory.index(memory.times(shell.distribute(-(-n // m)), m))
     if n % m:  # the last group takes rows of the one before it, too
         first = memory.computed("minsi", first, n - m)
     row = memory.number(first)

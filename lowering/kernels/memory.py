@@ -159,7 +159,7 @@ def load(b: KernelBuilder, m: Memory, where: Sequence[Index]) -> Value:
     stride = m.strides[-1] if m.strides else 0
     if b.lanes == 1 or stride == 0:
         one = _load(SCALAR, m, at)
-        return b.spread(one) if b.lanes > 1 else one
+        return b.to_lanes(one) if b.lanes > 1 else one
     if stride == 1:
         return _load(b, m, at)
     return _together(b, [_raw(SCALAR, m, add(at, k * stride)) for k in range(b.lanes)], m.dtype)

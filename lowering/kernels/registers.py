@@ -44,7 +44,7 @@ def width(plan: Plan, dtypes: Sequence[Dtype]) -> int:
     return max(1, lanes)
 
 
-def emit(spread: Callable[[int], Index], e: Equation, plan: Plan, operands: Sequence[Memory],
+def emit(distribute: Callable[[int], Index], e: Equation, plan: Plan, operands: Sequence[Memory],
          results: Sequence[Memory]) -> None:
     """The loop; `spread` makes several workgroups and gives the number of this one."""
     lanes = width(plan, [m.dtype for m in (*operands, *results)])
@@ -65,7 +65,7 @@ def emit(spread: Callable[[int], Index], e: Equation, plan: Plan, operands: Sequ
     if groups == 1:
         memory.loop(blocks * lanes, part, step=lanes)
         return
-    first = memory.times(spread(groups), count)
+    first = memory.times(distribute(groups), count)
     end = memory.computed("minsi", memory.add(first, count), blocks * lanes)
     memory.loop(end, part, start=first, step=lanes)
 
@@ -205,14 +205,15 @@ class _Loop:
         rows, shape, steps = self.view(m, place)
         inside = list(np.ndindex(*rows.shape[:-1]))
         if steps:
-            each = [rows.view(rows.shape[:-1], rows.strides[:-1], k) for k in self.apart(steps, at)]
+            each = [rows.view(rows.shape[:-1], rows.strides[:-1], k)
+                    for k in self.row_offsets(steps, at)]
             return grid(shape, [memory.gathered(self.b, each, i) for i in inside])
         n = self.together(rows)
         if n:
             return grid(shape, self.sorted(rows, n, at))
         return grid(shape, [memory.load(self.b, rows, [*i, at]) for i in inside])
 
-    def apart(self, steps: tuple[int, ...], at: Index) -> list[Index]:
+    def row_offsets(self, steps: tuple[int, ...], at: Index) -> list[Index]:
         """Where the row of each lane begins."""
         if steps not in self.offsets:
             found = []
@@ -255,7 +256,7 @@ class _Loop:
             return
         inside = list(np.ndindex(*rows.shape[:-1]))
         if steps:
-            for k, offset in enumerate(self.apart(steps, at)):
+            for k, offset in enumerate(self.row_offsets(steps, at)):
                 row = rows.view(rows.shape[:-1], rows.strides[:-1], offset)
                 for i, x in zip(inside, values):
                     memory.store(SCALAR, _lane(x, k), row, i)

@@ -121,7 +121,7 @@ class Kernel:
         units = math.prod(self.units)
         groups = max(1, min(GROUPS, units, cost.work(p) // WORTH))
         self.each = -(-units // groups)  # units of a workgroup
-        self.first = memory.times(shell.spread(-(-units // self.each)), self.each)
+        self.first = memory.times(shell.distribute(-(-units // self.each)), self.each)
         self.scratch: dict[Node, Memory] = {}
         self.prices: dict[Node, int] = {}
         self.plan()
@@ -304,7 +304,7 @@ class Kernel:
         return convert(b, self.place(b, next(iter(n.axes)), where), n.dtype)
 
     def place(self, b: KernelBuilder, axis: int, where: list[Index]) -> Value:
-        value = b.spread(memory.number(where[axis]))
+        value = b.to_lanes(memory.number(where[axis]))
         if axis == self.last and b.lanes > 1:
             value = value + _constant(b, list(range(b.lanes)), I32)
         return value
@@ -328,7 +328,7 @@ class Kernel:
             for n in order:
                 if self.is_row(n):
                     v = self.values[n]
-                    env[n] = b.spread(v) if v.b is SCALAR and b.lanes > 1 else v
+                    env[n] = b.to_lanes(v) if v.b is SCALAR and b.lanes > 1 else v
                 elif n in self.scratch and n.ready < k:
                     env[n] = memory.load(b, self.scratch[n], self.local(n, where))
                 else:
@@ -421,7 +421,7 @@ class _Chains:
     def values(self, raw: Sequence[Any]) -> list[Value]:
         return [Value(self.b, r, (), dtype) for r, (dtype, _) in zip(raw, self.specs)]
 
-    def apart(self, raw: Sequence[Any]) -> list[list[Value]]:
+    def by_fold(self, raw: Sequence[Any]) -> list[list[Value]]:
         """The accumulators of each fold."""
         rest, found = self.values(raw), []
         for f in self.folds:
@@ -432,7 +432,7 @@ class _Chains:
     def joined(self, raw: Sequence[Any]) -> list[list[Value]]:
         """One of each fold: neighbours are joined until one is left."""
         k = len(self.specs)
-        row = [self.apart(raw[i:i + k]) for i in range(0, len(raw), max(1, k))]
+        row = [self.by_fold(raw[i:i + k]) for i in range(0, len(raw), max(1, k))]
         while len(row) > 1:
             row = [*[[f.join(self.b, x, y) for f, x, y in zip(self.folds, p, q)]
                      for p, q in zip(row[::2], row[1::2])], *row[len(row) // 2 * 2:]]
@@ -449,7 +449,7 @@ class _Chains:
             end = memory.computed("minsi", memory.add(i, CHAIN * step), stop)
             found = memory.loop(end, body, self.start * count, start=i, step=step)
             return [v.ir for c in range(0, len(carry), k) for f, x, y in zip(
-                self.folds, self.apart(totals[c:c + k]), self.apart(found[c:c + k]))
+                self.folds, self.by_fold(totals[c:c + k]), self.by_fold(found[c:c + k]))
                 for v in f.join(self.b, x, y)]
 
         return memory.loop(stop, block, carry, step=CHAIN * step)

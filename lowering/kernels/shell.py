@@ -98,7 +98,7 @@ class Shell:
     def inside(self) -> Any:
         return mlir.ir().InsertionPoint(self.block)
 
-    def spread(self, groups: int) -> Index:
+    def distribute(self, groups: int) -> Index:
         """Several workgroups, with scratch of their own; the number of this one."""
         self.groups = groups
         with mlir.ir().InsertionPoint(self.mark):

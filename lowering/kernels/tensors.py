@@ -100,7 +100,7 @@ def elementwise(shape: Shape, targets: Sequence[Memory], parts: Sequence[Part],
         def step(b: KernelBuilder, i: Index) -> None:
             where = [*outer, i]
             values = [memory.load(b, s, where) if isinstance(s, Memory) else
-                      (b.spread(s) if b.lanes > 1 else s) for s in sources]
+                      (b.to_lanes(s) if b.lanes > 1 else s) for s in sources]
             for t, v in zip(targets, body(b, values), strict=True):
                 memory.store(b, v, t, where)
         memory.strip(shape[-1], lanes, step)

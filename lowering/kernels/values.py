@@ -54,7 +54,7 @@ class KernelBuilder(BodyBuilder):
             x = super().convert(x, F32)
         return super().convert(x, dtype)
 
-    def spread(self, x: Value) -> Value:
+    def to_lanes(self, x: Value) -> Value:
         """A scalar in all lanes."""
         if self.lanes == 1:
             return Value(self, x.ir, (), x.dtype)

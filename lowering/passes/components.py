@@ -4,7 +4,7 @@ All pairs of N points make arrays (N, N, 3), along whose last axis vectors are 3
 group over rows takes (passes/rows.SHORTEST).  What is computed of them element by element, or sums
 them up, is written here with an array (N, N) for each component; the small arrays that enter are
 cut, those that leave are joined.  Large ones would cost more to cut than is won: then nothing
-happens.  Start reading at `apart`, then `_Region.pays`.
+happens.  Start reading at `split_components`, then `_Region.pays`.
 """
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ JOINS = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce
          "reduce_and": "and", "reduce_or": "or", "reduce_xor": "xor"}
 
 
-def apart(p: Program) -> Program:
+def split_components(p: Program) -> Program:
     """p with points taken apart where that pays."""
     for k in range(2, MOST + 1):
         if any(v.aval.shape[-1:] == (k,) and guess(v.aval.size) >= LEAST
                for e in p.equations for v in e.outputs):
-            p = _apart(p, k)
+            p = _split_components(p, k)
     return p
 
 
-def _apart(p: Program, k: int) -> Program:
+def _split_components(p: Program, k: int) -> Program:
     regions = [r for r in _regions(p, k) if r.pays(p)]
     if not regions:
         return p
@@ -55,7 +55,7 @@ def _regions(p: Program, k: int) -> list[_Region]:
     """The equations over points that hang together."""
     found: dict[Var, _Region] = {}
     for e in p.equations:
-        if not _is_known(e, k):
+        if not _has_component_form(e, k):
             continue
         region = _Region(k)
         wide = [a for a in (*e.inputs, *e.outputs) if isinstance(a, Var) and _is_wide(a, k)]
@@ -72,7 +72,7 @@ def _is_wide(a: Atom, k: int) -> bool:
     return a.aval.shape[-1:] == (k,)
 
 
-def _is_known(e: Equation, k: int) -> bool:
+def _has_component_form(e: Equation, k: int) -> bool:
     """Whether an equation can be written component by component."""
     name, x = e.name, e.inputs[0] if e.inputs else None
     if x is None or len(e.outputs) != 1 or cost.is_dynamic(e):
@@ -145,7 +145,7 @@ class _Region:
         if name in JOINS:
             self.fold(e, out)
         elif name == "broadcast_in_dim":
-            self.parts[out] = self.spread(e, out)
+            self.parts[out] = self.broadcast(e, out)
         else:
             given = [self.taken(a) for a in e.inputs]
             made: dict[Any, Atom] = {}
@@ -167,7 +167,7 @@ class _Region:
             return self.reshaped(given[0], shape)
         return self.make(name, given, out.aval, shape, params)
 
-    def spread(self, e: Equation, out: Var) -> list[Atom]:
+    def broadcast(self, e: Equation, out: Var) -> list[Atom]:
         x, to, last = e.inputs[0], e.params["broadcast_dimensions"], out.aval.ndim - 1
         ends = last in to  # always the operand's last axis: positions rise
         if ends and x.aval.shape[-1] != 1:

@@ -166,7 +166,7 @@ def is_kernel(e: Equation) -> bool:
     if registers.plan(e) is not None:
         return True
     own = guess(total(body, True))
-    return own <= GROUPS * KERNEL_WORK and loops.is_known(e) and (
+    return own <= GROUPS * KERNEL_WORK and loops.has_kernel_form(e) and (
         own <= KERNEL_WORK or own * part_of(e) <= rows_of(e) * KERNEL_WORK and part_of(e) > 0)
 
 
@@ -176,7 +176,7 @@ def is_whole(p: Program) -> bool:
     if not loops.enabled or any(map(is_dynamic, p.equations)):
         return False
     return loops.passes(p) > 1 and len(p.inputs) + len(p.outputs) <= MOST_BINDINGS and (
-        _equations(p) <= WHOLE_EQUATIONS and work(p) <= WHOLE_WORK and loops.known(p)
+        _equations(p) <= WHOLE_EQUATIONS and work(p) <= WHOLE_WORK and loops.have_kernel_forms(p)
         and not loops.decomposes(p))  # C is better at one
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calque.core.program import Program, Var, eliminate_dead_code
 from calque.lowering.passes import loops
 from calque.lowering.passes.chains import chains
-from calque.lowering.passes.components import apart
+from calque.lowering.passes.components import split_components
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.rows import Finder, is_fold
 
@@ -19,7 +19,7 @@ def _grouped(p: Program) -> Program:
     if not loops.enabled:
         return p
     whole = eliminate_dead_code(flat(p))
-    live = apart(whole)
+    live = split_components(whole)
     results = {o for o in live.outputs if isinstance(o, Var)}
     finder, found = Finder(live.equations, results), live is not whole
     for i, e in enumerate(live.equations):

@@ -46,24 +46,24 @@ def is_plain(e: Equation) -> bool:
     return all(a.aval.size and a.aval.dtype in DTYPES for a in (*e.inputs, *e.outputs))
 
 
-def known(p: Program) -> bool:
+def have_kernel_forms(p: Program) -> bool:
     """Whether every equation has a form over memory."""
-    return all(is_known(e) for e in p.equations)
+    return all(has_kernel_form(e) for e in p.equations)
 
 
-def is_known(e: Equation) -> bool:
+def has_kernel_form(e: Equation) -> bool:
     """Whether an equation has a form over memory."""
     name = e.name
     if not is_plain(e):
         return False
     if not e.primitive.kernel:
-        return is_small_decomposition(e) and known(decomposition(e))
+        return is_small_decomposition(e) and have_kernel_forms(decomposition(e))
     if name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
         return False
     if name == "dot_general":
         dtypes = {a.aval.dtype for a in (*e.inputs, *e.outputs)}
         return len(dtypes) == 1 and BOOL not in dtypes
-    return all(known(q) for q in inner_of(e.params))
+    return all(have_kernel_forms(q) for q in inner_of(e.params))
 
 
 def is_small_decomposition(e: Equation) -> bool:

@@ -102,7 +102,7 @@ def _flat(e: Equation, shape: Shape) -> Plan | None:
 
 def _alone(e: Equation) -> Plan | None:
     count = counted(_bodies(e.params), ALONE, ALONE_SIZE) if _one_end(e.params) else None
-    if count is None or count.functions > ALONE_FUNCTIONS and loops.is_known(e):
+    if count is None or count.functions > ALONE_FUNCTIONS and loops.has_kernel_form(e):
         return None
     return Plan((), e.params, ((),) * len(e.inputs), ((),) * len(e.outputs), None, count.total, 0)
 
@@ -137,16 +137,16 @@ class _Row(Rewriter):
         given = [self.read(a) for a in e.inputs]
         while True:
             try:
-                self.form(e, given)
+                self.rewrite(e, given)
                 return
             except _Asked as w:
                 given[w.index] = self.with_axis(*given[w.index], w.axis)
 
-    def form(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
+    def rewrite(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
         if e.primitive.program is not None and any(a is not None for _, a in given):
             self.decomposition(e, given)
             return
-        super().form(e, given)
+        super().rewrite(e, given)
         if all(a is None for _, a in given):
             self.makers.update((v, self.equations[-1]) for v in e.outputs)
 
@@ -234,14 +234,14 @@ def _along(e: Equation, at: int, n: int
     k = p["num_consts"] if name == "scan" else p["body_nconsts"]
     body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
     c = len(_carry(e))
-    axes = _settled(body, n, at, k, c)
+    axes = _carry_axes(body, n, at, k, c)
     if axes is None:
         return None
     if name == "scan":
         made, outs = rewritten(_Row(n), body, axes, axes[k:k + c])
         return {**p, "jaxpr": made, "num_consts": k + 1}, axes[at:], outs
     kc = p["cond_nconsts"]
-    heads = _settled(p["cond_jaxpr"], n, at, kc, 0, axes[k:])
+    heads = _carry_axes(p["cond_jaxpr"], n, at, kc, 0, axes[k:])
     if heads is None or heads[kc:] != axes[k:]:
         return None
     test, (pred,) = rewritten(_Row(n), p["cond_jaxpr"], heads, None)
@@ -253,7 +253,7 @@ def _along(e: Equation, at: int, n: int
     return params, [*heads[at:kc], *axes[at:]], axes[k:]
 
 
-def _settled(p: Program, n: int, at: int, k: int, c: int,
+def _carry_axes(p: Program, n: int, at: int, k: int, c: int,
              given: Sequence[Axis] = ()) -> list[Axis] | None:
     """Axes of p's inputs with which it can be rewritten; those of the carry, c from k on, are its
     outputs', too.  What has an axis of size n in the carry's place is taken for rows, as vmap

@@ -110,7 +110,7 @@ class Finder(Graph):
     def add(self, group: Group, i: int) -> bool:
         """Take an equation into a group, where that is possible."""
         e = self.equations[i]
-        if i in group.members or not _is_known(e) or len(group.members) >= MOST_EQUATIONS or (
+        if i in group.members or not _has_row_form(e) or len(group.members) >= MOST_EQUATIONS or (
                 sum(price(m.primitive) for m, _ in group.members.values()) > MOST_WEIGHT):
             return False
         found = group.infer(e)
@@ -229,16 +229,16 @@ def price(p: Primitive) -> int:
 
 def is_elementwise(e: Equation) -> bool:
     """Whether a kernel computes an equation element by element."""
-    return is_map(e.primitive) and _is_known(e)
+    return is_map(e.primitive) and _has_row_form(e)
 
 
-def _is_known(e: Equation) -> bool:
+def _has_row_form(e: Equation) -> bool:
     p, name = e.primitive, e.name
     if cost.is_dynamic(e) or not (is_map(p) or is_fold(p) or name in (*VIEWS, "iota")):
         return False
     if name == BITS:
         return loops.is_plain(e) and e.inputs[0].aval.shape == e.outputs[0].aval.shape
-    return loops.is_plain(e) if name in EXTREMA else loops.is_known(e)
+    return loops.is_plain(e) if name in EXTREMA else loops.has_kernel_form(e)
 
 
 Found = tuple[tuple[Axes, ...], Axes]  # axes of an equation's operands, and of its result
@@ -257,7 +257,7 @@ class Group:
 
     @classmethod
     def around(cls, e: Equation, seed: int) -> Group | None:
-        if not _is_known(e) or e.inputs[0].aval.dtype == BOOL:
+        if not _has_row_form(e) or e.inputs[0].aval.dtype == BOOL:
             return None
         shape = e.inputs[0].aval.shape
         axes = _numbered(shape)
@@ -411,7 +411,7 @@ class Group:
         known = reads[0] if reads[0] is not None else made
         if known is None:
             return None
-        back, out = _spread(known, old), _spread(known, new)
+        back, out = _with_unit_axes(known, old), _with_unit_axes(known, new)
         return None if made not in (None, out) else ((back,), out)
 
     _squeeze = _reshape
@@ -425,7 +425,7 @@ def _numbered(shape: Sequence[int]) -> Axes:
     return tuple(next(at) if n > 1 else -1 for n in shape)
 
 
-def _spread(axes: Axes, shape: Shape) -> Axes:
+def _with_unit_axes(axes: Axes, shape: Shape) -> Axes:
     """The axes of a shape with the same sizes but 1."""
     real = iter([a for a in axes if a >= 0])
     return tuple(next(real) if n > 1 else -1 for n in shape)

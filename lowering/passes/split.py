@@ -179,9 +179,9 @@ class Rewriter:
 
     # ---- equations
     def equation(self, e: Equation) -> None:
-        self.form(e, [self.read(a) for a in e.inputs])
+        self.rewrite(e, [self.read(a) for a in e.inputs])
 
-    def form(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
+    def rewrite(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
         name = e.name
         if all(a is None for _, a in given):
             self.env.update((v, (v, None)) for v in e.outputs)
@@ -372,7 +372,7 @@ class Rewriter:
         def where(i: int) -> tuple[int, int]:
             return i, int(i >= k + c)
 
-        carry = self.settled(body, fixed, [a for _, a in start], rows, where)
+        carry = self.carry_axes(body, fixed, [a for _, a in start], rows, where)
         made, outs = self.inner(body, [*fixed, *carry, *rows], carry, where)
         stacked = [None if a is None else a + 1 for a in outs[c:]]
         self.emit(e, [self.first, *[x for x, _ in consts],
@@ -389,7 +389,7 @@ class Rewriter:
             return kc + i, 0
 
         axes = [a for _, a in consts]
-        carry = self.settled(p["body_jaxpr"], axes, [a for _, a in start], [], in_body)
+        carry = self.carry_axes(p["body_jaxpr"], axes, [a for _, a in start], [], in_body)
         body, _ = self.inner(p["body_jaxpr"], [*axes, *carry], carry, in_body)
         test, _ = self.inner(p["cond_jaxpr"], [*[a for _, a in heads], *carry], [None],
                              lambda i: (i if i < kc else kb + i, 0))
@@ -398,7 +398,7 @@ class Rewriter:
                   carry, cond_jaxpr=test, body_jaxpr=body, cond_nconsts=kc + 1,
                   body_nconsts=kb + 1)
 
-    def settled(self, body: Program, consts: Axes, carry: Axes, rows: Axes, where: Where
+    def carry_axes(self, body: Program, consts: Axes, carry: Axes, rows: Axes, where: Where
                 ) -> list[int | None]:
         """Axes of an inner loop's carry that its body keeps."""
         now = list(carry)

@@ -30,10 +30,10 @@ def _dims_attribute(dims: Any) -> str:
 
 def emit_dot(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     """One stablehlo.dot_general with accumulation in `dtype`."""
-    x, y = b.apart(*guarded_one(x, y))
+    x, y = b.materialize(*guarded_one(x, y))
     if not is_static((*x.shape, *y.shape)):
         return _dynamic_dot(b, x, y, dims, dtype)
-    return b.apart(b.emit("dot_general", [x, y], gemm.shape_of_product(x, y, dims), dtype,
+    return b.materialize(b.emit("dot_general", [x, y], gemm.shape_of_product(x, y, dims), dtype,
                           {"dot_dimension_numbers": _dims_attribute(dims)}))[0]
 
 
@@ -48,7 +48,7 @@ def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Val
     right = {**dict(zip(yb, names)), **dict(zip(columns, names[len(xb) + len(rows):])),
              **dict(zip(yc, summed))}
     maps = [[m[i] for i in range(len(m))] for m in (left, right)]
-    return b.apart(*generic(
+    return b.materialize(*generic(
         [*names, *summed], len(summed), [*maps, names], [x, y], [fill(b, 0, shape, dtype)],
         lambda inner, p, q, total: [total + p.astype(dtype) * q.astype(dtype)]))[0]
 
@@ -149,15 +149,15 @@ def _outer(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     shape = gemm.shape_of_product(x, y, dims)
     wide = F32 if is_narrow(dtype) else dtype
 
-    def spread(v: Value, axes: Sequence[int], contracted: Sequence[int],
+    def broadcast(v: Value, axes: Sequence[int], contracted: Sequence[int],
                places: Sequence[int]) -> Value:
         v = b.transpose(v, [*axes, *contracted])
         v = b.reshape(v, v.shape[:len(axes)])
         v = v.ne(0) if dtype == BOOL else v.astype(wide)
         return b.broadcast(v, shape, tuple(places))
 
-    p = spread(x, [*xb, *xf], xc, range(left))
-    q = spread(y, [*yb, *yf], yc, [*batch, *range(left, len(shape))])
+    p = broadcast(x, [*xb, *xf], xc, range(left))
+    q = broadcast(y, [*yb, *yf], yc, [*batch, *range(left, len(shape))])
     if dtype == BOOL:
         return p & q
     if dtype.kind != "c":

@@ -476,7 +476,7 @@ def _convolution(c: Conv, x: Value, y: Value) -> Value:
     x, y = guarded_one(x, y)
     rank = len(c.strides)
     space = ", ".join(map(str, range(rank)))
-    return c.b.apart(c.b.emit("convolution", [x, y], c.shape, c.dtype, {
+    return c.b.materialize(c.b.emit("convolution", [x, y], c.shape, c.dtype, {
         "window_strides": _array(c.strides), "rhs_dilation": _array(c.dilation),
         "lhs_dilation": _array([1] * rank),
         "padding": f"dense<0> : tensor<{rank}x2xi64>",

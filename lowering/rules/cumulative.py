@@ -42,7 +42,7 @@ def emit_scan(b: Builder, x: Value, axis: int, combine: Combine, identity: Any) 
     mlir.fill_region(
         op.regions[0], [scalar_type(x.dtype)] * 2, "iree_linalg_ext.yield",
         lambda *raw: [combine(inner, *[Value(inner, a, (), x.dtype) for a in raw]).ir])
-    return b.apart(Value(b, op.results[0], x.shape, x.dtype))[0]
+    return b.materialize(Value(b, op.results[0], x.shape, x.dtype))[0]
 
 
 def _blocks(n: int) -> int:

@@ -19,7 +19,7 @@ from calque.lowering.rules.registry import Op, rule, rules
 Emit = Callable[..., Value]
 
 
-def _spread(b: Builder, x: Value, shape: Shape) -> Value:
+def _broadcast(b: Builder, x: Value, shape: Shape) -> Value:
     return x if x.shape == shape else b.broadcast(x, shape, ())
 
 
@@ -28,7 +28,7 @@ def pointwise(*names: str) -> Callable[[Emit], Emit]:
     def register(f: Emit) -> Emit:
         @rule(*names)
         def emit(op: Op) -> Value:
-            values = [_spread(op.b, x, op.out.shape) for x in op.operands]
+            values = [_broadcast(op.b, x, op.out.shape) for x in op.operands]
             return op.ctx.fusion.note(f(op.b, *values, **op.params), op.operands)
         return f
     return register
@@ -60,10 +60,10 @@ def _round(b: Builder, x: Value, *, rounding_method: Any) -> Value:
 def _pow(op: Op) -> Value:
     x, y = op.operands
     known = op.ctx.literals.get(y)
-    x = _spread(op.b, x, op.out.shape)
+    x = _broadcast(op.b, x, op.out.shape)
     if isinstance(known, Literal) and x.dtype.kind == "f" and np.isreal(known.value):
         return op.ctx.fusion.note(math.pow_const(op.b, x, float(known.value)), op.operands)
-    y = _spread(op.b, y, op.out.shape)
+    y = _broadcast(op.b, y, op.out.shape)
     return op.ctx.fusion.note(math.TABLE["pow"](op.b, x, y), op.operands)
 
 

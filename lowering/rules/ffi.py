@@ -80,6 +80,6 @@ def _now(xs: Sequence[Value]) -> list[Value]:
 def _written(ctx: Context, x: Value, others: Sequence[Value]) -> Value:
     """x, or a copy of it where somebody else may still read it."""
     if any(n != 1 for n in x.shape):
-        return ctx.aliases.apart(ctx.aliases.owned(x), others)
+        return ctx.aliases.copy_if_shared(ctx.aliases.owned(x), others)
     one = ctx.aliases.private(ctx.b.reshape(x, (1,)))
     return ctx.b.reshape(one, x.shape)

@@ -209,7 +209,7 @@ def _factors(b: Builder, x: Pair, radices: tuple[int, ...]) -> Pair:
         if m > 1:
             for axes, table in _twiddles(m, r):
                 w = [b.broadcast(b.constant(t.astype(re.dtype)), (m, r), axes)
-                     if t.shape == (m, r) else _spread(b, t.astype(re.dtype), m, r, axes)
+                     if t.shape == (m, r) else _broadcast(b, t.astype(re.dtype), m, r, axes)
                      for t in table]
                 y = _times(y, (b.broadcast(w[0], shape, (1, 3)), b.broadcast(w[1], shape, (1, 3))))
         parts = b.barrier(*[b.transpose(p, (0, 1, 3, 2)) for p in y])
@@ -236,7 +236,7 @@ def _twiddles(m: int, r: int) -> list[Any]:
             ("low", fft_tables.roots(m * r, np.outer(j[:step], k)))]
 
 
-def _spread(b: Builder, t: Any, m: int, r: int, which: str) -> Value:
+def _broadcast(b: Builder, t: Any, m: int, r: int, which: str) -> Value:
     """A table of high or low digits of j as one by j and k."""
     high = m // 64
     wide = b.broadcast(b.constant(t), (high, 64, r), (0, 2) if which == "high" else (1, 2))

@@ -106,7 +106,7 @@ def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
     if moved is not None:
         return moved
     b, width, count = ctx.b, x.shape[1], ids.shape[0]
-    x = b.settled(x)
+    x = b.materialize_slice(x)
     kind = signed(x.dtype)
     data = x.view(kind)  # StableHLO's unsigned types enter neither linalg nor linalg_ext
     target = Value(b, b.empty((count, width), kind), (count, width), kind)

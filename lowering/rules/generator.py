@@ -53,7 +53,7 @@ def _join(b: Builder, words: Value) -> Value:
     return low | (high << 32)
 
 
-def _spread(b: Builder, x: Value, shape: Shape) -> Value:
+def _broadcast(b: Builder, x: Value, shape: Shape) -> Value:
     return b.broadcast(x, shape, ())
 
 
@@ -66,12 +66,12 @@ def philox(b: Builder, w: list[Value], shape: Shape,
     if not count:
         return b.splat(0, shape, dtype), 0
     line = (blocks,)
-    low, carry = _plus(b, _spread(b, w[2], line), b.iota(line, U32, 0))
+    low, carry = _plus(b, _broadcast(b, w[2], line), b.iota(line, U32, 0))
     counter = [low]
     for word in (w[3], w[0], w[1]):
-        value, carry = _plus(b, _spread(b, word, line), carry)
+        value, carry = _plus(b, _broadcast(b, word, line), carry)
         counter.append(value)
-    operands = [*counter, _spread(b, w[0], line), _spread(b, w[1], line)]
+    operands = [*counter, _broadcast(b, w[0], line), _broadcast(b, w[1], line)]
     made = elementwise(b, philox_rounds, [v.view(I32) for v in operands], [I32] * 4)
     columns = [b.reshape(v.view(U32), (blocks, 1)) for v in made]
     flat = b.reshape(b.concatenate(columns, 1), (4 * blocks,))
@@ -134,9 +134,9 @@ def _threefry(b: Builder, w: list[Value], shape: Shape,
 def _threefry_at(b: Builder, w: list[Value], shape: Shape) -> tuple[Value, Value]:
     """The two words of each counter from the state on, row-major."""
     line = (math.prod(shape),)
-    low, carry = _plus(b, _spread(b, w[2], line), b.iota(line, U32, 0))
-    high = _spread(b, w[3], line) + carry
-    words = threefry(_spread(b, w[0], line), _spread(b, w[1], line), low, high)
+    low, carry = _plus(b, _broadcast(b, w[2], line), b.iota(line, U32, 0))
+    high = _broadcast(b, w[3], line) + carry
+    words = threefry(_broadcast(b, w[0], line), _broadcast(b, w[1], line), low, high)
     return b.reshape(words[0], shape), b.reshape(words[1], shape)
 
 

@@ -45,7 +45,7 @@ def emit_update(ctx: Context, x: Value, update: Value, starts: Sequence[Value]) 
         return update
     if 0 in update.shape:
         return x
-    x, update = ctx.aliases.owned(x), ctx.aliases.apart(update, [x])
+    x, update = ctx.aliases.owned(x), ctx.aliases.copy_if_shared(update, [x])
     out = ctx.b.dynamic_update_slice(x, update, starts)
     ctx.aliases.roots[out] = ctx.aliases.roots_of(x) | {id(out)}
     return out

@@ -38,7 +38,7 @@ def emit_reduce(b: Builder, xs: Sequence[Value], inits: Sequence[Any], axes: Seq
     types = [mlir.tensor_type((), x.dtype) for x in xs] * 2
     mlir.fill_region(op.regions[0], types, "stablehlo.return", lambda *raw: [
         v.ir for v in body(b, [Value(b, a, (), x.dtype) for a, x in zip(raw, [*xs, *xs])])])
-    return b.apart(*[Value(b, r, kept, x.dtype) for r, x in zip(op.results, xs)])
+    return b.materialize(*[Value(b, r, kept, x.dtype) for r, x in zip(op.results, xs)])
 
 
 def fold(name: str) -> Body:

@@ -53,13 +53,13 @@ def _scattered(op: Op, how: str) -> Value:
     first = other_axes(updates.ndim, d.update_window_dims)
     one = math.prod(indices.shape[:-1]) == 1 and _fits(ctx, x, sizes, targets)
     if one:
-        updates = ctx.aliases.apart(updates, [x])
+        updates = ctx.aliases.copy_if_shared(updates, [x])
     updates = ctx.b.transpose(updates, [*first, *d.update_window_dims])
     if one:
         return _one_window(ctx, how, x, indices, ctx.b.reshape(updates, sizes), targets, ask)
     # the updates may be a view of the operand: IREE gives both one memory, and a window would be
     # read after it was written (tests/lowering/test_scatter.py)
-    x = ctx.aliases.apart(x, reads)
+    x = ctx.aliases.copy_if_shared(x, reads)
     at = addresses(ctx, indices, x.shape, sizes, targets, d.operand_batching_dims,
                    d.scatter_indices_batching_dims, ask)
     if at.inside is not None:

@@ -274,7 +274,7 @@ def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], window
     """
     if len(starts) == 1:
         operands = [guarded(v) for v in operands]
-    operands = b.apart(*operands)
+    operands = b.materialize(*operands)
     rank, n = len(windows.sizes), len(operands) + len(fixed)
     moving = [i for i in range(rank) if windows.sizes[i] > 1] or [rank - 1]
     write, window = [f"d{i}" for i in range(rank)], [f"k{i}" for i in moving]
@@ -288,7 +288,7 @@ def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], window
         tap = _tap_number(inner, rank, windows.sizes, moving) if taps else None
         return step(inner, list(values[:n]), list(values[n + 1:]), tap)
 
-    return b.apart(*generic([*write, *window], len(moving), maps,
+    return b.materialize(*generic([*write, *window], len(moving), maps,
                             [*operands, *fixed, shape_only], starts, body))
 
 

@@ -13,7 +13,7 @@ from calque import lax
 from calque.core.config import config
 from calque.core.dtypes import bfloat16
 from calque.lowering.passes import components
-from calque.lowering.passes.components import apart
+from calque.lowering.passes.components import split_components
 from calque.lowering.passes.flat import flat
 from calque.lowering.targets import TargetError, runnable_target
 
@@ -55,7 +55,7 @@ def folds(x: Any, y: Any) -> Any:
 
 def made_apart(f: Any, *args: Any) -> bool:
     p = flat(calque.make_jaxpr(f)(*args).jaxpr)
-    return apart(p) is not p
+    return split_components(p) is not p
 
 
 def test_where_it_pays() -> None:
@@ -91,7 +91,7 @@ def test_values(level: str, x64: None, monkeypatch: pytest.MonkeyPatch) -> None:
         return out, ints, batch
 
     jaxpr = calque.make_jaxpr(every)(floats, whole).jaxpr
-    assert apart(flat(jaxpr)) is not flat(jaxpr)
+    assert split_components(flat(jaxpr)) is not flat(jaxpr)
     with config.context("calque_cpu", level):
         try:
             runnable_target()

@@ -42,7 +42,7 @@ def both(f: Callable[..., Any], *args: Any) -> None:
 
 # ---- elements at computed positions
 def test_elements_of_views_with_steps() -> None:
-    """Builder.settled: sorted columns, reversed steps, gathers of both."""
+    """Builder.materialize_slice: sorted columns, reversed steps, gathers of both."""
     both(lambda np, a, i: [np.sort(a[::2, 3]), a[1::3, 4][::-1], a[:, 2][i], np.sort(a[1:5:2, 0]),
                            a.T[::3][::-1, ::-1], a[::2][i, i]], A, I)
 

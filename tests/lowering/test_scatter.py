@@ -269,7 +269,7 @@ def test_iree_still_refuses_to_reverse_some_slices() -> None:
 # ---- updates that lie in the operand's memory
 @pytest.mark.parametrize("dtype", ["f4", "i4", "u1", "bfloat16", "c8", "?"])
 def test_updates_may_be_the_operand(dtype: str) -> None:
-    """AliasAnalysis.apart: IREE gives both one memory, and reads windows written already."""
+    """AliasAnalysis.copy_if_shared: IREE gives both one memory, and reads what it has written."""
     n = 16
     start = (np.arange(n) % 5).astype(dtype)
     positions = (np.arange(n) * 7 + 3)[:, None].astype(np.int32) % n

@@ -76,7 +76,7 @@ def test_transforms(device) -> None:
 
 SIZES = ((70, 50), (64, 64), (200, 300))
 FUSED = {  # reductions and products with consumers of more axes: IREE spreads the two over threads
-    # in different ways, unless they are apart (Builder.apart)
+    # in different ways, unless they are apart (Builder.materialize)
     "softmax of rows": lambda m, x: m.exp(x) / m.exp(x).sum(1)[:, None],
     "softmax of columns": lambda m, x: m.exp(x) / m.exp(x).sum(0),
     "centred": lambda m, x: x - x.sum(0),

@@ -31,8 +31,8 @@ def run() -> Iterator[Callable[..., Any]]:
 
 def test_iree_still_fuses_reductions_with_wider_consumers_wrongly(
         run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builder.apart in lowering/builder.py."""
-    monkeypatch.setattr(Builder, "apart", lambda self, *xs: list(xs))
+    """Builder.materialize in lowering/builder.py."""
+    monkeypatch.setattr(Builder, "materialize", lambda self, *xs: list(xs))
     x = np.random.default_rng(0).standard_normal((70, 50)).astype(np.float32)
     assert np.abs(run(lambda x: x - x.sum(0), x) - (x - x.sum(0))).max() > 1
 

@@ -248,5 +248,5 @@ class PortableBuilder(Builder):
     def optimization_barrier(self, *xs: Value) -> list[Value]:
         return self.make("optimization_barrier", xs, types_of(xs))
 
-    def settled(self, x: Value) -> Value:
+    def materialize_slice(self, x: Value) -> Value:
         return x
