@@ -46,7 +46,7 @@ def width(plan: Plan, dtypes: Sequence[Dtype]) -> int:
 
 def emit(distribute: Callable[[int], Index], e: Equation, plan: Plan, operands: Sequence[Memory],
          results: Sequence[Memory]) -> None:
-    """The loop; `spread` makes several workgroups and gives the number of this one."""
+    """The loop; `distribute` makes several workgroups and gives the number of this one."""
     lanes = width(plan, [m.dtype for m in (*operands, *results)])
     loop = _Loop(SCALAR if lanes == 1 else KernelBuilder(lanes), e, plan, operands, results)
     blocks = -(-plan.rows // lanes)
