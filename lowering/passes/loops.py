@@ -1,7 +1,7 @@
 """Which loops can be kernels of ours: what their bodies may consist of.
 
-`have_kernel_forms` says whether every equation has a form over memory (kernels/tensors); `lanes` whether each
-element of an array runs its own loop in registers (kernels/lanes).
+`have_kernel_forms` says whether every equation has a form over memory (kernels/tensors); `lanes`
+whether each element of an array runs its own loop in registers (kernels/lanes).
 """
 from __future__ import annotations
 
