@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import ShapedArray
+from calque.core.dtypes import FLOAT8
 from calque.core.primitive import registry
 from calque.core.program import Literal
 from calque.core.types import Shape
 from calque.lowering import math
 from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BOOL
-from calque.lowering.rules.registry import Op, rule, rules
+from calque.lowering.dtypes import BOOL, F32
+from calque.lowering.rules.registry import Op, Rule, rule, rules
 
 Emit = Callable[..., Value]
 
@@ -32,6 +34,21 @@ def pointwise(*names: str) -> Callable[[Emit], Emit]:
             return op.ctx.fusion.note(f(op.b, *values, **op.params), op.operands)
         return f
     return register
+
+
+# ---- float8
+BYTES = frozenset((  # what is done to bytes, or makes its own way
+    "convert_element_type", "select_n", "copy", "stop_gradient", "nextafter", "reduce_precision"))
+
+
+def in_float32(f: Rule, op: Op) -> Value:
+    """A rule on numbers of float8: computed in float32, rounded at the end.  IREE has no such
+    functions, and in its arithmetic NaN of float8_e4m3fn is a number and products of denormals
+    are rounded to 0 (tests/lowering/test_float8.py)."""
+    wide = [math.convert(op.b, x, F32) if x.dtype in FLOAT8 else x for x in op.operands]
+    outs = [ShapedArray(a.shape, F32) if a.dtype in FLOAT8 else a for a in op.outs]
+    result = f(Op(wide, op.params, outs, op.ctx))
+    return op.ctx.fusion.note(math.convert(op.b, result, op.out.dtype), op.operands)
 
 
 # ---- arithmetic

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import Dim, floordiv, is_static
-from calque.core.dtypes import extreme, real_dtype
+from calque.core.dtypes import FLOAT8, extreme, real_dtype
 from calque.core.lists import without
 from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, int_array
 from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, HALVES, I8, I32, I64, is_narrow
+from calque.lowering.dtypes import BOOL, F32, I8, I32, I64, is_narrow
 from calque.lowering.folding import guarded
+from calque.lowering.math.convert import convert
 from calque.lowering.math.region import BodyBuilder, elementwise
 from calque.lowering.rules.registry import Op, rule
 
@@ -129,8 +130,8 @@ def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
     """Sum (or another fold) over axes: in blocks when long, in f32 for half precision."""
     if x.dtype.kind == "c":
         return _complex_sum(ctx, x, sorted(axes), name)
-    if x.dtype in HALVES:
-        return emit_sum(ctx, x.astype(F32), axes, name, identity).astype(x.dtype)
+    if is_narrow(x.dtype):
+        return convert(ctx.b, emit_sum(ctx, convert(ctx.b, x, F32), axes, name, identity), x.dtype)
     if not is_static(x.shape):
         return _sum_of_any(ctx.b, x, sorted(axes), name, identity)
     x, last = _no_contraction(ctx, x), x.ndim - 1
@@ -246,12 +247,15 @@ def _extremum(name: str, direction: str, largest: bool) -> None:
         if x.dtype == BOOL:
             return _truth(op.ctx, x, op["axes"], name)
         init, body = extreme(x.dtype, largest), fold(f"{name}imum")
+        if x.dtype in FLOAT8:  # IREE rejects their folds
+            x, init = convert(op.b, x, F32), np.float32(init)
         found = []
         for part in _cut(op.b, x, op["axes"]):
             part, axes = _staged(op.b, part, sorted(op["axes"]), init, body)
             (out,) = emit_reduce(op.b, [part], [init], axes, body)
             found.append(op.b.reshape(out, op.out.shape))
-        return functools.reduce(lambda p, q: body(op.b, [p, q])[0], found)
+        return convert(op.b, functools.reduce(lambda p, q: body(op.b, [p, q])[0], found),
+                       op.out.dtype)
 
 
 def _truth(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Value:

@@ -11,11 +11,27 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 import calque
 from calque import lax
+from calque.dispatch.array import current_device
+from calque.lowering.compile import compile_module
+from calque.lowering.targets import cpu_target
+from calque.runtime import Buffer, CallSpec, Executable
+
+special = pytest.importorskip("scipy.special")
 
 
-@pytest.mark.parametrize("dtype", [
-    ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2,
-    ml_dtypes.float8_e5m2fnuz])
+DTYPES = [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2,
+          ml_dtypes.float8_e5m2fnuz]
+
+
+def same(got: Any, want: Any, name: str) -> None:
+    """Values, NaN included; signs of zeros."""
+    g, w = (np.asarray(v).astype(np.float32) for v in (got, want))
+    np.testing.assert_array_equal(g, w, err_msg=name)
+    there = ~np.isnan(w)
+    np.testing.assert_array_equal(np.signbit(g[there]), np.signbit(w[there]), err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_folds(dtype: Any) -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(shape).astype(dtype) for shape in ((12, 32), (32, 3)))
@@ -37,3 +53,88 @@ def test_folds(dtype: Any) -> None:
     for g, w in zip(got, want, strict=True):
         np.testing.assert_array_equal(np.asarray(g).astype(float), w.astype(dtype).astype(float))
     assert precise.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reductions(dtype: Any) -> None:
+    x = np.random.default_rng(1).standard_normal((6, 80)).astype(dtype)
+    x[1, 5] = x[3, 70] = np.nan
+    wide = x.astype(np.float32)
+    names = ("max", "min", "sum", "prod")
+
+    @calque.jit
+    def run(x: Any) -> Any:
+        return [[getattr(lax, f"reduce_{n}")(x[:, 68:], axes) for n in names]
+                for axes in ((0,), (1,), (0, 1))], [getattr(lax, f"reduce_{n}")(
+                    x[:0], (0,)) for n in names]
+
+    parts, empty = run(x)
+    for axes, outs in zip((0, 1, None), parts):
+        for n, got in zip(names, outs):
+            same(got, getattr(wide[:, 68:], n)(axes).astype(dtype), f"{n} {axes}")
+    info = ml_dtypes.finfo(dtype)
+    ends = (-np.inf, np.inf) if dtype is ml_dtypes.float8_e5m2 else (info.min, info.max)
+    for got, want in zip(empty, (*ends, 0, 1)):
+        same(got, np.full(80, want), "of nothing")
+
+
+UNARY: dict[str, Any] = {
+    "neg": np.negative, "abs": np.abs, "floor": np.floor, "ceil": np.ceil, "sqrt": np.sqrt,
+    "rsqrt": lambda v: 1 / np.sqrt(v), "cbrt": np.cbrt, "square": np.square, "sin": np.sin,
+    "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "tanh": np.tanh,
+    "erf": special.erf, "lgamma": lambda v: np.where(np.isinf(v), np.inf, special.gammaln(v)),
+    "round": lambda v: np.trunc(v + np.copysign(0.5, v))}
+BINARY: dict[str, Any] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "rem": np.fmod,
+    "pow": np.power, "atan2": np.arctan2}
+COMPARISONS: dict[str, Any] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    "ge": np.greater_equal}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_elementwise(dtype: Any) -> None:
+    """All numbers, and all pairs of them: in float32, rounded at the end."""
+    every = np.arange(256, dtype=np.uint8).view(dtype)
+    x, y = np.repeat(every, 256), np.tile(every, 256)
+    wide, a, b = (v.astype(np.float32) for v in (every, x, y))
+    tables = UNARY, BINARY, COMPARISONS
+
+    @calque.jit
+    def run(v: Any, x: Any, y: Any) -> Any:
+        one, two, pairs = ([getattr(lax, n) for n in t] for t in tables)
+        return ([f(v) for f in one], [f(x, y) for f in two], [f(x, y) for f in pairs],
+                lax.is_finite(v), lax.nextafter(x, y), lax.max(x, y), lax.min(x, y),
+                lax.clamp(y, x, y), lax.integer_pow(v, 3))
+
+    one, two, pairs, finite, following, larger, smaller, between, cube = run(every, x, y)
+    with np.errstate(all="ignore"):
+        for (name, f), got in zip(UNARY.items(), one):
+            same(got, f(wide.astype(float)).astype(np.float32).astype(dtype), name)
+        for (name, f), got in zip(BINARY.items(), two):
+            same(got, f(a, b).astype(dtype), name)
+        for (name, f), got in zip(COMPARISONS.items(), pairs):
+            np.testing.assert_array_equal(got, f(a, b), err_msg=name)
+        np.testing.assert_array_equal(finite, np.isfinite(wide))
+        same(following, np.nextafter(x, y), "nextafter")
+        for got, f in ((larger, np.maximum), (smaller, np.minimum)):  # zeros: of either sign
+            np.testing.assert_array_equal(np.asarray(got).astype(np.float32), f(a, b))
+        np.testing.assert_array_equal(np.asarray(between).astype(np.float32),
+                                      np.where(np.isnan(a), np.nan, b))
+        same(cube, (wide * wide * wide).astype(dtype), "integer_pow")
+
+
+def test_iree_still_rounds_products_of_float8_to_zero() -> None:
+    """in_float32 in lowering/rules/elementwise.py."""
+    text = """
+      func.func @main(%x: tensor<64xf8E5M2>, %y: tensor<64xf8E5M2>) -> tensor<64xf32> {
+        %r = stablehlo.multiply %x, %y : tensor<64xf8E5M2>
+        %f = stablehlo.convert %r : (tensor<64xf8E5M2>) -> tensor<64xf32>
+        return %f : tensor<64xf32>
+      }"""
+    device = current_device()
+    program = Executable(compile_module(text, cpu_target()), device, CallSpec(run_inline=True))
+    x, y = (np.full(64, v, ml_dtypes.float8_e5m2) for v in (2.0**-16, 3.5))
+    (out,) = program([Buffer.from_numpy(v, device) for v in (x, y)])
+    want = (x.astype(np.float32) * y.astype(np.float32)).astype(x.dtype).astype(np.float32)
+    assert (out.numpy() != want).any(), "IREE rounds float8 now: in_float32 may go"
