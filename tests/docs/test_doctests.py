@@ -102,7 +102,7 @@ def parts_missing(f: Any) -> list[str]:
 
 
 # Their examples take long to compile: a third of them by default.
-LONG = ("random", "lax", "numpy.linalg", "scipy.linalg", "scipy.special")
+LONG = ("random", "lax", "numpy", "numpy.linalg", "scipy.linalg", "scipy.special")
 
 
 @pytest.mark.parametrize("group, more", [

@@ -9,6 +9,7 @@ import numpy as np
 import pallas_calls
 import pytest
 from pallas_draws import Call, drawn, interpreted, kernel_of, values_of
+from support.harness import partly_slow
 
 import calque
 import calque.numpy as jnp
@@ -25,7 +26,7 @@ def _wanted(name: str) -> list[tuple[str, np.ndarray]]:
                              ).reshape(shape)) for dtype, shape, values in RECORDED[name]]
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", partly_slow(range(4), 0.5))
 def test_what_jax_gives(part: int) -> None:
     every = pallas_calls.calls(calque, pl)
     assert list(every) == list(RECORDED)

@@ -175,6 +175,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_under_sanitizers(driver: Path, tmp_path: Path) -> None:
     """Exact buffers: nothing outside them, no undefined arithmetic, the same results."""
     cases = [rows(61, 3), rows(12, 21, inverse=True, scale=1 / 12), columns(40, 18, 2),

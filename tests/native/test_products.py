@@ -185,6 +185,7 @@ def test_the_object_needs_nothing(level: str, tmp_path: Path) -> None:
         assert frames and max(frames) < 4096
 
 
+@pytest.mark.slow
 def test_under_sanitizers(tmp_path: Path) -> None:
     """Exact buffers: nothing outside them, no undefined arithmetic (cases: gemm_driver.c)."""
     out = tmp_path / "driver"

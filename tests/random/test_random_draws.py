@@ -32,7 +32,8 @@ PARTS = {"formulas": [n for n in CALLS if n not in LOOPS],
 
 
 @pytest.mark.parametrize("part, stream", [
-    ("formulas", False), ("formulas", True), ("loops", True),
+    ("formulas", True), ("loops", True),
+    pytest.param("formulas", False, marks=pytest.mark.slow),
     pytest.param("loops", False, marks=pytest.mark.slow),
     pytest.param("more loops", False, marks=pytest.mark.slow),
     pytest.param("more loops", True, marks=pytest.mark.slow)])

@@ -141,7 +141,8 @@ print(sizes[-1] - sizes[1])
 
 
 @pytest.mark.parametrize("what", [
-    "between", "results", pytest.param("artifact", marks=pytest.mark.slow)])  # (C++: test_memory)
+    "between", *[pytest.param(what, marks=pytest.mark.slow)
+                 for what in ("results", "artifact")]])  # (C++: test_memory)
 def test_memory_comes_back(what: str) -> None:
     """Without the limit, and with results in IREE's own pool: 200 to 350 MB more a round."""
     found = subprocess.run([sys.executable, "-c", PROGRAM, what], capture_output=True, text=True,

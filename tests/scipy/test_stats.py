@@ -38,7 +38,7 @@ def arguments(name: str, f: str) -> tuple[Any, ...]:
     return (P if f in ("ppf", "isf") else x, *shapes, *placed)
 
 
-FIRST, REST = drawn([*SHAPES, *COUNTS], 0.4)
+FIRST, REST = drawn([*SHAPES, *COUNTS], 0.25)
 
 
 @pytest.mark.parametrize("names, wide, rtol", [
