@@ -4,9 +4,13 @@ from __future__ import annotations
 import os
 
 os.environ["CALQUE_CHECK"] = "1"
+import signal  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 
 import pytest  # noqa: E402
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started by a shell in the background: what
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests start would inherit it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
