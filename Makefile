@@ -7,6 +7,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+# where images of Python set it, each of the tests' processes would compile every module anew
+unexport PYTHONDONTWRITEBYTECODE
 KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FLAGS lowering/native/LEVELS)
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
