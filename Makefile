@@ -13,7 +13,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FL
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-slow levels clients array-api lint fuzz bench bench-clients docs system system-cpp clean
+.PHONY: demo test test-processes test-slow levels clients array-api lint fuzz bench bench-clients docs system system-cpp clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), and a C compiler for the kernels
 # of linear algebra; without one the package takes slower forms.  The C++ library's tests take cmake,
@@ -54,9 +54,11 @@ demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
 test: system-cpp $(VENV)/.test
-	$(MAKE) lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not vulkan" --durations=25
 	$(BIN)/python -m pytest tests/devices -n $(JOBS) --dist worksteal -m "not slow and not vulkan"
+	$(MAKE) --jobs=2 --output-sync=target lint test-processes
+
+test-processes: $(VENV)/.test
 	$(BIN)/python -m pytest tests/processes -m "not slow and not vulkan" --durations=5
 
 test-slow: system-cpp $(VENV)/.test

@@ -17,6 +17,7 @@ from typing import Any
 import fuzz
 import numpy as np
 import pytest
+from support.harness import partly_slow
 
 import calque
 import calque.numpy as jnp
@@ -319,7 +320,7 @@ ALONE = ["argument", "old and new", "reshaped", "plus array of zeros", "through 
          "loop, update of an argument", "the only row of xs", "the only row of ys"]
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", partly_slow(ALONE, 0.5))
 def test_arguments_stay_alone_and_queued(name: str) -> None:
     """One program each: what a neighbour may hide (a copy made for it) cannot help."""
     check_form(name, 12)

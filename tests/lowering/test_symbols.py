@@ -213,7 +213,7 @@ def test_conversions_ask_for_nothing(level: str) -> None:
     assert called == SOFT_CALLED[level] - {"__truncsfhf2"}
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", partly_slow(LEVELS, 0.5))
 def test_conversions_in_loops_ask_for_nothing(level: str) -> None:
     pairs, _ = drawn([p for p in PAIRS if set(p) & {*HALVES} and not set(p) & {*FLOAT8}], 0.6,
                      seed(level))

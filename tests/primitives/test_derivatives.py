@@ -43,7 +43,7 @@ SLOW = [g for g in GRID if g[2] == C128 and g[0].name in (*FUNCTIONS, *FACTORS, 
 SLOW += [g for name in (*FACTORS, *SPECIAL, *LONG) for i, g in enumerate(
     [g for g in GRID if g[0].name == name and g[2] == F64]) if i % (2 if name in LONG else 3)]
 # and of all others a fifth, at least one of each primitive
-PARTS = [drawn([g for g in GRID if g[0] is r and not any(g is s for s in SLOW)], 0.2, len(r.name))
+PARTS = [drawn([g for g in GRID if g[0] is r and not any(g is s for s in SLOW)], 0.15, len(r.name))
          for r in ROWS_WITH_DERIVATIVES]
 GRID = [g for first, _ in PARTS for g in first]
 SLOW += [g for _, rest in PARTS for g in rest]
@@ -152,7 +152,7 @@ def test_complex_functions_and_more_shapes(start: int) -> None:
 
 SECOND = [(r, r.samples[0], F64) for r in ROWS_WITH_DERIVATIVES if F64 in r.dtypes]
 SECOND_FACTORS = [g for g in SECOND if g[0].name in FACTORS]
-SECOND, SECOND_MORE = drawn([g for g in SECOND if g[0].name not in FACTORS], 0.3)
+SECOND, SECOND_MORE = drawn([g for g in SECOND if g[0].name not in FACTORS], 0.2)
 
 
 @pytest.mark.parametrize("part", [

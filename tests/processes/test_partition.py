@@ -75,7 +75,7 @@ VALUES = """
 """
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_values(size: int) -> None:
     for done in by_hand(VALUES, size, TESTS=TESTS):
         assert (done.code, "all is well" in done.out) == (0, True), done.out

@@ -79,7 +79,7 @@ def test_dtypes() -> None:
         assert ours.sqrtm(jnp.eye(2)).dtype == np.complex64
 
 
-@pytest.mark.parametrize("a", [PLAIN, COMPLEX])
+@pytest.mark.parametrize("a", [PLAIN, pytest.param(COMPLEX, marks=pytest.mark.slow)])
 def test_factors(a: Any) -> None:
     for output in ("real", "complex"):
         t, z = ours.schur(a, output)
