@@ -19,7 +19,6 @@ import numpy as np
 from calque.core import monitoring
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, is_static
-from calque.core.dtypes import FLOAT8
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
 from calque.core.source import UNKNOWN
@@ -35,7 +34,6 @@ from calque.lowering.passes.messages import combined
 from calque.lowering.rules import Context, Op, physical, rules
 from calque.lowering.rules.client import emitted
 from calque.lowering.rules.control import emit_at_once
-from calque.lowering.rules.elementwise import BYTES, in_float32
 from calque.lowering.sizes import Sizes, dimension
 from calque.lowering.targets import Target
 from calque.runtime.call_spec import UNKNOWN_BYTES, CallSpec
@@ -401,10 +399,7 @@ class Emitter:
             values = self.ctx.fusion.numbers(values)
         self.ctx.equation = e
         try:
-            op = Op(values, params, avals, self.ctx)
-            narrow = e.primitive.elementwise and e.name not in BYTES and any(
-                v.dtype in FLOAT8 for v in values)
-            out = in_float32(rule, op) if narrow else rule(op)
+            out = rule(Op(values, params, avals, self.ctx))
         except InconclusiveDimensionOperation as error:
             if getattr(error, "located", False):
                 raise

@@ -3,6 +3,7 @@ them, rank-0 operands are spread, and fusions that would read too many arrays ar
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,30 +26,30 @@ def _broadcast(b: Builder, x: Value, shape: Shape) -> Value:
     return x if x.shape == shape else b.broadcast(x, shape, ())
 
 
-def pointwise(*names: str) -> Callable[[Emit], Emit]:
+def in_float32(f: Rule) -> Rule:
+    """A rule, for numbers of float8 in float32 and rounded at the end: IREE has no functions of
+    them, and in its arithmetic NaN of float8_e4m3fn is a number and products of denormals are
+    rounded to 0 (tests/lowering/test_float8.py)."""
+    @functools.wraps(f)
+    def emit(op: Op) -> Value:
+        if not any(x.dtype in FLOAT8 for x in op.operands):
+            return f(op)
+        wide = [math.convert(op.b, x, F32) if x.dtype in FLOAT8 else x for x in op.operands]
+        outs = [ShapedArray(a.shape, F32) if a.dtype in FLOAT8 else a for a in op.outs]
+        result = math.convert(op.b, f(Op(wide, op.params, outs, op.ctx)), op.out.dtype)
+        return op.ctx.fusion.note(result, op.operands)
+    return emit
+
+
+def pointwise(*names: str, takes_float8: bool = False) -> Callable[[Emit], Emit]:
     """Register f(b, *values, **params) for primitives whose operands share the result's shape."""
     def register(f: Emit) -> Emit:
-        @rule(*names)
         def emit(op: Op) -> Value:
             values = [_broadcast(op.b, x, op.out.shape) for x in op.operands]
             return op.ctx.fusion.note(f(op.b, *values, **op.params), op.operands)
+        rule(*names)(emit if takes_float8 else in_float32(emit))
         return f
     return register
-
-
-# ---- float8
-BYTES = frozenset((  # what is done to bytes, or makes its own way
-    "convert_element_type", "select_n", "copy", "stop_gradient", "nextafter", "reduce_precision"))
-
-
-def in_float32(f: Rule, op: Op) -> Value:
-    """A rule on numbers of float8: computed in float32, rounded at the end.  IREE has no such
-    functions, and in its arithmetic NaN of float8_e4m3fn is a number and products of denormals
-    are rounded to 0 (tests/lowering/test_float8.py)."""
-    wide = [math.convert(op.b, x, F32) if x.dtype in FLOAT8 else x for x in op.operands]
-    outs = [ShapedArray(a.shape, F32) if a.dtype in FLOAT8 else a for a in op.outs]
-    result = f(Op(wide, op.params, outs, op.ctx))
-    return op.ctx.fusion.note(math.convert(op.b, result, op.out.dtype), op.operands)
 
 
 # ---- arithmetic
@@ -74,6 +75,7 @@ def _round(b: Builder, x: Value, *, rounding_method: Any) -> Value:
 
 
 @rule("pow")
+@in_float32
 def _pow(op: Op) -> Value:
     x, y = op.operands
     known = op.ctx.literals.get(y)
@@ -158,4 +160,4 @@ def _copy(op: Op) -> Value:
 # ---- the others: lowering/math keeps their forms under their names
 for _name, _form in math.TABLE.items():
     if _name in registry and _name not in rules:
-        pointwise(_name)(_form)
+        pointwise(_name, takes_float8=_name == "nextafter")(_form)

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
+from support.harness import partly_slow
 
 import calque
 from calque import lax
@@ -122,6 +123,56 @@ def test_elementwise(dtype: Any) -> None:
         np.testing.assert_array_equal(np.asarray(between).astype(np.float32),
                                       np.where(np.isnan(a), np.nan, b))
         same(cube, (wide * wide * wide).astype(dtype), "integer_pow")
+
+
+@pytest.mark.parametrize("dtype", partly_slow(DTYPES, 0.5))
+def test_windows_and_updates(dtype: Any) -> None:
+    """What lies outside of an array, and one window that is joined by the rule of add and so on."""
+    every = np.arange(256, dtype=np.uint8).view(dtype)
+    x, y = np.repeat(every, 256), np.tile(every, 256)
+    a, b = x.astype(np.float32), y.astype(np.float32)
+    info = ml_dtypes.finfo(dtype)
+    least = -np.inf if dtype is ml_dtypes.float8_e5m2 else info.min
+    joins = {lax.scatter_add: np.add, lax.scatter_mul: np.multiply, lax.scatter_max: np.maximum,
+             lax.scatter_min: np.minimum}
+    numbers = lax.ScatterDimensionNumbers((0,), (0,), (0,))
+
+    @calque.jit
+    def run(x: Any, y: Any, at: Any) -> Any:
+        start = np.asarray(least, dtype)
+        return lax.reduce_window(x[:9], start, lax.max, (2,), (2,), [(4, 4)]), [
+            f(lax.reshape(x, (1, x.size)), at, y, numbers)[0] for f in joins]
+
+    largest, parts = run(x, y, np.array([0]))
+    np.testing.assert_array_equal(
+        np.asarray(largest).astype(np.float32),
+        np.pad(a[:9], 4, constant_values=least)[:16].reshape(-1, 2).max(1))
+    with np.errstate(all="ignore"):
+        for got, f in zip(parts, joins.values()):
+            np.testing.assert_array_equal(
+                np.asarray(got).astype(np.float32), f(a, b).astype(dtype).astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", partly_slow(DTYPES, 0.5))
+def test_constants_and_carries(dtype: Any) -> None:
+    """Nothing is an argument; a loop carries many arrays."""
+    numbers = np.linspace(-1, 1, 12).astype(dtype)
+    carried = [(numbers.astype(np.float32) * (i + 1) / 8).astype(dtype) for i in range(8)]
+
+    def step(carry: Any, _: Any) -> Any:
+        return tuple(lax.sin(v) * v + numbers for v in carry), None
+
+    def rounded(v: Any) -> Any:
+        return v.astype(dtype).astype(np.float32)
+
+    given = calque.jit(lambda *c: lax.scan(step, c, None, length=5)[0])(*carried)
+    made = calque.jit(lambda: lax.scan(step, tuple(carried), None, length=5)[0])()
+    for got, same_again, start in zip(given, made, carried):
+        v = start.astype(np.float32)
+        for _ in range(5):
+            v = rounded(rounded(rounded(np.sin(v)) * v) + numbers.astype(np.float32))
+        np.testing.assert_array_equal(np.asarray(got).astype(np.float32), v)
+        np.testing.assert_array_equal(np.asarray(same_again).astype(np.float32), v)
 
 
 def test_iree_still_rounds_products_of_float8_to_zero() -> None:
