@@ -109,6 +109,34 @@ def test_slices_with_negative_steps(dtype: str) -> None:
     np.testing.assert_array_equal(both, x[:, ::-1][1:8:3, ::2][::-1, ::-1])
 
 
+def test_negative_steps_of_constants_and_of_many_carries() -> None:
+    x = np.arange(40, dtype=np.float32).reshape(8, 5)
+    every = (lambda: jnp.asarray(x), lambda: jnp.arange(40.0).reshape(8, 5),
+             lambda: jnp.full((8, 5), 3.0), lambda: jnp.asarray(x)[1:] + 1)
+    at = (np.s_[::-2], np.s_[::-3, ::-2], np.s_[-2:1:-3])
+    parts = calque.jit(lambda: [[f()[i] for i in at] for f in every])()
+    for f, got in zip(every, parts):
+        for part, i in zip(got, at):
+            np.testing.assert_array_equal(part, np.asarray(f())[i])
+
+    def step(carry: Any, _: Any) -> Any:
+        return tuple(v.at[::-2].add(v[::-2][::-1]) for v in carry), carry[0][::-2]
+
+    carried = [x * (i + 1) for i in range(12)]
+    outs = [calque.jit(lambda *c: lax.scan(step, c, None, length=3))(*carried),
+            calque.jit(lambda: lax.scan(step, tuple(map(jnp.asarray, carried)), None, length=3))()]
+    rows = []
+    for _ in range(3):
+        rows.append(carried[0][::-2])
+        carried = [v.copy() for v in carried]
+        for v in carried:
+            v[::-2] += v[::-2][::-1].copy()
+    for last, ys in outs:  # sums of small integers: exact
+        np.testing.assert_array_equal(ys, rows)
+        for got, want in zip(last, carried, strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
 # ---- .at
 UPDATES: list[tuple[Any, Any]] = [
     (0, 5.0), ((1, 2), 7.0), (slice(1, 3), np.ones((5, 3))), (slice(None, None, 2), 2.0),
