@@ -121,9 +121,12 @@ class Equation:
 
     def with_inner(self, change: Callable[[Program], Program]) -> Equation:
         """The same with each Program that it holds changed; itself where none is."""
-        params = {k: change(v) if isinstance(v, Program) else
-                  tuple(change(q) if isinstance(q, Program) else q for q in v)
-                  if isinstance(v, tuple) else v for k, v in self.params.items()}
+        def changed(v: Any) -> Any:
+            if isinstance(v, tuple) and any(isinstance(q, Program) for q in v):
+                return tuple(change(q) if isinstance(q, Program) else q for q in v)
+            return change(v) if isinstance(v, Program) else v
+
+        params = {k: changed(v) for k, v in self.params.items()}
         same = all(a is b for a, b in zip(inner_of(params), inner_of(self.params)))
         return self if same else self.replace(params=params)
 
