@@ -12,10 +12,11 @@ from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, F64, HALVES, I32, I64, is_narrow
+from calque.lowering.dtypes import BOOL, F32, F64, HALVES, I32, I64, summed
 from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
 from calque.lowering.math.region import generic
+from calque.lowering.rules.elementwise import in_float32
 from calque.lowering.rules.registry import Op, rule
 from calque.lowering.rules.window import fill
 
@@ -88,6 +89,7 @@ def _vecmat(b: Builder, x: Value, y: Value) -> Value:
 
 
 @rule("dot_general")
+@in_float32
 def _dot(op: Op) -> Value:
     b, (x, y), out = op.b, op.operands, op.out
     dims, dtype = op["dimension_numbers"], out.dtype
@@ -105,7 +107,7 @@ def _dot(op: Op) -> Value:
         result = counts > 0
     elif dtype.kind in "iu":
         result = _integer_dot(b, x, y, dims, dtype)
-    elif is_narrow(dtype):
+    elif dtype in HALVES:
         wide = x.dtype if x.dtype in HALVES and x.dtype == y.dtype else F32
         acc = real_dot(op.ctx, x.astype(wide), y.astype(wide), dims, F32)
         result = acc.astype(dtype)
@@ -147,7 +149,7 @@ def _outer(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     batch, left = list(range(len(xb))), len(xb) + len(xf)
     shape = gemm.shape_of_product(x, y, dims)
-    wide = F32 if is_narrow(dtype) else dtype
+    wide = summed(dtype)
 
     def broadcast(v: Value, axes: Sequence[int], contracted: Sequence[int],
                places: Sequence[int]) -> Value:

@@ -36,8 +36,15 @@ def in_float32(f: Rule) -> Rule:
             return f(op)
         wide = [math.convert(op.b, x, F32) if x.dtype in FLOAT8 else x for x in op.operands]
         outs = [ShapedArray(a.shape, F32) if a.dtype in FLOAT8 else a for a in op.outs]
-        result = math.convert(op.b, f(Op(wide, op.params, outs, op.ctx)), op.out.dtype)
-        return op.ctx.fusion.note(result, op.operands)
+        return math.convert(op.b, f(Op(wide, op.params, outs, op.ctx)), op.out.dtype)
+    return emit
+
+
+def _noted(f: Rule) -> Rule:
+    """A rule whose result is a part of the loop that reads its operands."""
+    @functools.wraps(f)
+    def emit(op: Op) -> Value:
+        return op.ctx.fusion.note(f(op), op.operands)
     return emit
 
 
@@ -45,9 +52,8 @@ def pointwise(*names: str, takes_float8: bool = False) -> Callable[[Emit], Emit]
     """Register f(b, *values, **params) for primitives whose operands share the result's shape."""
     def register(f: Emit) -> Emit:
         def emit(op: Op) -> Value:
-            values = [_broadcast(op.b, x, op.out.shape) for x in op.operands]
-            return op.ctx.fusion.note(f(op.b, *values, **op.params), op.operands)
-        rule(*names)(emit if takes_float8 else in_float32(emit))
+            return f(op.b, *[_broadcast(op.b, x, op.out.shape) for x in op.operands], **op.params)
+        rule(*names)(_noted(emit if takes_float8 else in_float32(emit)))
         return f
     return register
 
@@ -75,15 +81,16 @@ def _round(b: Builder, x: Value, *, rounding_method: Any) -> Value:
 
 
 @rule("pow")
+@_noted
 @in_float32
 def _pow(op: Op) -> Value:
     x, y = op.operands
     known = op.ctx.literals.get(y)
     x = _broadcast(op.b, x, op.out.shape)
     if isinstance(known, Literal) and x.dtype.kind == "f" and np.isreal(known.value):
-        return op.ctx.fusion.note(math.pow_const(op.b, x, float(known.value)), op.operands)
+        return math.pow_const(op.b, x, float(known.value))
     y = _broadcast(op.b, y, op.out.shape)
-    return op.ctx.fusion.note(math.TABLE["pow"](op.b, x, y), op.operands)
+    return math.TABLE["pow"](op.b, x, y)
 
 
 # ---- comparison: complex numbers by real part, then imaginary

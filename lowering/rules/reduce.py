@@ -312,7 +312,7 @@ def _arg(name: str, direction: str, largest: bool) -> None:
         if x.dtype == BOOL:
             x = x.astype(I8)
         elif is_narrow(x.dtype):
-            x = x.astype(F32)
+            x = convert(b, x, F32)
         where = I32 if index_dtype.itemsize <= 4 else I64
         positions = b.iota(x.shape, where, axis)
         init = extreme(x.dtype, largest)

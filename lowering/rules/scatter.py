@@ -24,6 +24,7 @@ from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
 from calque.lowering.dtypes import BOOL, F32, I8, I32, I64, is_narrow, signed
 from calque.lowering.kernels.scatter import scatter_rows
+from calque.lowering.math.convert import convert
 from calque.lowering.rules.gather import Addresses, addresses, clamped, columns
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.registry import Op, rule, rules
@@ -114,8 +115,8 @@ def _loop(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Va
         out = scatter_rows(data, at.ids, _as_pairs(b, updates), how, pairs=pairs)
         return _from_pairs(b, out)
     if is_narrow(dtype) and how != "set":  # joined in f32, rounded once
-        data = b.reshape(x, rows).astype(F32)
-        return scatter_rows(data, at.ids, updates.astype(F32), how).astype(dtype)
+        data, wide = convert(b, b.reshape(x, rows), F32), convert(b, updates, F32)
+        return convert(b, scatter_rows(data, at.ids, wide, how), dtype)
     limit = None
     if math.prod(x.shape) == 1:  # two rows, the second one never written: memory of our own
         x, limit = b.concatenate([b.reshape(x, (1, 1))] * 2, 0), 1
@@ -157,8 +158,8 @@ def _portable(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -
     """Rows outside are joined as identities to row 0; a set sends them to one row more."""
     b, dtype = ctx.b, x.dtype
     if is_narrow(dtype) and how != "set":
-        out = _portable(ctx, how, x.astype(F32), at, updates.astype(F32))
-        return out.astype(dtype)
+        out = _portable(ctx, how, convert(b, x, F32), at, convert(b, updates, F32))
+        return convert(b, out, dtype)
     if how == "sub":
         how, updates = "add", -updates
     if how == "set" or math.prod(x.shape) == 1:

@@ -153,7 +153,34 @@ def test_windows_and_updates(dtype: Any) -> None:
                 np.asarray(got).astype(np.float32), f(a, b).astype(dtype).astype(np.float32))
 
 
-@pytest.mark.parametrize("dtype", partly_slow(DTYPES, 0.5))
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_and_joins(dtype: Any) -> None:
+    """All pairs: in dots of one and of two terms, an outer product, and updates of many rows."""
+    every = np.arange(256, dtype=np.uint8).view(dtype)
+    x, y = np.repeat(every, 256), np.tile(every, 256)
+    a, b, e = (v.astype(np.float32) for v in (x, y, every))
+    terms = [np.stack([np.where(np.isnan(v.astype(np.float32)), 0, v).astype(dtype),
+                       np.full(v.shape, 0, dtype)], 1) for v in (x, y)]
+    rows = (((1,), (1,)), ((0,), (0,)))
+    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+
+    @calque.jit
+    def run(x: Any, y: Any, every: Any, terms: Any, at: Any) -> Any:
+        return (lax.dot_general(x[:, None], y[:, None], rows),
+                lax.dot_general(every[:, None], every[None], (((1,), (0,)), ((), ()))),
+                lax.dot_general(*terms, rows, preferred_element_type=np.float32),
+                lax.scatter_mul(x, at, y, numbers), lax.scatter_add(x, at, y, numbers))
+
+    one, outer, two, product, total = run(x, y, every, terms, np.arange(len(x))[:, None])
+    with np.errstate(all="ignore"):
+        for got, want in ((one, a * b), (outer, e[:, None] * e), (product, a * b), (total, a + b)):
+            np.testing.assert_array_equal(np.asarray(got).astype(np.float32),
+                                          want.astype(dtype).astype(np.float32))
+        p, q = (t.astype(np.float32) for t in terms)
+        np.testing.assert_array_equal(two, (p * q).sum(1))
+
+
+@pytest.mark.parametrize("dtype", partly_slow(DTYPES, 0.25))
 def test_constants_and_carries(dtype: Any) -> None:
     """Nothing is an argument; a loop carries many arrays."""
     numbers = np.linspace(-1, 1, 12).astype(dtype)
