@@ -1,4 +1,4 @@
-"""First calls by the short way (CALQUE_SHORT_WAY=1) beside those without: suite.py's workloads.
+"""First calls by the short ways beside those without (CALQUE_SHORT_WAY=0): suite.py's workloads.
 
     python benchmarks/short_way.py [--only WORD] [--rounds 2] [--every 1] [--write]
 
@@ -24,7 +24,7 @@ CALLS = ("first CPU", "first wall", "second CPU", "second wall")
 
 def measure(name: str, short: bool) -> tuple[list[float], list[str], dict[str, int]]:
     """Seconds of CALLS, digests of the results, how many programs went which way."""
-    os.environ["CALQUE_SHORT_WAY"] = "1" if short else "0"
+    os.environ["CALQUE_SHORT_WAY"] = "" if short else "0"
     times, digests = list[float](), list[str]()
     with tempfile.TemporaryDirectory() as cache:
         process = suite.Process(sys.executable, "calque", "host", cache)
@@ -47,26 +47,30 @@ def both(name: str, rounds: int) -> dict[str, Any]:
                           for way in found)
     counts = Counter(found[True][0][2])
     counts["taken"] -= 1  # (the program that serve() runs beforehand)
-    return {"plain": plain, "short": short_times, "counts": +counts,
+    return {"plain": plain, "short": short_times, "way": way_of(+counts),
             "same": found[False][0][1] == found[True][0][1]}
 
 
+def way_of(counts: Counter[str]) -> str:
+    """What happened to most of a workload's programs."""
+    by_iree = [reason for reason in counts if reason.startswith("linked by IREE")]
+    return by_iree[0] if by_iree else "at once" if set(counts) == {"taken"} else "linked here"
+
+
 def table(found: dict[str, dict[str, Any]]) -> list[str]:
-    """A line a workload, and means of those that the short way took whole, and of all."""
-    lines = ["| with / without | " + " | ".join(CALLS) + " | bits | taken | why not |",
-             "|---" * (len(CALLS) + 4) + "|"]
+    """A line a workload, and means by way."""
+    lines = ["| with / without | " + " | ".join(CALLS) + " | bits | way |",
+             "|---" * (len(CALLS) + 3) + "|"]
     for name, row in found.items():
-        counts = row["counts"]
         cells = [f"{suite.shown(a)} / {suite.shown(b)}: {a / b:.2f}"
                  for a, b in zip(row["short"], row["plain"])]
-        why = "; ".join(reason.replace("|", "/") for reason in counts if reason != "taken")
         lines.append(f"| {name} | {' | '.join(cells)} | {'same' if row['same'] else 'differ'} | "
-                     f"{counts['taken']} of {counts.total()} | {why} |")
-    taken = [row for row in found.values() if set(row["counts"]) == {"taken"}]
-    for label, rows in (("taken", taken), ("all", [*found.values()])):
+                     f"{row['way']} |")
+    for label in ("at once", "linked here", ""):
+        rows = [row for row in found.values() if row["way"].startswith(label)]
         if rows:
-            lines.append(f"| **geometric mean, {label} ({len(rows)})** | " + " | ".join(
-                f"**{mean(rows, i):.2f}**" for i in range(len(CALLS))) + " | | | |")
+            lines.append(f"| **geometric mean, {label or 'all'} ({len(rows)})** | " + " | ".join(
+                f"**{mean(rows, i):.2f}**" for i in range(len(CALLS))) + " | | |")
     return lines
 
 

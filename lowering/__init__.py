@@ -16,8 +16,8 @@
   folding.py           keeps IREE from summing constants
   compile.py           MLIR in, .vmfb out; cache.py: the disk cache, in folders.py
   compiler_process.py  asks compiler_server.py, IREE's compiler in a process of its own
-  stream_module.py     the first stages, of programs that are kernels of ours
-  short_way.py         the last stages by host_module.py and elf_link.py, for those only by default
+  short_way.py         dispatches are linked here, by elf_link.py
+  stream_module.py     programs that are kernels of ours, at once; host_module.py: their host's part
   attempts.py          another way of writing a program that IREE rejects
   progress.py          says on a terminal that a compile takes long
 

@@ -40,9 +40,7 @@ MANDATORY = (
 _CPU_FLAGS = ("--iree-llvmcpu-reassociate-fp-reductions",)
 
 STAGES = compiler_server.STAGES
-# They ask compiler_server for the short way of all programs (short_way.py), or of those that are
-# kernels of ours (stream_module.py).
-SHORT_WAY, AT_ONCE = WAYS = "--calque-short-way", "--calque-kernels-at-once"
+SHORT_WAYS = compiler_server.SHORT_WAYS
 _short_counts: Counter[str] = Counter()
 
 _ERROR = 2  # iree_compiler_diagnostic_severity_t
@@ -72,15 +70,15 @@ class CompileError(RuntimeError):
 def all_flags(target: Target, options: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Every flag of a compile, in order (the cache's key covers them all)."""
     own: tuple[str, ...] = _CPU_FLAGS if target.backend == "llvm-cpu" else ()
-    way = os.environ.get("CALQUE_SHORT_WAY", "")
-    if own and target.arch == "x86_64" and way != "0":
-        own = (*own, SHORT_WAY if way == "1" else AT_ONCE)
+    if (own and target.arch == "x86_64" and os.environ.get("CALQUE_SHORT_WAY") != "0"
+            and not any("link" in option for option in options)):  # (who links otherwise)
+        own = (*own, SHORT_WAYS)
     return (*target.flags(), *MANDATORY, *own, *options)
 
 
 def short_way_counts() -> dict[str, int]:
     """How many programs this process compiled by the short way ('taken'), and how many not, by
-    reason (see CALQUE_SHORT_WAY in docs/first_call.md)."""
+    reason; and how many IREE linked (see CALQUE_SHORT_WAY in docs/first_call.md)."""
     return dict(_short_counts)
 
 
@@ -118,11 +116,13 @@ def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "", *,
         monitoring.past(name, "compile", start, end)
     if kind == "failed":
         raise _failure(source, flags, value, printed)
-    if kind in ("short", "long"):
-        value, reason = (value, "taken") if kind == "short" else value
-        _short_counts[reason] += 1
-        if kind == "long":
-            _say_long(reason)
+    if kind == "short":
+        _short_counts["taken"] += 1
+    elif kind == "long":
+        value, reason, fault = value
+        _say_long(reason)
+        if fault:
+            _say_long(f"linked by IREE: {fault}")
     return bytes(value)
 
 
@@ -132,10 +132,9 @@ def _request(source: bytes, flags: tuple[str, ...], stage: str, careful: bool
     try:
         return compiler_process.request(source, flags, stage, careful)
     except compiler_process.Crashed as crash:
-        if any(way in flags for way in WAYS):
-            _short_counts["crashed"] += 1
+        if SHORT_WAYS in flags:
             _say_long(f"the compiler crashed ({crash.signal})")
-            plain = tuple(f for f in flags if f not in WAYS)
+            plain = tuple(f for f in flags if f != SHORT_WAYS)
             return _request(source, plain, stage, careful)
         if careful or crash.signal not in ("SIGSEGV", "SIGABRT") or _no_space(crash):
             raise
@@ -143,6 +142,7 @@ def _request(source: bytes, flags: tuple[str, ...], stage: str, careful: bool
 
 
 def _say_long(reason: str) -> None:
+    _short_counts[reason] += 1
     if "compile" in os.environ.get("CALQUE_LOG", ""):
         print(f"calque: not by the short way: {reason}", file=sys.stderr)
 

@@ -2,12 +2,13 @@
 
 It reads pickled requests (number, source, flags, stage, careful) from its standard input and writes
 pickled answers (number, kind, value, phases) to its standard output, in the order in which they are
-ready; each request has a thread.  kind is 'done' (the bytes; 'short' and 'long', with a reason,
-where the short way was asked for), 'failed' (diagnostics: pairs of severity and text) or 'error'
-(an exception); phases is a list of (stage, start, end), by time.perf_counter_ns, a clock that
-processes share.  It ends when its input does.  KIND is 'cpu' (programs for CPUs) or 'all' (for any
-target); FOLDERs hold the package iree.compiler; nothing of calque is imported, and neither NumPy
-nor MLIR's bindings.  lowering/compiler_process.py is the other end.
+ready; each request has a thread.  kind is 'done' (the bytes; where short ways were asked for
+'short', or 'long' with why no stage was left out, and why IREE linked it or ''), 'failed'
+(diagnostics: pairs of severity and text) or 'error' (an exception); phases is a list of (stage,
+start, end), by time.perf_counter_ns, a clock that processes share.  It ends when its input does.
+KIND is 'cpu' (programs for CPUs) or 'all' (for any target); FOLDERs hold the package iree.compiler;
+nothing of calque is imported, and neither NumPy nor MLIR's bindings.
+lowering/compiler_process.py is the other end.
 """
 from __future__ import annotations
 
@@ -37,12 +38,15 @@ _UNUSED = (
     "fetestexcept", "floor", "floorf", "frexpf", "ldexpf", "log", "powf", "rintf", "round",
     "roundf", "scalbnf", "specialcase")
 
-# No flags of IREE's: short_way.py for any program, stream_module.py for those that are kernels of
-# ours.
-_SHORT_WAY, _AT_ONCE = "--calque-short-way", "--calque-kernels-at-once"
+# No flag of IREE's: programs that are kernels of ours leave out stages (stream_module.py), and
+# dispatches are linked here (short_way.py).
+SHORT_WAYS = "--calque-short-ways"
 
 # What kernels of ours write once and call (kernels/shell): LLVM would inline it at every use.
 FUNCTIONS = tuple(f"calque_function_{i}" for i in range(64))
+
+# Operations that may call fmodf, which lies in one of the two libraries: IREE links these programs.
+_LIBRARY = (b"remainder", b"remf")
 
 # Options of the process.  MLIR's threads cost a tenth and gain nothing, also for large programs.
 # Of tiles 64 wide, IREE's default, loops end so soon that long chains of arithmetic do not overlap:
@@ -113,13 +117,13 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
     from iree.compiler.api import ctypes_dl
     library = ctypes_dl._dylib
     diagnostics: list[tuple[int, str]] = []
-    ways = [] if stage or careful else [f for f in (_SHORT_WAY, _AT_ONCE) if f in flags]
-    short, reason = _SHORT_WAY in ways, ""
+    short = SHORT_WAYS in flags and not stage and not careful
+    reason = fault = ""
     receiver = _receiver(diagnostics)  # it has to live as long as the invocation may call it
     with api.Session() as session:
-        plain = tuple(f for f in flags if f not in (_SHORT_WAY, _AT_ONCE))
+        plain = tuple(f for f in flags if f != SHORT_WAYS)
         session.set_flags(*plain)
-        if ways:
+        if short:
             ran: list[Phase] = []
             program, reason = _at_once(api, library, session, source, plain, ran)
             if program is not None:
@@ -133,20 +137,20 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
             before = b"start"
             for name in STAGES[:STAGES.index(stage or "end") + 1] if good else ():
                 start = time.perf_counter_ns()
-                good = _advance(library, handle, before, name.encode())
+                if name == "hal" and short:
+                    fault = "a remainder" if any(n in source for n in _LIBRARY) else _sibling(
+                        "short_way").link_here(library, invocation, _advance, _sibling("elf_link"))
+                if name != "hal" or not short or fault:
+                    good = _advance(library, handle, before, name.encode())
                 phases.append((name, start, time.perf_counter_ns()))
                 before = name.encode()
                 if not good:
                     break
-                if name == "executable-targets" and short:
-                    program, reason = _short(api, library, session, handle)
-                    if program is not None:
-                        return "short", program
             if good:
                 with api.Output.open_membuffer() as output:
                     (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
                     program = bytes(output.map_memory())
-                    return ("long", (program, reason)) if ways else ("done", program)
+                    return ("long", (program, reason, fault)) if short else ("done", program)
     if careful:
         return "failed", diagnostics
     return run(api, source, flags, stage, phases, careful=True)

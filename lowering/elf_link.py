@@ -1,111 +1,128 @@
-"""One x86-64 object file -> the shared object that IREE's embedded ELF loader takes.
+"""x86-64 object files -> the shared object that IREE's embedded ELF loader takes.
 
-What `iree-lld -shared -static` does for one object, without a process (a third of a small program's
-compile): allocated sections are laid out in three segments (R, RX, RW), PC-relative relocations are
-applied, absolute ones become R_X86_64_RELATIVE.  What it does not know it refuses, and IREE links.
+What `iree-lld -shared -static --gc-sections` does, without a process: the sections that are needed
+are laid out in three segments (R, RX, RW), PC-relative relocations are applied, absolute ones
+become R_X86_64_RELATIVE.  What it does not know it refuses, and IREE links.
 It imports nothing of calque: the compiler's process reads it.  Start reading at `link`.
 """
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 EXPORTED = "iree_hal_executable_library_query"  # the one symbol that the loader asks for
 _PAGE = 0x1000
+_LARGEST = 1 << 26  # bytes of a program: zeros, too, are written out
 _SYMTAB, _RELA, _NOBITS = 2, 4, 8
 _TLS = 0x400
+_GLOBAL, _INDIRECT = 1, 10  # a symbol's binding; its type: what it means is found out at load
 _ABSOLUTE, _RELATIVE_TO_PC, _BY_TABLE = (1,), (2, 4), (9, 41, 42)  # R_X86_64_64, PC32 PLT32, GOT*
 
 
 class Refused(Exception):
-    """The object has something that this linker, or the short way, does not know."""
+    """The objects have something that this linker, or the short way, does not know."""
 
 
 class _Section(NamedTuple):
-    name: int
-    kind: int
     flags: int
-    address: int
-    offset: int
     size: int
-    link: int
-    info: int
     align: int
-    entry: int
+    content: bytes  # (none of what is zeros at first)
 
 
 class _Symbol(NamedTuple):
     name: str
-    section: int
+    info: int
+    section: int  # -1: it lies in another file, or in no section
     value: int
 
 
 class _Relocation(NamedTuple):
     at: int
     kind: int
-    symbol: int
+    symbol: _Symbol
     addend: int
 
 
-class _Object:
-    """Sections, symbols and relocations of an object file."""
+class _Objects:
+    """Sections, symbols and relocations of object files, numbered through."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, files: Sequence[bytes]) -> None:
+        self.sections: list[_Section] = []
+        self.symbols: list[_Symbol] = []
+        self._relocations: dict[int, tuple[bytes, int]] = {}  # entries, the file's first symbol
+        for data in files:
+            self._read(data)
+        self.named: dict[str, _Symbol] = {}
+        for symbol in self.symbols:
+            if symbol.info >> 4 and symbol.section >= 0:
+                other = self.named.setdefault(symbol.name, symbol)
+                if other is not symbol and symbol.info >> 4 == other.info >> 4 == _GLOBAL:
+                    raise Refused(f"two symbols {symbol.name}")
+
+    def _read(self, data: bytes) -> None:
         if data[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", data, 16) != (1, 62):
             raise Refused("not an x86-64 object")
-        self.data = data
         (table,) = struct.unpack_from("<Q", data, 40)
         size, count = struct.unpack_from("<HH", data, 58)
-        self.sections = [_Section(*struct.unpack_from("<IIQQQQIIQQ", data, table + i * size))
-                         for i in range(count)]
-        self.symbols: list[_Symbol] = []
-        self.relocations: dict[int, list[_Relocation]] = {}
-        for s in self.sections:
-            if s.kind == _SYMTAB:
-                names = self.sections[s.link].offset
-                for at in range(s.offset, s.offset + s.size, 24):
-                    name, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", data, at)
-                    end = data.index(b"\0", names + name)
-                    self.symbols.append(
-                        _Symbol(data[names + name:end].decode(), section, value))
-            elif s.kind == _RELA:
-                entries = self.relocations.setdefault(s.info, [])
-                for at in range(s.offset, s.offset + s.size, 24):
-                    where, info, addend = struct.unpack_from("<QQq", data, at)
-                    entries.append(_Relocation(where, info & 0xffffffff, info >> 32, addend))
+        headers = [struct.unpack_from("<IIQQQQIIQQ", data, table + i * size) for i in range(count)]
+        contents = [b"" if kind == _NOBITS else data[offset:offset + length]
+                    for _, kind, _, _, offset, length, *_ in headers]
+        first, known = len(self.sections), len(self.symbols)
+        for (_, kind, flags, _, _, length, link, info, align, _), content in zip(headers, contents):
+            self.sections.append(_Section(flags, length, max(1, align), content))
+            if kind == _SYMTAB:
+                for name, what, _, section, value, _ in struct.iter_unpack("<IBBHQQ", content):
+                    text = contents[link][name:contents[link].index(b"\0", name)].decode()
+                    where = first + section if 0 < section < count else -1
+                    self.symbols.append(_Symbol(text, what, where, value))
+            elif kind == _RELA:
+                self._relocations[first + info] = content, known
 
-    def reached(self, root: int) -> list[int]:
-        """The sections that one needs, itself among them."""
-        found: set[int] = set()
+    def relocations(self, section: int) -> Iterator[_Relocation]:
+        entries, known = self._relocations.get(section, (b"", 0))
+        for at, info, addend in struct.iter_unpack("<QQq", entries):
+            symbol = self.symbols[known + (info >> 32)]
+            if symbol.section < 0:
+                if symbol.name not in self.named:
+                    raise Refused(f"undefined symbol {symbol.name}")
+                symbol = self.named[symbol.name]
+            if symbol.info & 15 == _INDIRECT:
+                raise Refused(f"indirect function {symbol.name}")
+            yield _Relocation(at, info & 0xffffffff, symbol, addend)
+
+    def reached(self, root: int) -> list[tuple[int, list[_Relocation]]]:
+        """The sections that one needs, itself among them, with their relocations."""
+        found: dict[int, list[_Relocation]] = {}
         todo = [root]
         while todo:
             section = todo.pop()
             if section in found:
                 continue
-            if not 0 < section < len(self.sections) or self.sections[section].flags & _TLS:
-                raise Refused("a symbol without a section of its own")
-            found.add(section)
-            for relocation in self.relocations.get(section, ()):
-                symbol = self.symbols[relocation.symbol]
-                if symbol.section == 0:
-                    raise Refused(f"undefined symbol {symbol.name}")
-                todo.append(symbol.section)
-        return sorted(found)
+            if self.sections[section].flags & _TLS or self.sections[section].align > _PAGE:
+                raise Refused("a symbol of each thread's own, or of large alignment")
+            found[section] = list(self.relocations(section))
+            todo += [r.symbol.section for r in found[section]]
+        return sorted(found.items())
 
 
-def link(data: bytes, query: str) -> bytes:
-    """The shared object of an object file, in which EXPORTED is the function `query`.
+def link(files: Sequence[bytes], query: str) -> bytes:
+    """The shared object of object files, in which EXPORTED is the function `query`.
 
     Raises:
-      Refused: the object needs what is not known here (a symbol from elsewhere, a relocation).
+      Refused: they need what is not known here (a symbol from elsewhere, a relocation).
     """
-    source = _Object(data)
-    root = next((s for s in source.symbols if s.name == query and s.section), None)
+    source = _Objects(files)
+    root = source.named.get(query)
     if root is None:
         raise Refused(f"no function {query}")
     live = source.reached(root.section)
-    pending = [(section, r) for section in live for r in source.relocations.get(section, ())]
-    slots = list(dict.fromkeys(r.symbol for _, r in pending if r.kind in _BY_TABLE))
+    if sum(source.sections[section].size for section, _ in live) > _LARGEST:
+        raise Refused("it is large")
+    pending = [(section, r) for section, found in live for r in found]
+    slots = {symbol: n for n, symbol in enumerate(dict.fromkeys(
+        r.symbol for _, r in pending if r.kind in _BY_TABLE))}
     for _, r in pending:
         if r.kind not in (*_ABSOLUTE, *_RELATIVE_TO_PC, *_BY_TABLE):
             raise Refused(f"relocation {r.kind}")
@@ -123,10 +140,10 @@ def link(data: bytes, query: str) -> bytes:
     for group in range(3):
         if group:  # the same offset in the file as in memory: simple, at the price of zeros
             start = at = -(-at // _PAGE) * _PAGE
-        for i in live:
+        for i, _ in live:
             section = source.sections[i]
             if (1 if section.flags & 4 else 2 if section.flags & 1 else 0) == group:
-                place[i] = at = -(-at // max(1, section.align)) * max(1, section.align)
+                place[i] = at = -(-at // section.align) * section.align
                 at += section.size
         if group == 2:
             table_at = -(-at // 16) * 16
@@ -135,10 +152,9 @@ def link(data: bytes, query: str) -> bytes:
         segments.append((start, at - start))
     out = bytearray(at)
     for i, where in place.items():
-        section = source.sections[i]
-        if section.kind != _NOBITS:
-            out[where:where + section.size] = data[section.offset:section.offset + section.size]
-    fixes = _relocate(out, source, pending, place, slots, table_at)
+        content = source.sections[i].content
+        out[where:where + len(content)] = content
+    fixes = _relocate(out, pending, place, slots, table_at)
     for n, (where, value) in enumerate(fixes):
         struct.pack_into("<QQq", out, fixes_at + 24 * n, where, 8, value)
     struct.pack_into("<IBBHQQ", out, symbols_at + 24, 1, 0x12, 0, 7,
@@ -159,19 +175,19 @@ def link(data: bytes, query: str) -> bytes:
     return bytes(out) + bytes(64)  # the loader wants a table of sections: one empty one
 
 
-def _relocate(out: bytearray, source: _Object, pending: list[tuple[int, _Relocation]],
-              place: dict[int, int], slots: list[int], table_at: int) -> list[tuple[int, int]]:
+def _relocate(out: bytearray, pending: list[tuple[int, _Relocation]], place: dict[int, int],
+              slots: dict[_Symbol, int], table_at: int) -> list[tuple[int, int]]:
     """Apply relocations; those that the loader has to: (where, value)."""
-    def value(symbol: int) -> int:
-        return place[source.symbols[symbol].section] + source.symbols[symbol].value
+    def value(symbol: _Symbol) -> int:
+        return place[symbol.section] + symbol.value
 
-    fixes = [(table_at + 8 * n, value(symbol)) for n, symbol in enumerate(slots)]
+    fixes = [(table_at + 8 * n, value(symbol)) for symbol, n in slots.items()]
     for section, r in pending:
         where = place[section] + r.at
         if r.kind in _ABSOLUTE:
             fixes.append((where, value(r.symbol) + r.addend))
             continue
-        aim = table_at + 8 * slots.index(r.symbol) if r.kind in _BY_TABLE else value(r.symbol)
+        aim = table_at + 8 * slots[r.symbol] if r.kind in _BY_TABLE else value(r.symbol)
         struct.pack_into("<i", out, where, aim + r.addend - where)
     for where, target in fixes:
         struct.pack_into("<q", out, where, target)

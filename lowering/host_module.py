@@ -36,9 +36,6 @@ _LINES = {name: re.compile(pattern + "$") for name, pattern in {
     "binding": rf"(?:ro|wo|rw) %(\w+)\[%(\S+) for %(\S+)\] : {_RESOURCE}\{{%\S+\}},?",
     "fill": rf"stream\.cmd\.fill %(\S+), %(\w+)\[%(\S+) for %(\S+)\] : i(8|16|32) -> "
             rf"{_RESOURCE}\{{%\S+\}}",
-    "copy": rf"stream\.cmd\.copy %(\w+)\[%(\S+)\], %(\w+)\[%(\S+)\], %(\S+) : "
-            rf"{_RESOURCE}\{{%\S+\}} -> {_RESOURCE}\{{%\S+\}}",
-    "group": r"stream\.cmd\.(?:concurrent|serial) \{",
     "end": r"\}(?: => !stream\.timepoint)?",
     "chain": rf"stream\.timepoint\.chain_external{_AT} %(\w+) => \(%(\w+) : !hal\.fence\)",
     "export": rf"%(\w+) = stream\.tensor\.export{_AT} %(\w+) : tensor<(\S+)> in "
@@ -48,7 +45,6 @@ _HEAD = re.compile(r"util\.func public @(\w+)\(([^)]*)\) -> [^{]*attributes \{ir
                    r"(iree\.reflection = \{iree\.abi\.declaration = \"[^\"]*\", "
                    r"iree\.abi\.model = \"coarse-fences\"\})\} \{$")
 _CAPTURE = re.compile(rf"%(\w+) as %(\w+): {_RESOURCE}\{{%(\S+?)\}}(?:, |$)")
-_DEEPEST = 3  # groups within groups
 
 # IREE's numbers of element types: iree_hal_element_types_t.
 _FLOAT, _BRAIN, _COMPLEX, _INTEGER = 0x21, 0x22, 0x23, 0x10
@@ -84,22 +80,12 @@ class Fill(NamedTuple):
     width: int
 
 
-class Copy(NamedTuple):
-    """`length` bytes between slots, from an offset to an offset."""
-
-    source: int
-    source_offset: int
-    slot: int
-    offset: int
-    length: int
-
-
 class Commands:
     """What is handed over at once, and the resources behind its slots, with lengths."""
 
     def __init__(self, slots: list[tuple[str, int]]) -> None:
         self.slots = slots
-        self.steps: list[Dispatch | Fill | Copy] = []
+        self.steps: list[Dispatch | Fill] = []
 
     def dispatches(self) -> list[Dispatch]:
         return [step for step in self.steps if isinstance(step, Dispatch)]
@@ -153,7 +139,7 @@ def read(function: str) -> Host:
 def _read_line(host: Host, name: str, parts: tuple[str, ...], numbers: dict[str, int],
                slots: dict[str, int], depth: int) -> int:
     """Take a line into `host`; how deep the next one is in commands."""
-    if depth and name not in ("dispatch", "binding", "group", "end", "fill", "copy"):
+    if depth and name not in ("dispatch", "binding", "end", "fill"):
         raise Unknown(f"{name} among commands")
     commands = host.queue[-1] if depth else None
     if name == "constant":
@@ -181,7 +167,7 @@ def _read_line(host: Host, name: str, parts: tuple[str, ...], numbers: dict[str,
         slots.update({inner: i for i, (_, inner, _) in enumerate(captures)})
         host.queue.append(Commands([(outer, numbers[size]) for outer, _, size in captures]))
         return 1
-    elif name in ("dispatch", "group", "binding", "end", "fill", "copy"):
+    elif name in ("dispatch", "binding", "end", "fill"):
         if not isinstance(commands, Commands):
             raise Unknown("commands outside of an execution")
         return _read_command(commands, name, parts, numbers, slots, depth)
@@ -200,14 +186,13 @@ def _read_line(host: Host, name: str, parts: tuple[str, ...], numbers: dict[str,
 
 def _read_command(commands: Commands, name: str, parts: tuple[str, ...], numbers: dict[str, int],
                   slots: dict[str, int], depth: int) -> int:
-    """The depth is that of groups; a dispatch's bindings are 10 deeper.  In a group of what may run
-    at once dispatches are ordered all the same: barriers between them cost nothing here."""
+    """A dispatch's bindings are one deeper."""
     if name == "dispatch":
         constants = [numbers[c[1:]] for c in parts[2].split(", ")] if parts[2] else []
         if not all(-1 << 31 <= c < 1 << 32 for c in constants):
             raise Unknown("a constant of more than 32 bits")
         commands.steps.append(Dispatch(parts[0], parts[1], constants, []))
-        return depth + 10
+        return depth + 1
     if name == "binding":
         dispatch = commands.steps[-1]
         if not isinstance(dispatch, Dispatch):
@@ -219,15 +204,7 @@ def _read_command(commands: Commands, name: str, parts: tuple[str, ...], numbers
         commands.steps.append(Fill(slots[parts[1]], numbers[parts[2]], numbers[parts[3]],
                                    numbers[parts[0]] % (1 << 8 * width), width))
         return depth
-    if name == "copy":
-        commands.steps.append(Copy(slots[parts[0]], numbers[parts[1]], slots[parts[2]],
-                                   numbers[parts[3]], numbers[parts[4]]))
-        return depth
-    if name == "group":
-        if depth > _DEEPEST:
-            raise Unknown("groups within groups")
-        return depth + 1
-    return depth - 10 if depth > 10 else depth - 1
+    return depth - 1
 
 
 _IMPORTS = """
@@ -240,7 +217,6 @@ _IMPORTS = """
     vm.import private @hal.command_buffer.execution_barrier(%command_buffer : !vm.ref<!hal.command_buffer>, %source_stage_mask : i32, %target_stage_mask : i32, %flags : i64)
     vm.import private @hal.command_buffer.dispatch(%command_buffer : !vm.ref<!hal.command_buffer>, %executable : !vm.ref<!hal.executable>, %function_id : i64, %workgroup_x : i32, %workgroup_y : i32, %workgroup_z : i32, %flags : i64, %constants : i32 ..., %bindings : tuple<i32, i32, !vm.ref<!hal.buffer>, i64, i64> ...) attributes {minimum_version = 7 : i32}
     vm.import private @hal.command_buffer.fill_buffer(%command_buffer : !vm.ref<!hal.command_buffer>, %target_buffer : !vm.ref<!hal.buffer>, %target_offset : i64, %length : i64, %target_buffer_slot : i32, %pattern : i64, %pattern_length : i32, %flags : i64)
-    vm.import private @hal.command_buffer.copy_buffer(%command_buffer : !vm.ref<!hal.command_buffer>, %source_buffer_slot : i32, %target_buffer_slot : i32, %source_buffer : !vm.ref<!hal.buffer>, %source_offset : i64, %target_buffer : !vm.ref<!hal.buffer>, %target_offset : i64, %length : i64, %flags : i64)
     vm.import private @hal.device.allocator(%device : !vm.ref<!hal.device>) -> !vm.ref<!hal.allocator> attributes {nosideeffects}
     vm.import private @hal.device.queue.alloca(%device : !vm.ref<!hal.device>, %queue_affinity : i64, %wait_fence : !vm.ref<!hal.fence>, %signal_fence : !vm.ref<!hal.fence>, %pool : i64, %memory_types : i32, %buffer_usage : i32, %allocation_size : i64, %flags : i64) -> !vm.ref<!hal.buffer>
     vm.import private @hal.device.queue.dealloca(%device : !vm.ref<!hal.device>, %queue_affinity : i64, %wait_fence : !vm.ref<!hal.fence>, %signal_fence : !vm.ref<!hal.fence>, %buffer : !vm.ref<!hal.buffer>, %flags : i64)
@@ -335,12 +311,6 @@ def _recorded(number: int, commands: Commands, functions: Mapping[str, str],
                 f"{b.i64(step.length)}, {b.i32(step.slot)}, {b.i64(step.pattern)}, "
                 f"{b.i32(step.width)}, {b.i64(0)}) : ({_C}, {_B}, i64, i64, i32, i64, i32, i64) "
                 "-> ()")
-        elif isinstance(step, Copy):
-            b.lines.append(
-                f"vm.call @hal.command_buffer.copy_buffer(%c, {b.i32(step.source)}, "
-                f"{b.i32(step.slot)}, %null, {b.i64(step.source_offset)}, %null, "
-                f"{b.i64(step.offset)}, {b.i64(step.length)}, {b.i64(0)}) : "
-                f"({_C}, i32, i32, {_B}, i64, {_B}, i64, i64, i64) -> ()")
         else:
             bindings = ", ".join(f"({b.i32(0)}, {b.i32(slot)}, %null, {b.i64(at)}, {b.i64(size)})"
                                  for slot, at, size in step.bindings)

@@ -1,10 +1,11 @@
-"""The short way from LLVM's dialect to a .vmfb, of CPU programs that are dispatches in a row.
+"""Short ways from LLVM's dialect to a .vmfb, of programs for x86-64 CPUs.
 
-IREE's last three stages take two thirds of a small program's compile: they write the host's part,
-which is the same for all of these (host_module.py), compile libraries that the linker drops, and
-start a linker (elf_link.py).  `finish` does without; what it does not take goes on as ever.
-It is for programs that are kernels of ours (stream_module.py), and with CALQUE_SHORT_WAY=1 for any:
-docs/first_call.md has its figures.  It imports nothing of calque: the compiler's process reads it.
+IREE compiles a C library into each program, which the linker drops, and starts a linker: a fifth of
+a small program's compile.  `link_here` lets it write an object file, and links that (elf_link.py).
+The host's part takes another fifth, and is the same for all programs that are dispatches in a row:
+`finish` does without, too (host_module.py), for those that are kernels of ours (stream_module.py).
+What they do not take is compiled as ever; docs/first_call.md has figures.  It imports nothing of
+calque: the compiler's process reads it.
 """
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ from typing import Any
 
 _COUNT = re.compile(r"(%\S+) = arith\.constant (\d+) : index")
 _RETURN = re.compile(r"hal\.return (%\S+), (%\S+), (%\S+) :")
+_TARGET = '#hal.executable.target<"llvm-cpu", "embedded-elf-x86_64", {'
+_OBJECTS = re.compile(r"\[(.*)\]")
+_PATH = re.compile(r'#hal\.executable\.object<\{path = "([^"]*)"\}>')
 _pointer = ctypes.c_void_p
 
 
@@ -98,19 +102,46 @@ class Module:
                 found[name[1]] = x, y, z
         return found
 
-    def make_static(self, executable: Any, path: str) -> None:
-        """Let an executable be compiled into an object file, and be kept without a user."""
-        self.library.mlirOperationRemoveAttributeByName(executable, _text("sym_visibility"))
-        for variant in self.named(executable, "hal.executable.variant"):
-            target = self.library.mlirOperationGetAttributeByName(variant, _text("target"))
-            text = self.printed(target, "mlirAttributePrint").replace(
-                ", {", f', {{link_embedded = false, link_static = true, '
-                f'static_library_output = "{path}", ', 1)
-            context = self.library.mlirOperationGetContext(variant)
-            other = self.library.mlirAttributeParseGet(context, _text(text))
-            if not other.ptr:
-                raise ValueError("no target for static libraries")
-            self.library.mlirOperationSetAttributeByName(variant, _text("target"), other)
+    def attribute(self, operation: Any, name: str) -> str:
+        """An attribute's text, '' where there is none."""
+        found = self.library.mlirOperationGetAttributeByName(operation, _text(name))
+        return self.printed(found, "mlirAttributePrint") if found.ptr else ""
+
+    def set_attribute(self, operation: Any, name: str, text: str) -> None:
+        context = self.library.mlirOperationGetContext(operation)
+        value = self.library.mlirAttributeParseGet(context, _text(text))
+        if not value.ptr:
+            raise ValueError(f"no attribute {name}")
+        self.library.mlirOperationSetAttributeByName(operation, _text(name), value)
+
+    def variants(self) -> list[Any]:
+        return [variant for executable in self.named(self.operation, "hal.executable")
+                for variant in self.named(executable, "hal.executable.variant")]
+
+    def make_static(self, path: str) -> list[str]:
+        """Let the dispatches be compiled into an object file; the names of those that they need."""
+        names: dict[str, None] = {}
+        for variant in self.variants():
+            if objects := self.attribute(variant, "objects"):
+                names |= dict.fromkeys(_objects(objects))
+                self.library.mlirOperationRemoveAttributeByName(variant, _text("objects"))
+            target = self.attribute(variant, "target")
+            if not target.startswith(_TARGET):
+                raise ValueError("another target")
+            self.set_attribute(
+                variant, "target", f"{_TARGET}link_embedded = false, link_static = true, "
+                f'static_library_output = "{path}", {target.removeprefix(_TARGET)}')
+        return list(names)
+
+
+def _objects(text: str) -> list[str]:
+    """The paths in an attribute `objects`."""
+    found = _OBJECTS.fullmatch(text)
+    paths = found[1].split(", ") if found else []
+    names = [m[1] for m in map(_PATH.fullmatch, paths) if m is not None]
+    if not names or len(names) != len(paths) or any("\\" in n for n in names):
+        raise ValueError("object files of another kind")
+    return names
 
 
 def _text(value: str) -> _Text:
@@ -129,6 +160,62 @@ def _folder() -> Iterator[str]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def link_here(library: Any, invocation: Any, advance: Callable[..., bool], link: Any) -> str:
+    """The stage `hal` of an invocation, whose dispatches are linked here; or why not, and then the
+    invocation is as it was."""
+    _typed(library)
+    handle = invocation._inv_p
+    taken = library.ireeCompilerInvocationExportStealModule(handle)
+    kept = library.mlirOperationClone(_Handle(taken.ptr))
+    fault = ""
+    try:
+        with _folder() as folder:
+            path = os.path.join(folder, "dispatches.o")
+            module = Module(library, _Handle(taken.ptr))
+            some = bool(module.variants())
+            needed = module.make_static(path)
+            library.ireeCompilerInvocationImportStealModule(handle, taken)
+            good = advance(library, handle, b"executable-targets", b"hal")
+            taken = library.ireeCompilerInvocationExportStealModule(handle)
+            if not good:
+                fault = "the dispatches are no object file"
+            elif some:
+                _put(Module(library, _Handle(taken.ptr)), [path, *needed], link)
+    except Exception as error:  # whatever it is, IREE links
+        fault = f"{type(error).__name__}: {error}"
+    other = kept
+    if fault:
+        taken, other = type(taken)(kept.ptr), _Handle(taken.ptr)
+    library.mlirOperationDestroy(other)
+    library.ireeCompilerInvocationImportStealModule(handle, taken)
+    return fault
+
+
+def _put(module: Module, paths: list[str], link: Any) -> None:
+    """Link the dispatches' object file with others, in the place of its name."""
+    found = [(executable, binary) for executable in module.named(module.operation, "hal.executable")
+             for binary in module.named(executable, "hal.executable.binary")]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} executables")
+    (executable, binary), = found
+    name = module.attribute(executable, "sym_name").strip('"')
+    elf = _linked(paths, name, link)
+    module.set_attribute(binary, "format", '"embedded-elf-x86_64"')
+    module.set_attribute(binary, "mime_type", '"application/x-elf"')
+    module.set_attribute(binary, "data",
+                         f'dense<"0x{elf.hex().upper()}"> : vector<{len(elf)}xi8>')
+
+
+def _linked(paths: list[str], name: str, link: Any) -> bytes:
+    """The shared object of object files, of which the first has the executable of this name."""
+    files = []
+    for path in paths:
+        with open(path, "rb") as file:
+            files.append(file.read())
+    elf: bytes = link.link(files, f"{name}_library_query")
+    return elf
 
 
 def finish(api: Any, library: Any, session: Any, module: Any, advance: Callable[..., bool],
@@ -156,13 +243,11 @@ def finish(api: Any, library: Any, session: Any, module: Any, advance: Callable[
         counts: dict[str, tuple[int, int, int]] = {}
         for executable in executables:
             counts |= copy.counts(executable)
-            if any(copy.library.mlirOperationGetAttributeByName(v, _text("objects")).ptr
-                   for v in copy.named(executable, "hal.executable.variant")):
-                return None, "object files"
+            # (it is kept without a user)
+            library.mlirOperationRemoveAttributeByName(executable, _text("sym_visibility"))
         with _folder() as folder:
             path = os.path.join(folder, "dispatches.o")
-            for executable in executables:
-                copy.make_static(executable, path)
+            needed = copy.make_static(path)
             library.mlirOperationRemoveFromParent(functions[0])
             library.mlirOperationDestroy(functions[0])
             with session.invocation() as invocation:
@@ -177,8 +262,7 @@ def finish(api: Any, library: Any, session: Any, module: Any, advance: Callable[
                                        bytes(output.map_memory()).decode())
             if len(names) != 1:
                 return None, f"{len(names)} executables"
-            with open(path, "rb") as file:
-                elf = link.link(file.read(), f"{names[0]}_library_query")
+            elf = _linked([path, *needed], names[0], link)
     except (parts.Unknown, link.Refused, ValueError, KeyError, OSError) as error:
         return None, f"{type(error).__name__}: {error}"
     finally:

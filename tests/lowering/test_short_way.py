@@ -1,6 +1,7 @@
-"""CALQUE_SHORT_WAY=1: an ordinary compile's bits, and an ordinary compile of what is refused."""
+"""Dispatches that are linked here: an ordinary compile's bits, and IREE links what is refused."""
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import calque
 import calque.numpy as jnp
 from calque import lax
 from calque.lowering import compile as compiling
-from calque.lowering import compiler_process, elf_link, host_module
+from calque.lowering import compiler_process, compiler_server, elf_link, host_module
+from calque.lowering.targets import parse_target
 
 
 def values(*shape: int, dtype: Any = np.float32) -> Any:
@@ -34,7 +36,9 @@ def network(w: Any, x: Any) -> Any:
 
 
 EDGES = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e38], np.float32)
-TAKEN: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+POSITIVE = (lambda a: a @ a.T + 30 * np.eye(30, dtype=np.float32))(values(30, 30))
+BY_IREE = "linked by IREE"
+LINKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "edges": (lambda x: (jnp.sin(x), x + x, jnp.sort(x), jnp.sign(x)), (EDGES,)),
     "one element": (lambda x: jnp.exp(x) + 1, (values(1),)),
     "a scalar": (jnp.arctan2, (values()[()], values()[()])),
@@ -52,6 +56,8 @@ TAKEN: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda *xs: calque.lax.fori_loop(0, 5, lambda i, c: tuple(
             jnp.sin(v) + w for v, w in zip(c, c[1:] + c[:1])), xs),
         tuple(np.random.default_rng(i).normal(size=4).astype(np.float32) for i in range(40))),
+    "C kernels": (lambda a: (jnp.linalg.cholesky(a), jnp.linalg.eigh(a), jnp.fft.fft(a), a @ a),
+                  (POSITIVE,)),
     "above the limit of inline calls": (lambda x: (jnp.tanh(x) * x, x.sum()),
                                         (values(600_001),)),
 }
@@ -67,33 +73,37 @@ def answers(f: Callable[..., Any], args: Any, **options: Any) -> list[tuple[str,
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("CALQUE_CACHE", "0")
-    monkeypatch.setenv("CALQUE_SHORT_WAY", "0")
     compiling._short_counts.clear()
     yield
     compiling._short_counts.clear()
     calque.clear_caches()
 
 
-# each compiles twice, without a cache: the way is off by default, so most of them are slow tests
-DRAWN = {"edges", "gradient", "a carry of many arrays", "bytes and booleans"}
+def same(f: Callable[..., Any], args: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Both ways give the same bits; the counts of short ways."""
+    monkeypatch.setenv("CALQUE_SHORT_WAY", "0")
+    plain = answers(f, args)
+    assert not compiling.short_way_counts()
+    monkeypatch.delenv("CALQUE_SHORT_WAY")
+    assert answers(f, args) == plain
+    return compiling.short_way_counts()
+
+
+# each compiles twice, without a cache: all tests are linked here, so most of these are slow
+DRAWN = {"edges", "gradient", "a carry of many arrays", "C kernels"}
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(n, marks=() if n in DRAWN else pytest.mark.slow) for n in TAKEN])
+    pytest.param(n, marks=() if n in DRAWN else pytest.mark.slow) for n in LINKED])
 def test_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    f, args = TAKEN[name]
-    plain = answers(f, args)
-    monkeypatch.setenv("CALQUE_SHORT_WAY", "1")
-    assert answers(f, args) == plain
-    assert set(compiling.short_way_counts()) == {"taken"}
+    counts = same(*LINKED[name], monkeypatch)
+    assert counts and not any(BY_IREE in reason for reason in counts)
 
 
 def test_float64(x64: None, monkeypatch: pytest.MonkeyPatch) -> None:
     x = values(6, 7, dtype=np.float64)
-    plain = answers(several, (x, x.T))
-    monkeypatch.setenv("CALQUE_SHORT_WAY", "1")
-    assert answers(several, (x, x.T)) == plain
-    assert set(compiling.short_way_counts()) == {"taken"}
+    counts = same(several, (x, x.T), monkeypatch)
+    assert counts and not any(BY_IREE in reason for reason in counts)
 
 
 @pytest.mark.slow
@@ -107,18 +117,15 @@ def test_levels(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
             runnable_target()
         except TargetError as error:
             pytest.skip(str(error))
-        plain = answers(several, (values(9, 5), values(5, 7)))
-        monkeypatch.setenv("CALQUE_SHORT_WAY", "1")
-        assert answers(several, (values(9, 5), values(5, 7))) == plain
-        assert set(compiling.short_way_counts()) == {"taken"}
+        same(several, (values(9, 5), values(5, 7)), monkeypatch)
+        counts = same(*LINKED["C kernels"], monkeypatch)
+        assert counts and not any(BY_IREE in reason for reason in counts)
     finally:
         calque.config.update("calque_cpu", before)
 
 
-def test_donated_and_aliased(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_donated_and_aliased() -> None:
     """In place or not, another Array of the same values stays as it is."""
-    monkeypatch.setenv("CALQUE_SHORT_WAY", "1")
-    calque.clear_caches()
     step = calque.jit(lambda x, y: (x.at[2].set(7.0) * y, x + y), donate_argnums=0)
     x, y = jnp.arange(2000.0), jnp.ones(2000)
     kept = x + 0
@@ -135,39 +142,42 @@ def test_donated_and_aliased(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(same[1], y)
 
 
-def test_nothing_is_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program of constants goes the ordinary way, and says why."""
-    plain = answers(lambda: jnp.sin(jnp.arange(8.0)) * 2, ())
-    monkeypatch.setenv("CALQUE_SHORT_WAY", "1")
-    assert answers(lambda: jnp.sin(jnp.arange(8.0)) * 2, ()) == plain
-    assert "taken" not in compiling.short_way_counts() and compiling.short_way_counts()
+def test_nothing_to_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constants, loops on the host and arguments that are results have dispatches or none."""
+    assert answers(lambda x: x, (EDGES,)) == answers(lambda: EDGES, ())
 
-
-def test_what_is_refused_compiles_as_ever(monkeypatch: pytest.MonkeyPatch,
-                                          capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("CALQUE_SHORT_WAY", "1")
-    monkeypatch.setenv("CALQUE_LOG", "compile")
-
-    def loop(x: Any) -> Any:  # (a loop on the host: how often is known at the call)
+    def loop(x: Any) -> Any:  # (how often is known at the call)
         return lax.while_loop(lambda v: v.sum() < 1e6, lambda v: jnp.sin(v) + v @ v.T @ v + 1, x)
 
-    x = np.full((40, 40), 0.1, np.float32)
     monkeypatch.setattr("calque.lowering.passes.loops.enabled", False)
+    x = np.full((40, 40), 0.1, np.float32)
     (kind, bits), = answers(loop, (x,))
     assert kind == "float32(40, 40)" and np.frombuffer(bits, np.float32).sum() >= 1e6
-    counts = compiling.short_way_counts()
-    assert "taken" not in counts and sum(counts.values()) == 1
-    assert "calque: not by the short way: " + next(iter(counts)) in capsys.readouterr().err
+    assert not any(BY_IREE in reason for reason in compiling.short_way_counts())
 
 
-def test_kernels_in_c_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their object files are linked by IREE."""
-    a = values(30, 30)
-    a = a @ a.T + 30 * np.eye(30, dtype=np.float32)
-    plain = answers(jnp.linalg.cholesky, (a,))
-    monkeypatch.setenv("CALQUE_SHORT_WAY", "1")
-    assert answers(jnp.linalg.cholesky, (a,)) == plain
-    assert set(compiling.short_way_counts()) == {"object files"}
+@pytest.mark.parametrize("known", [True, False], ids=["beforehand", "by the linker"])
+def test_calls_of_the_c_library_are_linked_by_iree(
+        known: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """fmodf is in the library that IREE links into every program."""
+    monkeypatch.setenv("CALQUE_LOG", "compile")
+    monkeypatch.setenv("CALQUE_COMPILE", "inside")
+    if not known:
+        monkeypatch.setattr(compiler_server, "_LIBRARY", ())
+    x = values(40)
+    (_, bits), (_, more) = answers(lambda x: (jnp.fmod(x, 0.7), x + 1), (x,))
+    np.testing.assert_array_equal(np.frombuffer(bits, np.float32), np.fmod(x, np.float32(0.7)))
+    np.testing.assert_array_equal(np.frombuffer(more, np.float32), x + 1)
+    reason = "linked by IREE: " + ("a remainder" if known else "Refused: undefined symbol fmodf")
+    assert compiling.short_way_counts()[reason] == 1
+    assert f"calque: not by the short way: {reason}" in capsys.readouterr().err
+
+
+def test_who_links_otherwise() -> None:
+    target = parse_target("cpu:x86-64-v3")
+    assert compiling.SHORT_WAYS in compiling.all_flags(target)
+    assert compiling.SHORT_WAYS not in compiling.all_flags(
+        target, ("--iree-llvmcpu-link-embedded=false",))
 
 
 def test_a_crash_is_answered_by_one_ordinary_compile(monkeypatch: pytest.MonkeyPatch,
@@ -176,13 +186,12 @@ def test_a_crash_is_answered_by_one_ordinary_compile(monkeypatch: pytest.MonkeyP
     real = compiler_process.request
 
     def request(source: bytes, flags: tuple[str, ...], *more: Any) -> Any:
-        asked.append(compiling.SHORT_WAY in flags)
+        asked.append(compiling.SHORT_WAYS in flags)
         if asked[-1]:
             raise compiler_process.Crashed("SIGSEGV", "")
         return real(source, flags, *more)
 
     monkeypatch.setattr(compiler_process, "request", request)
-    monkeypatch.setenv("CALQUE_SHORT_WAY", "1")
     monkeypatch.setenv("CALQUE_LOG", "compile")
     (_, bits), = answers(lambda x: x * 2, (np.arange(3, dtype=np.float32),))
     np.testing.assert_array_equal(np.frombuffer(bits, np.float32), [0, 2, 4])
@@ -210,19 +219,60 @@ def test_lines_that_are_not_known(line: str, word: str) -> None:
         host_module.read(HOST.replace("LINE", line))
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-@pytest.mark.parametrize("source, word", [
-    ("float fmodf(float, float); float query(float x) { return fmodf(x, 3); }", "fmodf"),
-    ("static _Thread_local int n; int query(int x) { return n += x; }",
+def objects(folder: Any, *sources: str) -> list[bytes]:
+    """C sources, compiled as the kernels are."""
+    files = []
+    for i, source in enumerate(sources):
+        (folder / f"{i}.c").write_text(source)
+        subprocess.run(["cc", "-O1", "-fPIC", "-ffunction-sections", "-c", f"{i}.c", "-o",
+                        f"{i}.o"], cwd=folder, check=True)
+        files.append((folder / f"{i}.o").read_bytes())
+    return files
+
+
+needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+
+@needs_cc
+@pytest.mark.parametrize("sources, word", [
+    (["float fmodf(float, float); float query(float x) { return fmodf(x, 3); }"], "fmodf"),
+    (["static _Thread_local int n; int query(int x) { return n += x; }"],
      "symbol|relocation|section"),
-    ("int other(void) { return 1; }", "no function query")])
-def test_objects_that_are_not_known(source: str, word: str, tmp_path: Any) -> None:
-    (tmp_path / "a.c").write_text(source)
-    subprocess.run(["cc", "-O1", "-fPIC", "-c", "a.c", "-o", "a.o"], cwd=tmp_path, check=True)
+    (["int other(void) { return 1; }"], "no function query"),
+    (["int f(void); int query(void) { return f(); }", "int f(void) { return 1; }",
+      "int f(void) { return 2; }"], "two symbols f"),
+    (["static int one(void) { return 1; } static int (*find(void))(void) { return one; }"
+      'int f(void) __attribute__((ifunc("find"))); int query(void) { return f(); }'], "indirect"),
+    (["static char most[1 << 27]; char *query(void) { return most; }"], "large"),
+    (["int n __attribute__((aligned(8192))); int *query(void) { return &n; }"], "alignment")])
+def test_objects_that_are_not_known(sources: list[str], word: str, tmp_path: Any) -> None:
     with pytest.raises(elf_link.Refused, match=word):
-        elf_link.link((tmp_path / "a.o").read_bytes(), "query")
+        elf_link.link(objects(tmp_path, *sources), "query")
+
+
+@needs_cc
+def test_several_objects(tmp_path: Any) -> None:
+    """Functions and data of others, statics of one name, weak functions, tables of addresses,
+    zeros: loaded by the system's loader, which is stricter than IREE's."""
+    elf = elf_link.link(objects(tmp_path, """
+        int add(int, int); extern const int table[4]; extern int (*const calls[2])(int);
+        static int step(int x) { return x + 1; }
+        int weak(void) { return 5; }
+        int query(int x) { return add(step(x), table[x & 3]) + calls[x & 1](x) + weak(); }""", """
+        static int step(int x) { return 2 * x; }
+        static int zeros[100];
+        static int twice(int x) { return step(x) + zeros[x]; }
+        static int minus(int x) { return -x; }
+        __attribute__((weak)) int weak(void) { return 7; }
+        const int table[4] = {10, 20, 30, 40}; int (*const calls[2])(int) = {twice, minus};
+        int add(int a, int b) { return a + b; }
+        int unused(void) { extern int nowhere(void); return nowhere(); }"""), "query")
+    (tmp_path / "a.so").write_bytes(elf)
+    query = getattr(ctypes.CDLL(str(tmp_path / "a.so")), elf_link.EXPORTED)
+    assert [query(x) for x in range(4)] == [
+        x + 1 + 10 * (x + 1) + (-x if x & 1 else 2 * x) + 5 for x in range(4)]
 
 
 def test_what_is_no_object() -> None:
     with pytest.raises(elf_link.Refused, match="not an x86-64 object"):
-        elf_link.link(b"\x7fELF" + bytes(60), "query")
+        elf_link.link([b"\x7fELF" + bytes(60)], "query")
