@@ -71,7 +71,8 @@ def test_where_it_pays() -> None:
     assert not made_apart(lambda x: pairs(x, x), x)
 
 
-@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize("level", [
+    pytest.param("x86-64-v2", marks=pytest.mark.slow), "x86-64-v3"])
 def test_values(level: str, x64: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(components, "LEAST", 16)
     monkeypatch.setattr(components, "RATIO", 0)

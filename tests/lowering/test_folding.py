@@ -136,7 +136,8 @@ def check(cases: list[Any], level: str) -> None:
             assert wrong(cases, f(a)) == [], (source, level)
 
 
-@pytest.mark.parametrize("level", ["host", "x86-64-v3"])
+@pytest.mark.parametrize("level", [
+    pytest.param("host", marks=pytest.mark.slow), "x86-64-v3"])
 def test_reductions_of_constants(level: str) -> None:
     check(drawn(14, seed=len(level)), level)
 

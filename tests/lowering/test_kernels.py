@@ -82,7 +82,7 @@ ELEMENTWISE = [n for n in KNOWN if registry[n].kernel == "map"]
 
 def parts(names: Sequence[str], memory: bool) -> tuple[list[Case], list[Case]]:
     """What is run by default, and the rest.  Over memory, elementwise ones in their main dtype."""
-    found = [drawn(cases(n, memory, few=memory and n in ELEMENTWISE), 0.2, len(n)) for n in names]
+    found = [drawn(cases(n, memory, few=memory and n in ELEMENTWISE), 0.15, len(n)) for n in names]
     return [c for f, _ in found for c in f], [c for _, r in found for c in r]
 
 

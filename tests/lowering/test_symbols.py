@@ -213,7 +213,7 @@ def test_conversions_ask_for_nothing(level: str) -> None:
     assert called == SOFT_CALLED[level] - {"__truncsfhf2"}
 
 
-@pytest.mark.parametrize("level", partly_slow(LEVELS, 0.5))
+@pytest.mark.parametrize("level", partly_slow(LEVELS, 0.25))
 def test_conversions_in_loops_ask_for_nothing(level: str) -> None:
     pairs, _ = drawn([p for p in PAIRS if set(p) & {*HALVES} and not set(p) & {*FLOAT8}], 0.6,
                      seed(level))
@@ -221,7 +221,7 @@ def test_conversions_in_loops_ask_for_nothing(level: str) -> None:
                   [ShapedArray((300, 3), d) for d in dict.fromkeys(a for a, _ in pairs)])], level)
 
 
-@pytest.mark.parametrize("level", partly_slow(LEVELS, 0.5, seed=1))
+@pytest.mark.parametrize("level", partly_slow(LEVELS, 0.25, seed=1))
 def test_arithmetic_asks_for_nothing(level: str) -> None:
     short, _ = drawn(uses_of(SHORT), 0.2, seed(level))
     long, _ = drawn(uses_of(LONG), 0.03, seed(level))
@@ -229,6 +229,7 @@ def test_arithmetic_asks_for_nothing(level: str) -> None:
     check(short + long + iotas, level)
 
 
+@pytest.mark.slow
 def test_the_oldest_cpu_asks_for_nothing_but_floor() -> None:
     names = ("floor", "ceil", "round", "rem", "pow", "polygamma", "sin")
     check([u for u in uses_of(names) if u.avals[0].dtype.kind == "f"], OLDEST)

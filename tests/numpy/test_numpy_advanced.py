@@ -106,7 +106,7 @@ UPDATES: dict[str, Callable[[Any, Any, Any], None]] = {
 
 
 @pytest.mark.parametrize("few", [
-    {"add": 2, "subtract": 5, "multiply": 5, "min": 3, "max": 5},
+    {"set": 2, "add": 3, "subtract": 5, "multiply": 5, "min": 3, "max": 5},
     pytest.param({}, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_updates(few: dict[str, int]) -> None:
     rng = np.random.default_rng(2)

@@ -99,24 +99,29 @@ def test_sets() -> None:
     same(jnp.unique(V, **every), np.unique(V, **every))
     table = np.stack([V % 2, V % 3], 1)
     same(jnp.unique(table, axis=0, **every), np.unique(table, axis=0, **every))
-    for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
+    names = ("union1d", "intersect1d", "setdiff1d", "setxor1d")
+    sized = traced(lambda v, w: [(getattr(jnp, n)(v, w, size=31, fill_value=-1),
+                                  getattr(jnp, n)(v, w, size=31)) for n in names], V, W)
+    for name, (full, unfilled) in zip(names, sized, strict=True):
         want = getattr(np, name)(V, W)
         same(getattr(jnp, name)(V, W), want)
-        full = traced(getattr(jnp, name), V, W, size=31, fill_value=-1)
         same(full, np.concatenate([want, np.full(31 - want.size, -1)]))
         rest = 0 if name == "setdiff1d" else want[0]  # without a fill_value
-        same(traced(getattr(jnp, name), V, W, size=31),
-             np.concatenate([want, np.full(31 - want.size, rest)]))
+        same(unfilled, np.concatenate([want, np.full(31 - want.size, rest)]))
     same(jnp.isin(V, W), np.isin(V, W))
     same(jnp.intersect1d(V, W, return_indices=True), np.intersect1d(V, W, return_indices=True))
 
 
 def test_unique_under_jit_equals_outside() -> None:
     every = {"return_index": True, "return_inverse": True, "return_counts": True}
-    for x in (V, NAN, np.array([0.0, -0.0, 1.0], np.float32)):
-        for equal_nan in (True, False):
-            same(traced(jnp.unique, x, size=9, equal_nan=equal_nan, **every),
-                 tuple(np.asarray(r) for r in jnp.unique(x, size=9, equal_nan=equal_nan, **every)))
+    arrays = (V, NAN, np.array([0.0, -0.0, 1.0], np.float32))
+
+    def unique(*arrays: Any) -> Any:
+        return [jnp.unique(x, size=9, equal_nan=equal_nan, **every)
+                for x in arrays for equal_nan in (True, False)]
+
+    for got, want in zip(traced(unique, *arrays), unique(*arrays), strict=True):
+        same(got, tuple(np.asarray(r) for r in want))
 
 
 @pytest.mark.parametrize("error, text, f", [

@@ -32,7 +32,7 @@ PARTS = {"formulas": [n for n in CALLS if n not in LOOPS],
 
 
 @pytest.mark.parametrize("part, stream", [
-    ("formulas", True), ("loops", True),
+    ("formulas", True), pytest.param("loops", True, marks=pytest.mark.slow),
     pytest.param("formulas", False, marks=pytest.mark.slow),
     pytest.param("loops", False, marks=pytest.mark.slow),
     pytest.param("more loops", False, marks=pytest.mark.slow),

@@ -25,8 +25,13 @@ def values(shape: tuple[int, ...], kind: str, seed: int) -> Any:
     return np.asarray(made + 1j * rng.standard_normal(shape) if kind == "c" else made)
 
 
-@pytest.mark.parametrize("name", ["convolve", "correlate", "fftconvolve"])
-@pytest.mark.parametrize("kind", ["f", "c", pytest.param("i", marks=pytest.mark.slow)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name, kind", [
+    ("convolve", "f"), pytest.param("convolve", "c", marks=SLOW), ("correlate", "c"),
+    pytest.param("correlate", "f", marks=SLOW), ("fftconvolve", "f"), ("fftconvolve", "c"),
+    *[pytest.param(name, "i", marks=SLOW) for name in ("convolve", "correlate", "fftconvolve")]])
 @pytest.mark.parametrize("shapes", [
     SHAPES[::2], pytest.param(SHAPES[1::2], marks=pytest.mark.slow)], ids=["some", "more"])
 def test_every_mode_is_scipys(name: str, kind: str, shapes: Any, x64: None) -> None:

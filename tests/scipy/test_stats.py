@@ -42,7 +42,7 @@ FIRST, REST = drawn([*SHAPES, *COUNTS], 0.25)
 
 
 @pytest.mark.parametrize("names, wide, rtol", [
-    (["gamma", "truncnorm"], False, 3e-5), (FIRST, True, 1e-11),
+    pytest.param(["gamma", "truncnorm"], False, 3e-5, marks=pytest.mark.slow), (FIRST, True, 1e-11),
     pytest.param(REST, True, 1e-11, marks=pytest.mark.slow)], ids=["float32", "float64", "more"])
 def test_distributions(names: Sequence[str], wide: bool, rtol: float) -> None:
     """A few ulp times the conditions of differences of logs of gamma functions, and of tails."""
