@@ -101,7 +101,7 @@ def parts_missing(f: Any) -> list[str]:
     return [s for s in parts if s not in doc]
 
 
-# Their examples take long to compile: a quarter of them by default.
+# Their examples take long to compile: a fifth of them by default.
 LONG = ("random", "lax", "lax.linalg", "numpy", "numpy.fft", "numpy.linalg", "scipy.fft",
         "scipy.linalg", "scipy.signal", "scipy.special")
 
@@ -113,7 +113,7 @@ def test_examples(group: str, more: bool) -> None:
     runner = doctest.DocTestRunner(verbose=False, optionflags=FLAGS)
     failed = []
     names = list(dict(documented())[group].items())
-    for name, f in drawn(names, 0.25)[more] if group in LONG else names:
+    for name, f in drawn(names, 0.2)[more] if group in LONG else names:
         made = doctest.DocTestParser().get_doctest(inspect.getdoc(f) or "", {}, name, None, 0)
         if not made.examples:
             failed.append(f"{group}.{name} has no example")

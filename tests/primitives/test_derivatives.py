@@ -33,7 +33,7 @@ GRID = [(r, s, d) for r in ROWS_WITH_DERIVATIVES for d in (F64, C128) if d in r.
 FACTORS = ("qr", "svd", "lu", "eig", "eigh", "pinv", "tridiagonal_solve", "triangular_solve")
 SPECIAL = ("polygamma", "zeta", "igamma", "igammac", "igamma_grad_a", "random_gamma_grad",
            "regularized_incomplete_beta")
-# and of these every other one
+# and of these every fourth
 LONG = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "reduce_window_sum",
         "reduce_window_max", "reduce_window_min", "select_and_gather_add", "scatter-mul",
         "select_and_scatter_add", "scatter-min", "scatter-max", "conv_general_dilated", "fft",
@@ -41,7 +41,7 @@ LONG = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "reduce_window_
 SLOW = [g for g in GRID if g[2] == C128 and g[0].name in (*FUNCTIONS, *FACTORS, "cholesky")
         and g[0].name not in ("exp", "sin", "tanh")]
 SLOW += [g for name in (*FACTORS, *SPECIAL, *LONG) for i, g in enumerate(
-    [g for g in GRID if g[0].name == name and g[2] == F64]) if i % (2 if name in LONG else 3)]
+    [g for g in GRID if g[0].name == name and g[2] == F64]) if i % (4 if name in LONG else 3)]
 # and of all others a tenth, at least one of each primitive
 PARTS = [drawn([g for g in GRID if g[0] is r and not any(g is s for s in SLOW)], 0.1, len(r.name))
          for r in ROWS_WITH_DERIVATIVES]

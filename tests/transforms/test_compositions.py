@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from functions import CALQUE, DEEP, FUNCTIONS, NUMPY
-from support.harness import Case, run
+from support.harness import Case, drawn, run
 
 import calque
 import calque.numpy as jnp
@@ -116,7 +116,7 @@ SLOW = ("scan_reversed[3]", "scan_only_ys", "scan_all[1]", "scan_of_scan", "cond
         "cond_small, false", "scan_in_cond_in_scan", "cond_in_scan", "scan_reversed[150]",
         "scan_only_ys[150]", "scan_without_xs", "switch_three", "scan_all[150]",
         "cond_large, false")
-DEFAULT = [row for row in FUNCTIONS if row[0] not in SLOW]
+DEFAULT, MORE = drawn([row for row in FUNCTIONS if row[0] not in SLOW], 0.6)
 
 
 @pytest.mark.parametrize("start", range(0, len(DEFAULT), 4))
@@ -125,7 +125,7 @@ def test_compositions(start: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", [*SLOW, *[row[0] for row in MORE]])
 def test_more_compositions(name: str) -> None:
     (row,) = [row for row in FUNCTIONS if row[0] == name]
     run([composed(*row, name in DEEP)])
