@@ -85,6 +85,7 @@ def test_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "test accuracy" in plotted("digits", tmp_path / "plot.png", "--epochs", "2")
 
 
+@pytest.mark.slow
 def test_transformer_learns_more_than_frequencies(monkeypatch: pytest.MonkeyPatch,
                                                   tmp_path: Path) -> None:
     module = example("transformer", monkeypatch)

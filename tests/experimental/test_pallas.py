@@ -85,7 +85,7 @@ def _looped(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(grid, "LARGE", -1)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_random_grids_and_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     _looped(seed, monkeypatch)
     _compared(_draw(seed, 10), seed)

@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
-from support.harness import partly_slow
 
 import calque
 from calque import lax
@@ -181,7 +180,8 @@ def test_products_and_joins(dtype: Any) -> None:
         np.testing.assert_array_equal(two, (p * q).sum(1))
 
 
-@pytest.mark.parametrize("dtype", partly_slow(DTYPES, 0.25))
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_constants_and_carries(dtype: Any) -> None:
     """Nothing is an argument; a loop carries many arrays."""
     numbers = np.linspace(-1, 1, 12).astype(dtype)

@@ -77,7 +77,8 @@ def rows(name: str) -> list[Case]:
 DEFAULT = KNOWN[::4]
 
 
-@pytest.mark.parametrize("start", range(0, len(DEFAULT), 12))
+@pytest.mark.parametrize("start", [
+    pytest.param(i, marks=[pytest.mark.slow] if i else []) for i in range(0, len(DEFAULT), 12)])
 def test_primitives_in_rows(start: int) -> None:
     run([c for n in DEFAULT[start:start + 12] for c in drawn(rows(n), 0.1)[0]])
 

@@ -24,6 +24,7 @@ def _case(row: Row, sample: Sample, dtype: Any) -> Case:
                 words(row, sample, arrays), compare(expected(row, params, arrays), row))
 
 
+@pytest.mark.slow
 def test_ranks_of_other_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every dtype by comparing all pairs."""
     _as_other_target(monkeypatch, 128, lambda s: s.operands[0].shape in ((), (9,), (3, 5), (5, 3)))

@@ -152,7 +152,7 @@ def test_complex_functions_and_more_shapes(start: int) -> None:
 
 SECOND = [(r, r.samples[0], F64) for r in ROWS_WITH_DERIVATIVES if F64 in r.dtypes]
 SECOND_FACTORS = [g for g in SECOND if g[0].name in FACTORS]
-SECOND, SECOND_MORE = drawn([g for g in SECOND if g[0].name not in FACTORS], 0.15)
+SECOND, SECOND_MORE = drawn([g for g in SECOND if g[0].name not in FACTORS], 0.1)
 
 
 @pytest.mark.parametrize("part", [

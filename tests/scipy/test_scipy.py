@@ -60,6 +60,7 @@ def test_special_at_the_edges() -> None:
         special.factorial(3, exact=True)
 
 
+@pytest.mark.slow
 def test_bessel_jn() -> None:
     """Orders 0..v; near 0, at roots, at the largest |z|; derivatives by SciPy's."""
     z = np.array([0, 1e-30, -1e-30, 1e-5, 1.1e-4, 1e-3, 0.5, 2.404825557695773, 10, 49, -3, -12.5,
