@@ -57,9 +57,11 @@ class _Objects:
         self.named: dict[str, _Symbol] = {}
         for symbol in self.symbols:
             if symbol.info >> 4 and symbol.section >= 0:
-                other = self.named.setdefault(symbol.name, symbol)
-                if other is not symbol and symbol.info >> 4 == other.info >> 4 == _GLOBAL:
+                other = self.named.get(symbol.name)
+                if other is not None and symbol.info >> 4 == other.info >> 4 == _GLOBAL:
                     raise Refused(f"two symbols {symbol.name}")
+                if other is None or symbol.info >> 4 == _GLOBAL:  # (weak ones give way)
+                    self.named[symbol.name] = symbol
 
     def _read(self, data: bytes) -> None:
         if data[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", data, 16) != (1, 62):
@@ -84,7 +86,7 @@ class _Objects:
         entries, known = self._relocations.get(section, (b"", 0))
         for at, info, addend in struct.iter_unpack("<QQq", entries):
             symbol = self.symbols[known + (info >> 32)]
-            if symbol.section < 0:
+            if symbol.section < 0 or symbol.info >> 4:
                 if symbol.name not in self.named:
                     raise Refused(f"undefined symbol {symbol.name}")
                 symbol = self.named[symbol.name]

@@ -255,22 +255,26 @@ def test_several_objects(tmp_path: Any) -> None:
     """Functions and data of others, statics of one name, weak functions, tables of addresses,
     zeros: loaded by the system's loader, which is stricter than IREE's."""
     elf = elf_link.link(objects(tmp_path, """
-        int add(int, int); extern const int table[4]; extern int (*const calls[2])(int);
+        int add(int, int); int given(void); extern const int table[4];
+        extern int (*const calls[2])(int); __attribute__((weak)) int other(void) { return 100; }
         static int step(int x) { return x + 1; }
         int weak(void) { return 5; }
-        int query(int x) { return add(step(x), table[x & 3]) + calls[x & 1](x) + weak(); }""", """
+        int query(int x) {
+          return add(step(x), table[x & 3]) + calls[x & 1](x) + given() + other(); }""", """
         static int step(int x) { return 2 * x; }
         static int zeros[100];
         static int twice(int x) { return step(x) + zeros[x]; }
         static int minus(int x) { return -x; }
         __attribute__((weak)) int weak(void) { return 7; }
+        int given(void) { return weak(); }
+        int other(void) { return 1000; }
         const int table[4] = {10, 20, 30, 40}; int (*const calls[2])(int) = {twice, minus};
         int add(int a, int b) { return a + b; }
         int unused(void) { extern int nowhere(void); return nowhere(); }"""), "query")
     (tmp_path / "a.so").write_bytes(elf)
     query = getattr(ctypes.CDLL(str(tmp_path / "a.so")), elf_link.EXPORTED)
     assert [query(x) for x in range(4)] == [
-        x + 1 + 10 * (x + 1) + (-x if x & 1 else 2 * x) + 5 for x in range(4)]
+        x + 1 + 10 * (x + 1) + (-x if x & 1 else 2 * x) + 5 + 1000 for x in range(4)]
 
 
 def test_what_is_no_object() -> None:
