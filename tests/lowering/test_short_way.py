@@ -56,6 +56,8 @@ LINKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda *xs: calque.lax.fori_loop(0, 5, lambda i, c: tuple(
             jnp.sin(v) + w for v, w in zip(c, c[1:] + c[:1])), xs),
         tuple(np.random.default_rng(i).normal(size=4).astype(np.float32) for i in range(40))),
+    "nothing is an argument": (
+        lambda: (jnp.sin(jnp.arange(8.0)) * 2, jnp.arange(12).reshape(3, 4).sum(0)), ()),
     "C kernels": (lambda a: (jnp.linalg.cholesky(a), jnp.linalg.eigh(a), jnp.fft.fft(a), a @ a),
                   (POSITIVE,)),
     "above the limit of inline calls": (lambda x: (jnp.tanh(x) * x, x.sum()),
@@ -90,7 +92,7 @@ def same(f: Callable[..., Any], args: Any, monkeypatch: pytest.MonkeyPatch) -> d
 
 
 # each compiles twice, without a cache: all tests are linked here, so most of these are slow
-DRAWN = {"edges", "gradient", "a carry of many arrays", "C kernels"}
+DRAWN = {"edges", "gradient", "a carry of many arrays", "nothing is an argument", "C kernels"}
 
 
 @pytest.mark.parametrize("name", [
