@@ -45,7 +45,8 @@ SHORT_WAYS = "--calque-short-ways"
 # What kernels of ours write once and call (kernels/shell): LLVM would inline it at every use.
 FUNCTIONS = tuple(f"calque_function_{i}" for i in range(64))
 
-# Operations that may call fmodf, which lies in one of the two libraries: IREE links these programs.
+# Operations that call fmodf, of one of the two libraries, where they are of floats (a name does not
+# tell): IREE links these programs.
 _LIBRARY = (b"remainder", b"remf")
 
 # Options of the process.  MLIR's threads cost a tenth and gain nothing, also for large programs.

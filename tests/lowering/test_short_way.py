@@ -48,7 +48,7 @@ LINKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "gradient": (calque.grad(network), ([values(6, 5), values(5, 3)], values(4, 6))),
     "second derivative": (calque.hessian(lambda x: jnp.log1p(x * x).prod()), (values(5),)),
     "halves": (lambda x: (x * 2 + 1).sum(1), (values(3, 40, dtype=np.float16),)),
-    "integers": (lambda x: (x // 3, x % 5, x << 2, x.max()), (values(41).astype(np.int32),)),
+    "integers": (lambda x: (lax.div(x, 3), x << 2, x.max()), (values(41).astype(np.int32),)),
     "bytes and booleans": (lambda x: (x > 3, (x + x).astype(jnp.int8)),
                            (np.arange(21, dtype=np.uint8),)),
     "complex": (lambda x: jnp.exp(x * 1j), (values(13),)),
