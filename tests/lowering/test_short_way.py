@@ -83,6 +83,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def same(f: Callable[..., Any], args: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Both ways give the same bits; the counts of short ways."""
+    compiling._short_counts.clear()
     monkeypatch.setenv("CALQUE_SHORT_WAY", "0")
     plain = answers(f, args)
     assert not compiling.short_way_counts()
