@@ -8,7 +8,7 @@ Start reading at `Lane.add`.
 """
 from __future__ import annotations
 
-import os
+import math
 import threading
 import time
 from collections import deque
@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from calque.runtime.errors import keep
+from calque.runtime.waiting import wait_until
 
 MOST = 256  # pieces of work that wait: who asks for more waits
-_LOOKS = 200  # at a fence, giving way at each, before the first rest
-_REST_S = 5e-5
 
 
 class Lane:
@@ -73,7 +72,9 @@ class Lane:
                     self._changed.wait()
                 wait, work, done = self._work[0]
             try:
-                _reached(wait)
+                if wait is not None:  # RuntimeError where it failed
+                    wait_until(lambda: wait.wait(timeout=0), lambda ns: wait.wait(timeout=ns),
+                               math.inf)
                 work()
             except BaseException as error:  # raised again where the results are read
                 if done is not None:
@@ -85,18 +86,6 @@ class Lane:
             with self._changed:
                 self._work.popleft()
                 self._changed.notify_all()
-
-
-def _reached(fence: Any) -> None:
-    """Wait for a fence; RuntimeError where it failed.  (IREE's own wait may spin until the next
-    tick of the scheduler: pending.wait_for.)"""
-    looks = 0
-    while fence is not None and not fence.wait(timeout=0):
-        looks += 1
-        if looks < _LOOKS:
-            os.sched_yield()
-        else:
-            time.sleep(_REST_S)
 
 
 messages = Lane()  # one a process: all see one order

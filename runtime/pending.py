@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import threading
 import time
 from collections import deque
 from typing import Any
 
 from calque.runtime.errors import device_error
+from calque.runtime.waiting import wait_until
 from calque.runtime.watch import span, watchers
 
 MOST_CALLS = 32  # XLA's limit on the CPU
@@ -85,14 +85,6 @@ def is_over(semaphore: Any) -> bool:
         return True
 
 
-_YIELDING_S = 2e-4  # so long a waiting thread only gives way: a sleep takes 60 us at least
-
-
-def _pause(waited: float) -> float:
-    """How long to sleep when `waited` s have gone: each waking costs the workers some 10 us."""
-    return min(waited / 8, max(1e-4, waited / 64), 1e-3)
-
-
 def wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
     """Wait until a semaphore reaches 1, or raise."""
     if watchers:
@@ -103,22 +95,10 @@ def wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
 
 
 def _wait_for(semaphore: Any, timeout_s: float | None, where: str) -> None:
-    """Wait until a semaphore reaches 1, asking at growing intervals (Ctrl-C comes through at each).
-
-    `semaphore.wait` would block in IREE 3.13's multi_wait: the thread that signals wakes us before
-    it marks the waiter as served, and we then spin on that mark; where both share a core (the
-    workers are pinned) the spin lasts until the next tick of the scheduler, some 4 ms.
-    """
-    start = time.perf_counter()
-    deadline = math.inf if timeout_s is None else start + timeout_s
+    deadline = math.inf if timeout_s is None else time.perf_counter() + timeout_s
     try:
-        while semaphore.query() < 1:
-            now = time.perf_counter()
-            if now >= deadline:
-                raise TimeoutError(f"no value after {timeout_s} s.\n  In {where}.")
-            if now - start < _YIELDING_S:
-                os.sched_yield()
-            else:
-                time.sleep(min(_pause(now - start), deadline - now))
+        if not wait_until(lambda: semaphore.query() >= 1, lambda ns: semaphore.wait(1, timeout=ns),
+                          deadline):
+            raise TimeoutError(f"no value after {timeout_s} s.\n  In {where}.")
     except RuntimeError as error:
         raise device_error(error, where) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,10 @@ class Semaphore:
         if self.failure:
             raise RuntimeError("RESOURCE_EXHAUSTED; no memory")
         return self.value
+
+    def wait(self, payload: int, timeout: int) -> bool:
+        time.sleep(min(timeout * 1e-9, 1e-3))
+        return self.value >= payload
 
 
 def filled(count: int, room: int) -> tuple[Pending, list[Semaphore]]:
