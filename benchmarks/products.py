@@ -1,11 +1,11 @@
 """Matrix products with the C kernel, by IREE alone and by jax, side by side.
 
 jax runs in a process of its own (--jax names a Python that has it), held to the level's vectors;
-the three take turns, so that noise hits all of them.  Of each case: the least time of each, and the
-medians of ratios to jax of the turns.  lowering/kernels/gemm.py has what follows from it:
+the three take turns, so that noise hits all of them. Of each case: the least time of each, and
+the medians of ratios to jax of the turns. lowering/kernels/gemm.py has what follows from it:
 `--levels` (LEVELS, LEAST, LEAST_SIZES) times small and thin products against IREE's alone,
-`--cells` (CELL, ROOMS) large ones in cells of several sizes with work space for several groups.
-On one core (`taskset -c 0`) it shows what a core does; times of two need a quiet machine.
+`--cells` (CELL, PACKED, ROOMS) large ones in cells of several sizes with work space for several
+groups. On one core (`taskset -c 0`) it shows what a core does; times of two need a quiet machine.
 
     CALQUE_CPU=x86-64-v3 python products.py --jax /path/to/python
 """
@@ -132,6 +132,7 @@ def cells() -> None:
     cases = [case for case in CASES if case[:4] in (
         (1024, 1024, 1024, "float32"), (128, 4096, 4096, "float32"))]
     print("| case | cell | groups | ms |\n|---|---|---|---|")
+    gemm._cost = lambda *plan: 0  # the first plan: cells of CELL x CELL
     for case in cases:
         for gemm.CELL in (128, 256, 512):
             for gemm.GROUPS in (2, 8, 16, 64):

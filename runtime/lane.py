@@ -72,9 +72,7 @@ class Lane:
                     self._changed.wait()
                 wait, work, done = self._work[0]
             try:
-                if wait is not None:  # RuntimeError where it failed
-                    wait_until(lambda: wait.wait(timeout=0), lambda ns: wait.wait(timeout=ns),
-                               math.inf)
+                _reached(wait)
                 work()
             except BaseException as error:  # raised again where the results are read
                 if done is not None:
@@ -86,6 +84,12 @@ class Lane:
             with self._changed:
                 self._work.popleft()
                 self._changed.notify_all()
+
+
+def _reached(fence: Any) -> None:
+    """Wait for a fence; RuntimeError where it failed."""
+    if fence is not None:
+        wait_until(lambda: fence.wait(timeout=0), lambda ns: fence.wait(timeout=ns), math.inf)
 
 
 messages = Lane()  # one a process: all see one order

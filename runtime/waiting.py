@@ -1,10 +1,11 @@
-"""How a thread waits for IREE: giving way at first, then blocked, and never ahead of IREE's workers.
+"""How a thread waits for IREE: giving way at first, then blocked, never ahead of IREE's workers.
 
-A thread that looks again and again takes a worker's core each time: of a product of 1024 x 1024, 8 ms,
-that is a sixth.  One that blocks in IREE 3.13 is woken before the worker has marked it as served, and
-spins on that mark; the workers are pinned, and where both share a core a thread that was put ahead of
-the worker spins until the scheduler's next tick, some 4 ms.  Linux never puts a thread of SCHED_BATCH
-ahead of a running one as it wakes (sched(7)), so a waiting thread is one of these.
+A thread that looks again and again takes a worker's core each time: of a product of 1024 x 1024,
+8 ms, that is a sixth. One that blocks in IREE 3.13 is woken before the worker has marked it as
+served, and spins on that mark; the workers are pinned, and where both share a core a thread that
+was put ahead of the worker spins until the scheduler's next tick, some 4 ms. Linux never puts a
+thread of SCHED_BATCH ahead of a running one as it wakes (sched(7)), so a waiting thread is one of
+these.
 Start reading at `wait_until`.
 """
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 _YIELDING_S = 5e-5  # so long a waiting thread only gives way: to block and wake takes some 10 us
 _BLOCKED_S = 0.05  # at a time: Ctrl-C comes through in between
@@ -20,7 +22,7 @@ _USUAL, _BATCH, _IDLE = (getattr(os, f"SCHED_{name}", -1)  # -1: not Linux
 _RESTS_S = 1e-4, 1e-3  # where threads can't be SCHED_BATCH: between two looks, at first and at most
 
 
-def wait_until(reached: Callable[[], bool], block: Callable[[int], object], deadline: float) -> bool:
+def wait_until(reached: Callable[[], bool], block: Callable[[int], Any], deadline: float) -> bool:
     """Wait until `reached()`; False where `deadline` (time.perf_counter) passes before.
 
     block: waits until then itself, for as many nanoseconds at most.
@@ -53,7 +55,7 @@ def wait_until(reached: Callable[[], bool], block: Callable[[int], object], dead
         return True
     finally:
         if policy == _USUAL:
-            _take(policy)
+            _take(_USUAL)
 
 
 def _policy() -> int | None:

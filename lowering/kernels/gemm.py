@@ -29,7 +29,9 @@ LEAST_FEW = 1 << 21  # of few rows by rows as they lie,
 LEAST_OF_MANY = 1 << 20  # and of each of a batch
 LEAST_SIZES = (32, 48, 32)  # rows (of few: 2), columns, contracted size
 FEW = 64  # rows up to which a row-major right operand is not packed
-CELL = 256  # rows and columns of a cell where there are enough of them
+CELL = 256  # rows and columns of a cell, or twice as many,
+PACKED = 22  # as what a row or column of it costs to pack is that of so many products with it
+WORKERS = (2, 16)  # for whom a product is cut
 SMALL_CELL = 1 << 20  # products: cells are not made smaller
 CELLS = 4  # at least, where they are large enough
 GROUPS = 64  # workgroups at most
@@ -85,31 +87,52 @@ def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: 
           size: int) -> Cells:
     """The plan for batch products of m x k by k x n whose sums have `size` bytes; `row_major`: b's
     rows lie in memory as they are."""
-    columns = 2 * bytes_of_vector // size
     if row_major and m <= FEW:
-        tall = m
-        broad = min(n, max(256, min(512, STRIP // (size * m))))
+        cuts = [(m, min(n, max(256, min(512, STRIP // (size * m)))))]
     else:
-        limit = CELL if batch * _parts(m, CELL) * _parts(n, CELL) <= GROUPS else 2 * CELL
-        tall, broad = _part(m, limit), _part(n, limit)
-        while (batch * _parts(m, tall) * _parts(n, broad) < CELLS
-               and tall * broad * k >= 2 * SMALL_CELL):
-            if tall > broad:
-                tall = _part(m, tall // 2)
-            else:
-                broad = _part(n, broad // 2)
-    broad = min(_whole(broad, columns), _whole(n, columns))
+        cuts = [_spread(batch, m, n, k, tall, broad)
+                for tall in (CELL, 2 * CELL) for broad in (CELL, 2 * CELL)]
+    columns = 2 * bytes_of_vector // size
     few = FEW if row_major else 0
-    room = room_of(tall, broad, k, few, bytes_of_vector, size)
-    count = batch * _parts(m, tall) * _parts(n, broad)
-    work = max(1, batch * m * n * k // SMALL_CELL)  # as many groups as are worth it
-    rooms = max(ROOMS, batch * (m * k + k * n + m * n) * size // ROOMS_PART) // (room * size)
-    most = min(GROUPS, work, max(8, rooms))
-    groups = _parts(count, _parts(count, most))  # with equal parts
+    plans = []
+    for tall, broad in cuts:
+        broad = min(_whole(broad, columns), _whole(n, columns))
+        room = room_of(tall, broad, k, few, bytes_of_vector, size)
+        count = batch * _parts(m, tall) * _parts(n, broad)
+        rooms = max(ROOMS, batch * (m * k + k * n + m * n) * size // ROOMS_PART) // (room * size)
+        work = max(1, batch * m * n * k // SMALL_CELL)  # as many groups as are worth it
+        groups = _groups(count, min(GROUPS, work, max(8, rooms)))
+        plans.append(Cells(tall, broad, few, groups, room))
+    return min(plans, key=lambda plan: _cost(batch, m, n, plan))
+
+
+def _spread(batch: int, m: int, n: int, k: int, tall: int, broad: int) -> tuple[int, int]:
+    """Rows and columns of cells of tall x broad at most: smaller where there are few cells."""
+    tall, broad = _part(m, tall), _part(n, broad)
+    while (batch * _parts(m, tall) * _parts(n, broad) < CELLS
+           and tall * broad * k >= 2 * SMALL_CELL):
+        if tall > broad:
+            tall = _part(m, tall // 2)
+        else:
+            broad = _part(n, broad // 2)
+    return tall, broad
+
+
+def _groups(count: int, most: int) -> int:
+    """How many groups take `count` cells: up to `most`, with equal parts."""
+    groups = _parts(count, _parts(count, most))
     uneven = min(groups % (2 * SHARE), -groups % (2 * SHARE))  # between two workers
     if groups >= 2 * SHARE and uneven * SHARE > groups:
         groups = 1 << int(math.log2(min(count, most)))
-    return Cells(tall, broad, few, groups, room)
+    return groups
+
+
+def _cost(batch: int, m: int, n: int, plan: Cells) -> float:
+    """What a plan costs two workers and sixteen: the largest part that one of them gets."""
+    count = batch * _parts(m, plan.tall) * _parts(n, plan.broad)
+    cell = plan.tall * plan.broad * (1 + PACKED / plan.tall + PACKED / plan.broad)
+    part = _parts(count, plan.groups) * cell
+    return sum(workers * _parts(plan.groups, workers) * part for workers in WORKERS)
 
 
 def room_of(tall: int, broad: int, k: int, few: int, bytes_of_vector: int, size: int) -> int:
