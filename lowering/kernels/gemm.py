@@ -131,8 +131,8 @@ def _cost(batch: int, m: int, n: int, plan: Cells) -> float:
     """What a plan costs two workers and sixteen: the largest part that one of them gets."""
     count = batch * _parts(m, plan.tall) * _parts(n, plan.broad)
     cell = plan.tall * plan.broad * (1 + PACKED / plan.tall + PACKED / plan.broad)
-    part = _parts(count, plan.groups) * cell
-    return sum(workers * _parts(plan.groups, workers) * part for workers in WORKERS)
+    return cell * sum(workers * max(_parts(plan.groups, workers) * count / plan.groups,
+                                    _parts(count, plan.groups)) for workers in WORKERS)
 
 
 def room_of(tall: int, broad: int, k: int, few: int, bytes_of_vector: int, size: int) -> int:
