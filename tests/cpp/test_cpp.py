@@ -259,7 +259,8 @@ def test_a_million_calls_leave_memory_as_it_is(built: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["test_calls", "test_async", "test_donation", "test_errors",
-                                     "test_exit", "test_memory", "test_artifact", "fuzz"])
+                                     "test_exit", "test_memory", "test_waiting",
+                                     "test_artifact", "fuzz"])
 def test_under_sanitizers(built: Path, program: str) -> None:
     """No bad address and no leak: what CPython and the wheels keep is reachable at exit."""
     with (BUILD / "lock").open("w") as lock:

@@ -1,10 +1,6 @@
-#include <sched.h>
-#include <time.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <thread>
+#include <cstring>
 
 #include "native/internal.hpp"
 
@@ -13,14 +9,6 @@ namespace calque {
 namespace native {
 
 namespace {
-
-// So long a waiting thread only gives way: a sleep takes 60 us at least.
-constexpr double kYielding = 2e-4;
-
-// How long to sleep when `waited` s have gone: each waking costs the workers some 10 us.
-double pause_after(double waited) {
-  return std::min({waited / 8, std::max(1e-4, waited / 64), 1e-3});
-}
 
 std::string where_waiting(const detail::ArrayImpl& array) {
   return "waiting for a " + detail::describe(array.dtype, array.shape) + " on " + array.device.name();
@@ -37,6 +25,25 @@ struct Mapped {
     if (mapping != nullptr) ci_unmap(mapping);
   }
 };
+
+// The value of an array whose memory is not the host's, by way of memory of ours: drivers may refuse to
+// copy into any other (lavapipe wants whole pages).
+void copy_out(detail::ArrayImpl& array, void* target, std::size_t bytes) {
+  const std::string where =
+      "copying a " + detail::describe(array.dtype, array.shape) + " from " + array.device.name();
+  ci_device* queue = queues_of(array.device).queue();
+  ci_semaphore* semaphore = nullptr;
+  check(ci_create_semaphore(queue, &semaphore), where);
+  const Semaphore done(semaphore);
+  ci_view* view = nullptr;
+  check(ci_copy(queue, array.buffer.view.get(), nullptr, semaphore, true, &view), where);
+  Mapped copy;
+  copy.view = View(view);
+  wait_for(done, HUGE_VAL, where);
+  const void* data = nullptr;
+  check(ci_map(view, &data, &copy.mapping), where);
+  std::memcpy(target, data, bytes);
+}
 
 }  // namespace
 
@@ -58,39 +65,6 @@ std::vector<Semaphore> Memory::unfinished_readers() {
   return made;
 }
 
-bool is_settled(const Semaphore& semaphore) {
-  bool reached = false;
-  if (ci_error* error = ci_query(semaphore.get(), &reached)) {
-    ci_free_error(error);
-    return true;
-  }
-  return reached;
-}
-
-bool is_reached(const Semaphore& semaphore, const std::string& where) {
-  bool reached = false;
-  check(ci_query(semaphore.get(), &reached), where);
-  return reached;
-}
-
-// Asks at growing intervals.  A wait of IREE's would let the worker that signals wake us before it marks
-// us as served, and we then spin on that mark (runtime/buffer.py, wait_for).
-bool wait_for(const Semaphore& semaphore, double seconds, const std::string& where) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  while (!is_reached(semaphore, where)) {
-    const double waited = std::chrono::duration<double>(Clock::now() - start).count();
-    if (waited >= seconds) return false;
-    if (waited < kYielding) {
-      sched_yield();
-    } else {
-      const double pause = std::min(pause_after(waited), seconds - waited);
-      std::this_thread::sleep_for(std::chrono::duration<double>(pause));
-    }
-  }
-  return true;
-}
-
 backend::Buffer copy_of(detail::ArrayImpl& array) {
   if (is_host(array.device) && array.ready) {  // at once, so that a program with little work stays in place
     std::shared_ptr<void> hold;
@@ -106,7 +80,7 @@ backend::Buffer copy_of(detail::ArrayImpl& array) {
   made.fence = Semaphore(done);
   const Semaphore& wait = array.buffer.fence;
   check(ci_copy(queues.queue(), array.buffer.view.get(), array.ready ? nullptr : wait.get(), done,
-                &view),
+                false, &view),
         where);
   made.view = View(view);
   made.memory = std::make_shared<Memory>(true);
@@ -167,9 +141,7 @@ Span<const std::uint8_t> view(ArrayImpl& array, std::shared_ptr<void>& hold) {
   if (!native::is_host(array.device)) {
     std::shared_ptr<void> copy(std::aligned_alloc(Array::alignment, (bytes + 63) / 64 * 64), std::free);
     if (copy == nullptr) throw std::bad_alloc();
-    native::check(ci_copy_out(native::queues_of(array.device).queue(), view, copy.get(), bytes),
-                  "copying a " + detail::describe(array.dtype, array.shape) + " from " +
-                      array.device.name());
+    native::copy_out(array, copy.get(), bytes);
     hold = std::move(copy);
     return {static_cast<const std::uint8_t*>(hold.get()), bytes};
   }

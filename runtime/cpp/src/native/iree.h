@@ -80,18 +80,17 @@ typedef struct ci_mapping ci_mapping;
 ci_error* ci_map(ci_view* view, const void** data, ci_mapping** out);
 void ci_unmap(ci_mapping* mapping);
 
-// A copy of the bytes of a view on any device, waited for.
-ci_error* ci_copy_out(ci_device* device, ci_view* view, void* target, size_t bytes);
-
-// A copy on the device of what `wait` (or null) makes, there when `done` is at 1.
+// A copy of what `wait` (or null) makes, there when `done` is at 1: on the device, or where ci_map finds it.
 ci_error* ci_copy(ci_device* device, ci_view* view, ci_semaphore* wait, ci_semaphore* done,
-                  ci_view** out);
+                  bool to_host, ci_view** out);
 
 ci_error* ci_create_semaphore(ci_device* device, ci_semaphore** out);
 void ci_retain_semaphore(ci_semaphore* semaphore);
 void ci_release_semaphore(ci_semaphore* semaphore);
 // Is it at 1?  An error is the failure of what should have signalled it.
 ci_error* ci_query(ci_semaphore* semaphore, bool* reached);
+// The same as soon as it is, or has failed, or after so many nanoseconds.
+ci_error* ci_wait(ci_semaphore* semaphore, int64_t nanoseconds, bool* reached);
 
 // ---- programs (iree_programs.c)
 

@@ -187,38 +187,13 @@ static iree_status_t allocate_staging(ci_device* device, size_t bytes, iree_hal_
       bytes, out);
 }
 
-// By way of memory of ours: drivers may refuse to copy into any other (lavapipe wants whole pages).
-static iree_status_t copy_out(ci_device* device, ci_view* view, void* target, size_t bytes) {
-  iree_hal_buffer_t* staging = NULL;
-  IREE_RETURN_IF_ERROR(allocate_staging(device, bytes, &staging));
-  iree_hal_semaphore_t* done = NULL;
-  uint64_t one = 1;
-  iree_status_t status =
-      iree_hal_semaphore_create(device->device, IREE_HAL_QUEUE_AFFINITY_ANY, 0,
-                                IREE_HAL_SEMAPHORE_FLAG_DEFAULT, &done);
-  if (iree_status_is_ok(status))
-    status = iree_hal_device_queue_copy(device->device, IREE_HAL_QUEUE_AFFINITY_ANY,
-                                        iree_hal_semaphore_list_empty(), list_of(&done, &one),
-                                        iree_hal_buffer_view_buffer(view_of(view)), 0, staging, 0,
-                                        bytes, IREE_HAL_COPY_FLAG_NONE);
-  if (iree_status_is_ok(status))
-    status = iree_hal_semaphore_wait(done, 1, iree_infinite_timeout(), IREE_ASYNC_WAIT_FLAG_NONE);
-  if (iree_status_is_ok(status)) status = iree_hal_buffer_map_read(staging, 0, target, bytes);
-  iree_hal_semaphore_release(done);
-  iree_hal_buffer_release(staging);
-  return status;
-}
-
-ci_error* ci_copy_out(ci_device* device, ci_view* view, void* target, size_t bytes) {
-  return ci_error_of(copy_out(device, view, target, bytes));
-}
-
 ci_error* ci_copy(ci_device* device, ci_view* view, ci_semaphore* wait, ci_semaphore* done,
-                  ci_view** out) {
+                  bool to_host, ci_view** out) {
   iree_hal_buffer_t* source = iree_hal_buffer_view_buffer(view_of(view));
   const iree_device_size_t bytes = ci_view_bytes(view);
   iree_hal_buffer_t* target = NULL;
-  iree_status_t status = allocate(device, bytes, &target);
+  iree_status_t status =
+      to_host ? allocate_staging(device, bytes, &target) : allocate(device, bytes, &target);
   if (!iree_status_is_ok(status)) return ci_error_of(status);
   iree_hal_semaphore_t *before = semaphore_of(wait), *after = semaphore_of(done);
   uint64_t one = 1, other = 1;
@@ -254,4 +229,15 @@ ci_error* ci_query(ci_semaphore* semaphore, bool* reached) {
   iree_status_t status = iree_hal_semaphore_query(semaphore_of(semaphore), &value);
   *reached = iree_status_is_ok(status) && value >= 1;
   return ci_error_of(status);
+}
+
+ci_error* ci_wait(ci_semaphore* semaphore, int64_t nanoseconds, bool* reached) {
+  iree_status_t waited =
+      iree_hal_semaphore_wait(semaphore_of(semaphore), 1, iree_make_timeout_ns(nanoseconds),
+                              IREE_ASYNC_WAIT_FLAG_NONE);
+  const bool timed_out = iree_status_is_deadline_exceeded(waited);
+  ci_error* failed = ci_query(semaphore, reached);  // a wait has the code of a failure, not its words
+  if (failed == NULL && !*reached && !timed_out) return ci_error_of(waited);
+  iree_status_ignore(waited);
+  return failed;
 }
