@@ -52,12 +52,7 @@ _LIBRARY = (b"remainder", b"remf")
 # Options of the process.  MLIR's threads cost a tenth and gain nothing, also for large programs.
 # Of tiles 64 wide, IREE's default, loops end so soon that long chains of arithmetic do not overlap:
 # exp(x - m) of 2048 x 2048 takes twice as long at x86-64-v3, a softmax 1.5 times.
-# What is left over of whole vectors IREE would mask, on every turn of a loop, and of a product with
-# masks it makes scalar code: with a loop of its own for what is left over ("peel") a product of
-# 127 x 127 in float32 takes a twentieth of the time with AVX-512, at x86-64-v3 999 x 999 numbers of
-# int8 a fourth (benchmarks/run.py, odd_sizes).
 _OPTIONS = ["--mlir-disable-threading", "--iree-llvmcpu-distribution-size=128",
-            "--iree-llvmcpu-vector-pproc-strategy=peel",
             *(f"--force-attribute={name}:{attribute}"
               for name in _UNUSED for attribute in ("noinline", "optnone")),
             *(f"--force-attribute={name}:noinline" for name in FUNCTIONS)]

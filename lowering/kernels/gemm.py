@@ -28,6 +28,12 @@ LEAST = 1 << 23  # products of a matrix product from which on it is the kernel's
 LEAST_FEW = 1 << 21  # of few rows by rows as they lie,
 LEAST_OF_MANY = 1 << 20  # and of each of a batch
 LEAST_SIZES = (32, 48, 32)  # rows (of few: 2), columns, contracted size
+# With AVX-512 IREE masks what rows and columns have beyond whole tiles, and makes scalar code of
+# it: 127 x 127 of float32 takes 25 times as long as the kernel, 12 x (101 x 64 x 101) 6 times.
+IREE_TILE = (8, 16)  # rows, columns
+LEAST_MASKED = 1 << 14  # products of a product with masks from which on it is the kernel's,
+LEAST_MASKED_OF_MANY = 1 << 17  # and of each of a batch
+LEAST_MASKED_SIZES = (16, 17, 8)
 FEW = 64  # rows up to which a row-major right operand is not packed
 CELL = 256  # rows and columns of a cell, or twice as many,
 PACKED = 22  # as what a row or column of it costs to pack is that of so many products with it
@@ -62,18 +68,27 @@ def takes(target: Target | None, dtype: str) -> bool:
             and object_of(target, "gemm") is not None)
 
 
-def wins(batch: int, m: int, n: int, k: int, row_major: bool) -> bool:
-    """Whether IREE's own form is behind it."""
+def wins(batch: int, m: int, n: int, k: int, row_major: bool, masked: bool = False) -> bool:
+    """Whether IREE's own form is behind it; `masked`: that form has masks."""
+    if masked:
+        least = LEAST_MASKED_OF_MANY if batch > 1 else LEAST_MASKED
+        if m * n * k >= least and all(map(int.__ge__, (m, n, k), LEAST_MASKED_SIZES)):
+            return True
     rows, columns, depth = LEAST_SIZES
     few = row_major and m <= FEW
     least = LEAST_OF_MANY if batch > 1 else LEAST_FEW if few else LEAST
     return (m * n * k >= least and m >= (2 if few else rows) and n >= columns and k >= depth)
 
 
+def has_masks(target: Target, m: int, n: int) -> bool:
+    """Whether IREE's form of a product of m rows and n columns has masks that cost."""
+    return "avx512f" in target.features and bool(m % IREE_TILE[0] or n % IREE_TILE[1])
+
+
 def is_ours(target: Target, m: int, n: int, k: int, dtype: str) -> bool:
     """Whether dot_general of operands of a dtype is the kernel's, as far as sizes tell."""
     part = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
-    return (takes(target, part) and wins(1, m, n, k, False)
+    return (takes(target, part) and wins(1, m, n, k, False, has_masks(target, m, n))
             and not is_instruction(target, min(m, n, k), part))
 
 
@@ -176,7 +191,7 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     batch, m, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xf, xc))
     n = math.prod(y.shape[i] for i in yf)
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
-    if not wins(batch, m, n, k, b_column == 1):
+    if not wins(batch, m, n, k, b_column == 1, has_masks(target, m, n)):
         return None
     if batch == 1 and is_instruction(target, min(m, n, k), x.dtype.name):
         return None
