@@ -10,11 +10,6 @@ REASONS = {
                          "(runtime/executable.FEW_BYTES)",
     "fft_2d_512": "a real array is written as a complex one first (0.25 of 3.3 ms of CPU), and "
                   "rows take 1.5 where jax's library takes 0.75, of 512 columns as of 528",
-    "hessian_of_logistic_regression": "1,001 rows (the suite's second shape) take 177 us, 1,000 "
-                                      "take 54; at AVX2 both 38: IREE's products of odd sizes for "
-                                      "AVX-512",
-    "gaussian_process_gradient": "at AVX2 it is on a par: what jax gains from AVX-512 here we do "
-                                 "not; not taken apart",
     "mlp_step": "one kernel (passes/cost.is_whole), as at AVX2, where it is on a par; its products "
                 "of few columns do not fill AVX-512's registers",
 }
