@@ -1,6 +1,7 @@
 """The IR checker runs between passes in all tests (CALQUE_CHECK=1, read at import)."""
 from __future__ import annotations
 
+import gc
 import os
 
 os.environ["CALQUE_CHECK"] = "1"
@@ -19,6 +20,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.name.startswith("test_iree_still_"):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported is looked at no more by the garbage collector, which tests call often."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import tokenize
 from collections.abc import Iterator
 
 import pytest
+from support.syntax import parsed, statements
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "frontend" / "calque"
@@ -27,7 +28,7 @@ def modules_of(folder: pathlib.Path) -> set[str]:
 
 @pytest.mark.parametrize("folder", MAPPED, ids=lambda p: str(p.relative_to(PACKAGE.parent)))
 def test_a_package_names_its_modules(folder: pathlib.Path) -> None:
-    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    text = ast.get_docstring(parsed(folder / "__init__.py")) or ""
     named = set(re.findall(r"(?<!/)\b([a-z_]\w*)(?:\.py\b|/(?!\w))", text))
     assert not modules_of(folder) - named, "missing from the map in __init__"
     assert not named - modules_of(folder), "in the map, but gone"
@@ -47,8 +48,7 @@ def said(path: pathlib.Path) -> Iterator[str]:
     if path.suffix == ".md":
         yield re.sub(r"```.*?```|\]\([^)]*\)|https?://\S+", " ", text, flags=re.S)
         return
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
+    for node in statements(parsed(path)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             yield ast.get_docstring(node) or ""
     if re.search(r"#.*\w/\w", text):  # (tokens cost more than all the rest)
@@ -76,19 +76,24 @@ def sources() -> list[pathlib.Path]:
         p for top in tops for p in (ROOT / top).rglob("*") if p.suffix in (".py", ".md"))]
 
 
+def astray(text: str, path: pathlib.Path) -> Iterator[str]:
+    """The paths in a text that lead nowhere."""
+    for m in PATH.finditer(re.sub(r"\s*\n\s*", " ", text)):
+        name = m[1]
+        if name.split("/")[0] not in TOPS and not re.search(r"\.(py|md|cc|hpp)$", name):
+            continue
+        if not exists(name, path.parent):
+            yield name
+        elif m[2] and f"def {m[2]}(" not in (ROOT / name).read_text():
+            yield f"{name}::{m[2]}"
+
+
 def test_paths_exist() -> None:
     wrong = []
     for path in sources():
-        for text in said(path):
-            for m in PATH.finditer(re.sub(r"\s*\n\s*", " ", text)):
-                name = m[1]
-                top = name.split("/")[0]
-                if top not in TOPS and not re.search(r"\.(py|md|cc|hpp)$", name):
-                    continue
-                if not exists(name, path.parent):
-                    wrong.append(f"{path.relative_to(ROOT)}: {name}")
-                elif m[2] and f"def {m[2]}(" not in (ROOT / name).read_text():
-                    wrong.append(f"{path.relative_to(ROOT)}: {name}::{m[2]}")
+        if any(astray(path.read_text("utf-8"), path)):  # perhaps in code only: look closer
+            wrong += [f"{path.relative_to(ROOT)}: {name}"
+                      for text in said(path) for name in astray(text, path)]
     assert not wrong, "\n".join(wrong)
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection
 
 import pytest
+from support.syntax import parsed, statements
 
 import calque
 
@@ -64,7 +65,7 @@ def modules() -> list[tuple[str, pathlib.Path]]:
 
 def imports_of(path: pathlib.Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(parsed(path)):
         if isinstance(node, ast.Import):
             names.update(a.name for a in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -100,11 +101,11 @@ def test_the_hall_only_shows_what_the_rooms_have() -> None:
 
 def needs(path: pathlib.Path, names: Collection[str]) -> set[str]:
     """The modules that a file imports, also inside functions, but not for types only."""
-    tree = ast.parse(path.read_text())
-    typing = {id(n) for i in ast.walk(tree) if isinstance(i, ast.If)
-              and ast.unparse(i.test) == "TYPE_CHECKING" for n in ast.walk(i)}
+    tree = parsed(path)
+    typing = {id(n) for i in statements(tree) if isinstance(i, ast.If)
+              and ast.unparse(i.test) == "TYPE_CHECKING" for n in statements(i)}
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if id(node) in typing:
             continue
         if isinstance(node, ast.Import):
@@ -154,8 +155,8 @@ def test_nothing_is_dead() -> None:
                 words.update(re.findall(r"\w+", path.read_text("utf-8")))
     dead = []
     for name, path in modules():
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
+        tree = parsed(path)
+        for node in statements(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not (
                     node.decorator_list or node.name.startswith("__")):
                 dead += [f"{name}.{node.name}"] if words[node.name] == 1 else []
@@ -174,7 +175,7 @@ def test_files_stay_readable() -> None:
 
 def test_every_module_opens_with_what_it_is_for() -> None:
     bare = [str(p.relative_to(ROOT)) for _, p in modules()
-            if p.read_text().strip() and not ast.get_docstring(ast.parse(p.read_text()))]
+            if p.read_text().strip() and not ast.get_docstring(parsed(p))]
     assert not bare
 
 

@@ -1,6 +1,7 @@
 """while_loop and fori_loop: values, nesting, transformations, errors (oracle: Python's loops)."""
 import numpy as np
 import pytest
+from support.harness import partly_slow
 
 import calque
 import calque.numpy as jnp
@@ -86,7 +87,7 @@ NESTS = {
 }
 
 
-@pytest.mark.parametrize("name", NESTS)
+@pytest.mark.parametrize("name", partly_slow([*NESTS], 0.3))
 def test_nested(name) -> None:
     f, want = NESTS[name]
     for b in (1, 3):  # known bounds: constants in the state made IREE fail

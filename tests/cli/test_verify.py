@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.harness import partly_slow
 
 from calque.lowering.targets import _lacking, parse_target
 
@@ -53,7 +54,8 @@ def _verified(calque: Any, function: str, types: list[str], target: str) -> None
     assert said.endswith(f"of f.vmfb agrees with {function}\n"), said
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [
+    *partly_slow(LEVELS, 0.3), TARGETS[-1]])
 def test_what_constants_give(calque: Any, folder: Path, target: str) -> None:
     (folder / "constants.py").write_text(CONSTANTS)
     _verified(calque, "constants.py:constants", ["f32", "f32[150]", "f32[3]"], target)

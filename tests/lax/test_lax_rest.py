@@ -109,7 +109,7 @@ RECORDED = [
         2772174290, 2392469163, 879280621])]
 
 
-@pytest.mark.parametrize("recorded", partly_slow(RECORDED, 0.5))
+@pytest.mark.parametrize("recorded", partly_slow(RECORDED, 0.2))
 def test_bits(recorded: Any) -> None:
     kind, state, shape, after, bits = recorded
     new, made = lax.rng_bit_generator(state, shape, algorithm=lax.RandomAlgorithm[kind])

@@ -100,7 +100,7 @@ NAMES = list(ROWS)
 
 def parts(name: str) -> tuple[list[Case], list[Case]]:
     """What is run by default, and the rest."""
-    first, rest = drawn(cases_of(ROWS[name]), 0.1, len(name))
+    first, rest = drawn(cases_of(ROWS[name]), 0.04, len(name))
     return first, rest + (cases_of(ROWS[name], rest=True) if name in FEWER else [])
 
 

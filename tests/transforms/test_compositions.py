@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from functions import CALQUE, DEEP, FUNCTIONS, NUMPY
-from support.harness import Case, drawn, run
+from support.harness import Case, run
 
 import calque
 import calque.numpy as jnp
@@ -111,21 +111,16 @@ def moved_by(xs: Arrays, t: Any, vs: Arrays) -> Arrays:
         x, CALQUE.mul(CALQUE.full(t, np.shape(v)), v)) for x, v in zip(xs, vs)]
 
 
-# variants of the others: run with `make test-slow`
-SLOW = ("scan_reversed[3]", "scan_only_ys", "scan_all[1]", "scan_of_scan", "cond_large, true",
-        "cond_small, false", "scan_in_cond_in_scan", "cond_in_scan", "scan_reversed[150]",
-        "scan_only_ys[150]", "scan_without_xs", "switch_three", "scan_all[150]",
-        "cond_large, false")
-DEFAULT, MORE = drawn([row for row in FUNCTIONS if row[0] not in SLOW], 0.6)
+# one of each kind; the others are variants of them, or both within one another
+DEFAULT = ("scan_swaps", "cond_small, true", "jit_of_jit")
 
 
-@pytest.mark.parametrize("start", range(0, len(DEFAULT), 4))
-def test_compositions(start: int) -> None:
-    run([composed(*row, row[0] in DEEP) for row in DEFAULT[start:start + 4]])
+def test_compositions() -> None:
+    run([composed(*row, row[0] in DEEP) for row in FUNCTIONS if row[0] in DEFAULT])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*SLOW, *[row[0] for row in MORE]])
+@pytest.mark.parametrize("name", [row[0] for row in FUNCTIONS if row[0] not in DEFAULT])
 def test_more_compositions(name: str) -> None:
     (row,) = [row for row in FUNCTIONS if row[0] == name]
     run([composed(*row, name in DEEP)])
