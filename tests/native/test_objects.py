@@ -58,7 +58,7 @@ def test_stack_is_small(family: str, tmp_path: Path) -> None:
     assert sum(frame > 8 * 1024 for frame in frames) <= 4  # multiply of the four types
 
 
-@pytest.mark.parametrize("family", partly_slow(families(), 0.3))
+@pytest.mark.parametrize("family", partly_slow(families(), 0.15))
 def test_under_sanitizers(family: str, tmp_path: Path) -> None:
     program = tmp_path / "driver"
     sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1"]
