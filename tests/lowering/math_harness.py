@@ -6,12 +6,13 @@ compiled at its first call.  The oracle is NumPy in longdouble (64-bit mantissa)
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import iree.runtime
 import ml_dtypes
 import numpy as np
+import pytest
 
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
@@ -37,29 +38,38 @@ def _device(uri: str) -> Any:
 
 
 class Functions:
-    """Functions of one module: name -> (f(b, *values), dtypes), all over vectors of `size`."""
+    """Functions of one module: name -> (f(b, *values), dtypes), all over vectors of `size`.
+
+    Those in `first` are what the default suite calls; where not all are, the rest is a module of
+    its own, for the slow one."""
 
     def __init__(self, functions: dict[str, tuple[Callable[..., Value], Sequence[Any]]],
-                 size: int = SIZE, device: str = "local-sync", **builder: bool) -> None:
+                 size: int = SIZE, device: str = "local-sync", first: Iterable[str] | None = None,
+                 **builder: bool) -> None:
         self.functions, self.size, self.options = functions, size, builder
+        self.first = frozenset(functions if first is None else first)
+        assert self.first <= set(functions)
         self._uri = device
+        self._modules: dict[bool, Any] = {}
 
-    @functools.cached_property
-    def _module(self) -> Any:
-        config = iree.runtime.Config(device=_device(self._uri))
-        binary = run_compiler(self.source().encode() + b"\0", FLAGS)
-        context = iree.runtime.SystemContext(config=config)
-        context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, binary))
-        return context.modules.module
+    def _module(self, first: bool) -> Any:
+        if first not in self._modules:
+            config = iree.runtime.Config(device=_device(self._uri))
+            binary = run_compiler(self.source(first).encode() + b"\0", FLAGS)
+            context = iree.runtime.SystemContext(config=config)
+            context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, binary))
+            self._modules[first] = context.modules.module
+        return self._modules[first]
 
-    def source(self) -> str:
-        """The module as MLIR text."""
+    def source(self, first: bool) -> str:
+        """A module as MLIR text."""
         ir = mlir.ir()
         with mlir.context(), ir.Location.unknown():
             module = ir.Module.create()
             with ir.InsertionPoint(module.body):
                 for name, (f, dtypes) in self.functions.items():
-                    self._function(name, f, [np.dtype(d) for d in dtypes])
+                    if (name in self.first) == first:
+                        self._function(name, f, [np.dtype(d) for d in dtypes])
             assert module.operation.verify()
             return str(module.operation.get_asm(large_elements_limit=None))
 
@@ -89,7 +99,20 @@ class Functions:
 
     def on_device(self, name: str, *arrays: Any) -> Any:
         """f(*arrays) on device arrays of `size` elements."""
-        return getattr(self._module, name)(*arrays)
+        return getattr(self._module(name in self.first), name)(*arrays)
+
+    def parameters(self) -> list[Any]:
+        """The names, as those of a test."""
+        return [_parameter(self, name, name) for name in self.functions]
+
+
+def _parameter(functions: Functions, name: str, *values: Any) -> Any:
+    return pytest.param(*values, marks=[] if name in functions.first else [pytest.mark.slow])
+
+
+def parameters(groups: dict[str, Functions], names: Iterable[str]) -> list[Any]:
+    """(name, dtype) of a test."""
+    return [_parameter(f, name, name, dtype) for name in names for dtype, f in groups.items()]
 
 
 def info(dtype: np.dtype) -> Any:

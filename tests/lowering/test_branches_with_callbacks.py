@@ -60,7 +60,12 @@ CASES: dict[str, tuple[Callable[[Any], Any], str, int]] = {
     "mapped predicate": (lambda x: calque.vmap(choose(A, B))(jnp.stack([x, x + 1])), "aabb", 2)}
 
 
-@pytest.mark.parametrize("name", CASES)
+# (each of these is beside another of its kind)
+SLOW = ("one branch", "in a scan", "in a loop", "in calls", "mapped")
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in CASES])
 def test_only_the_branch_taken_calls_python(name: str) -> None:
     f, want, added = CASES[name]
     CALLED.clear()

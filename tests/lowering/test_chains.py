@@ -79,7 +79,8 @@ def test_more_functions_than_there_are_names() -> None:
         calque.make_jaxpr(f)(x).jaxpr, [x])[0], rtol=2e-4)
 
 
-def test_what_has_no_kernel_is_cut() -> None:
+@pytest.mark.parametrize("steps", [12, pytest.param(40, marks=pytest.mark.slow)])
+def test_what_has_no_kernel_is_cut(steps: int) -> None:
     def gammas(n: int) -> Any:
         def f(x: Any) -> Any:
             for i in range(n):
@@ -91,13 +92,14 @@ def test_what_has_no_kernel_is_cut() -> None:
     assert 5 <= text(gammas(10 * each), jnp.ones(10)).count(CUT) <= 12  # more, as it is longer
     want = np.linspace(-1, 1, 10).astype(np.complex128)
     given = want.astype(np.complex64)
-    for _ in range(40):
+    for _ in range(steps):
         want = np.sin(want) * 0.5 + 0.1
 
     def f(x: Any) -> Any:
-        for _ in range(40):
+        for _ in range(steps):
             x = jnp.sin(x) * 0.5 + 0.1
         return x
+    assert text(f, given).count(CUT) > steps
     # the map contracts by half at least: what is left are the errors of the last steps
     np.testing.assert_allclose(np.asarray(calque.jit(f)(given)), want, rtol=4e-7)
 
@@ -157,10 +159,12 @@ ARRAYS = [((), np.float32), ((7,), np.float32), ((1, 1), np.float32), ((3, 5, 67
           ((2, 0, 3), np.float32), ((1, 33), np.float64), ((70,), np.float16), ((5, 13), bfloat16)]
 
 
-@pytest.mark.parametrize("level, alive", [
-    ("x86-64-v2", stretch.ALIVE), ("x86-64-v3", 64),
-    pytest.param("x86-64-v3", stretch.ALIVE, marks=pytest.mark.slow)])
-def test_values(level: str, alive: int, x64: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("level, alive, stride", [
+    ("x86-64-v3", 64, 2), *[pytest.param(level, alive, 1, marks=pytest.mark.slow) for level, alive
+                            in (("x86-64-v2", stretch.ALIVE), ("x86-64-v3", stretch.ALIVE),
+                                ("x86-64-v3", 64))]])
+def test_values(level: str, alive: int, stride: int, x64: None, monkeypatch: pytest.MonkeyPatch
+                ) -> None:
     monkeypatch.setattr(stretch, "ALIVE", alive)  # 64: parts of four operations
     calque.clear_caches()
     with config.context("calque_cpu", level):
@@ -172,6 +176,7 @@ def test_values(level: str, alive: int, x64: None, monkeypatch: pytest.MonkeyPat
         args[1][:] = [np.nan, np.inf, -np.inf, -0.0, 0.0, 3e38, 1e-40]
         counts = [(RNG.integers(-2**31, 2**31, s)).astype(d) for d, s in
                   ((np.int32, (67,)), (np.uint8, (5, 9)), (np.int64, (130,)))]
+        args, counts = args[stride - 1::stride], counts[::stride]
 
         def integers(x: Any) -> Any:
             for i in range(50):
@@ -228,10 +233,11 @@ def test_hundreds_of_steps_and_their_gradient() -> None:
     assert chains.MOST >= 6000  # in one kernel
 
 
-def test_a_long_gradient_fits_the_stack() -> None:
-    """Each of 800 values is read by the gradient; workers have 128 KiB of stack."""
+@pytest.mark.parametrize("steps", [400, pytest.param(800, marks=pytest.mark.slow)])
+def test_a_long_gradient_fits_the_stack(steps: int) -> None:
+    """Each of many values is read by the gradient; workers have 128 KiB of stack."""
     def f(x: Any) -> Any:
-        for i in range(800):
+        for i in range(steps):
             x = x * (1.4 + 0.0001 * i - x)
         return x
     x = np.linspace(0.05, 0.95, 300_000, dtype=np.float32)
@@ -244,9 +250,9 @@ def test_a_long_gradient_fits_the_stack() -> None:
         assert len(stretches(gradient, x)) == 1
         got = np.asarray(calque.jit(gradient)(x))
     y, slope = x.astype(np.float64), np.ones(x.size)
-    for i in range(800):
+    for i in range(steps):
         slope, y = slope * (1.4 + 0.0001 * i - 2 * y), y * (1.4 + 0.0001 * i - y)
-    # 800 factors, each rounded; they contract: what is small is small by all of them
+    # many factors, each rounded; they contract: what is small is small by all of them
     np.testing.assert_allclose(got, slope, rtol=2e-3, atol=1e-30)
 
 

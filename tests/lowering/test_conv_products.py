@@ -26,7 +26,8 @@ DEFAULT, REST = drawn(GRID, 0.006)
 REST = REST[::4]  # minutes
 
 
-@pytest.fixture(autouse=True, params=["x86-64-v2", "x86-64-v3"])
+@pytest.fixture(autouse=True, params=[
+    pytest.param("x86-64-v2", marks=pytest.mark.slow), "x86-64-v3"])
 def level(request: pytest.FixtureRequest) -> Any:
     features = set(parse_target(f"cpu:{request.param}").features)
     if not features <= set(parse_target("host").features):
@@ -95,8 +96,9 @@ def case(space: tuple[int, ...], inputs: int, outputs: int, strides: int, dilati
                 f"{dtype} features {features} groups {groups}", f, (x, k), check)
 
 
-def test_drawn() -> None:
-    run([case(*c) for c in DEFAULT], 20)
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_drawn(part: int) -> None:
+    run([case(*c) for c in DEFAULT[part::2]], 20)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import compare, expected
+from support.harness import compare, expected, partly_slow
 from support.oracle import difference
 from support.samples import ROWS, Row, Sample
 
@@ -46,7 +46,8 @@ def _cases(names: list[str]) -> Iterator[tuple[Row, Sample, Any]]:
 
 
 @pytest.mark.parametrize("names", [
-    *[NAMES[i:min(i + STRIDE, FIRST_LONG)] for i in range(0, FIRST_LONG, STRIDE)],
+    *partly_slow([NAMES[i:min(i + STRIDE, FIRST_LONG)]
+                  for i in range(0, FIRST_LONG, STRIDE)], 0.33),
     pytest.param(NAMES[FIRST_LONG:], marks=pytest.mark.slow)], ids=lambda names: names[0])
 def test_any_shape_equals_the_oracle(names: list[str], no_host: None,
                                      monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,12 +50,15 @@ def test_conversions() -> None:
     same(calque.jit(lambda i: i.astype(F16))(whole), whole.astype(F16))
 
 
-@pytest.mark.parametrize("f", [
+OPERATIONS: list[Callable[..., Any]] = [
     lambda m, x, y: x + y, lambda m, x, y: x - y, lambda m, x, y: x * y, lambda m, x, y: x / y,
     lambda m, x, y: m.maximum(x, y), lambda m, x, y: m.minimum(x, y),
     lambda m, x, y: m.abs(x) * F16.type(0.5), lambda m, x, y: -x,
-    lambda m, x, y: m.where(x > y, x, y)])
-def test_arithmetic(f: Callable[..., Any]) -> None:
+    lambda m, x, y: m.where(x > y, x, y)]
+
+
+def test_arithmetic() -> None:
+    every_one = calque.jit(lambda x, y: [f(jnp, x, y) for f in OPERATIONS])
     rng = np.random.default_rng(1)
     every = rng.integers(0, 1 << 16, 4000).astype(np.uint16)
     small = rng.integers(0, 2000, 4000).astype(np.uint16)
@@ -63,25 +66,27 @@ def test_arithmetic(f: Callable[..., Any]) -> None:
     for a, b in ((every, small), (small, small[::-1]), (every, every[::-1]), (zeros, zeros[::-1]),
                  (zeros, np.roll(zeros, 1))):
         x, y = a.view(F16), np.ascontiguousarray(b).view(F16)
-        want = f(np, x, y)
-        if f.__code__.co_names in (("maximum",), ("minimum",)):  # +0 is above -0 here
-            larger = "maximum" in f.__code__.co_names
-            both = (x == 0) & (y == 0)
-            signs = np.signbit(x) & np.signbit(y) if larger else np.signbit(x) | np.signbit(y)
-            want = np.where(both, np.where(signs, F16.type(-0.0), F16.type(0)), want)
-        same(calque.jit(lambda x, y: f(jnp, x, y))(x, y), want)
+        for f, got in zip(OPERATIONS, every_one(x, y), strict=True):
+            want = f(np, x, y)
+            if f.__code__.co_names in (("maximum",), ("minimum",)):  # +0 is above -0 here
+                larger = "maximum" in f.__code__.co_names
+                both = (x == 0) & (y == 0)
+                signs = np.signbit(x) & np.signbit(y) if larger else np.signbit(x) | np.signbit(y)
+                want = np.where(both, np.where(signs, F16.type(-0.0), F16.type(0)), want)
+            same(got, want)
 
 
-def test_reductions_and_loops() -> None:
+@pytest.mark.parametrize("stride", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_reductions_and_loops(stride: int) -> None:
     x = np.random.default_rng(2).integers(1, 900, (40, 50)).astype(np.uint16).view(F16)
     outs = calque.jit(lambda x: [
         x.max(1), x.min(0), jnp.sort(x, 1), lax.cummax(x, axis=1), x.T, x[::-1, 3],
         lax.scan(lambda c, v: (v, c + v), x[0] * 0, x)[1],
-        jnp.zeros(50, F16).at[3].max(x[0, 0])])(x)
+        jnp.zeros(50, F16).at[3].max(x[0, 0])][stride - 1::stride])(x)
     previous = np.concatenate([np.zeros((1, 50), F16), x[:-1]])
     placed = np.zeros(50, F16)
     placed[3] = x[0, 0]
     wants = [x.max(1), x.min(0), np.sort(x, 1), np.maximum.accumulate(x, 1), x.T, x[::-1, 3],
-             previous + x, placed]
+             previous + x, placed][stride - 1::stride]
     for got, want in zip(outs, wants, strict=True):
         same(got, np.ascontiguousarray(want))

@@ -42,10 +42,10 @@ def _cases(name: str, dtypes: tuple[Any, ...], every: bool) -> list[Case]:
 
 
 @pytest.mark.usefixtures("without_objects")
-@pytest.mark.parametrize("name", NAMES)
-def test_without_a_c_compiler(name: str) -> None:
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_without_a_c_compiler(part: int) -> None:
     """The first sample of f32."""
-    run(_cases(name, (F32,), False), 20)
+    run([c for n in NAMES[part::2] for c in _cases(n, (F32,), False)], 20)
 
 
 @pytest.mark.slow
@@ -58,7 +58,9 @@ def test_all_samples_without_a_c_compiler(name: str) -> None:
 
 @pytest.mark.usefixtures("without_objects", "host_loops")
 @pytest.mark.parametrize("dtype", [F32, pytest.param(C64, marks=pytest.mark.slow)], ids=str)
-@pytest.mark.parametrize("name", ["cholesky", "lu", "qr", "eigh", "svd", "tridiagonal_solve"])
+@pytest.mark.parametrize("name", [
+    "cholesky", "lu", "qr", pytest.param("eigh", marks=pytest.mark.slow),  # (svd: below)
+    pytest.param("svd", marks=pytest.mark.slow), "tridiagonal_solve"])
 def test_on_other_targets(name: str, dtype: Any) -> None:
     """Loops of StableHLO, which every target takes."""
     run(_cases(name, (dtype,), False), 1)

@@ -27,7 +27,8 @@ BF16 = ml_dtypes.bfloat16
 RNG = np.random.default_rng(3)
 
 
-@pytest.fixture(params=["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.fixture(params=["x86-64-v3", *[pytest.param(level, marks=pytest.mark.slow)
+                                       for level in ("x86-64-v2", "x86-64-v4")]])
 def level(request: pytest.FixtureRequest) -> Iterator[str]:
     with config.context("calque_cpu", request.param):
         try:

@@ -106,7 +106,8 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("level", ["host", "x86-64-v3"])
+@pytest.mark.parametrize("level", [
+    "host", pytest.param("x86-64-v3", marks=pytest.mark.slow)])
 def test_loops_in_place(level: str) -> None:
     with calque.config.context("calque_cpu", level):
         for name in CASES if level == "host" else list(CASES)[::3]:

@@ -66,10 +66,8 @@ def forms(n: int) -> tuple[Any, Any]:
                                      final, final)
 
 
-@pytest.mark.parametrize("n", [1, 16, 17, pytest.param(2, marks=pytest.mark.slow),
-                               pytest.param(15, marks=pytest.mark.slow),
-                               pytest.param(31, marks=pytest.mark.slow), 60,
-                               pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [1, 17, 33, *[
+    pytest.param(n, marks=pytest.mark.slow) for n in (2, 15, 16, 31, 60, 200)]])
 def test_loops_of_many_arrays(n: int) -> None:
     (f, args), wants = forms(n)
     outs = calque.jit(f)(*args)

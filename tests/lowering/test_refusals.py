@@ -239,15 +239,17 @@ def test_constants_of_kernels_within_host_loops() -> None:
     np.testing.assert_array_equal(np.asarray(last), plain(plain(x[0]) + a))
 
 
-def test_two_draws_of_one_key() -> None:
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_two_draws_of_one_key(count: int) -> None:
     """Their loops are alike, and IREE lost the sizes of what it did not see through."""
     def draws(key: Any) -> Any:
         r = calque.random
         return [f() for f in [lambda: r.poisson(key, np.float32(3), (4,)),
-                              lambda: r.binomial(key, np.float32(10), np.float32(0.3), (4,))] * 2]
+                              lambda: r.binomial(key, np.float32(10), np.float32(0.3), (4,))
+                              ][:count] * 2]
 
     out = [np.asarray(v) for v in calque.jit(draws)(calque.random.key(0))]
-    assert (out[0] == out[2]).all() and (out[1] == out[3]).all()
+    assert all((a == b).all() for a, b in zip(out[:count], out[count:], strict=True))
 
 
 # ---- memory filled with 8 different bytes

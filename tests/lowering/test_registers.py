@@ -78,9 +78,9 @@ DEFAULT = KNOWN[::4]
 
 
 @pytest.mark.parametrize("start", [
-    pytest.param(i, marks=[pytest.mark.slow] if i else []) for i in range(0, len(DEFAULT), 12)])
+    pytest.param(i, marks=[pytest.mark.slow] if i else []) for i in range(0, len(DEFAULT), 6)])
 def test_primitives_in_rows(start: int) -> None:
-    run([c for n in DEFAULT[start:start + 12] for c in drawn(rows(n), 0.1)[0]])
+    run([c for n in DEFAULT[start:start + 6] for c in drawn(rows(n), 0.1)[0]])
 
 
 @pytest.mark.slow
@@ -91,11 +91,12 @@ def test_all_primitives_in_rows(start: int) -> None:
     assert {n for n in found if not found[n]} <= {"pad", "while"}  # whose vmapped forms are others
 
 
-@pytest.mark.parametrize("start", range(0, len(KNOWN), 40))
-def test_primitives_alone(start: int) -> None:
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("start", range(0, len(KNOWN), 50))
+def test_primitives_alone(start: int, every: bool) -> None:
     """The same loops that test_kernels runs over memory."""
-    found = parts(KNOWN[start:start + 40], True)[0]
-    run(drawn(found, 0.15)[0])
+    first, rest = parts(KNOWN[start:start + 50], True)
+    run(first + rest if every else drawn(first, 0.1)[0])
 
 
 # ---- whole loops
@@ -241,8 +242,8 @@ WHOLE: dict[str, tuple[Any, list[Any], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("level, share", [
-    ("host", 0.3), pytest.param("host", 1, marks=pytest.mark.slow),
-    ("x86-64-v2", 0.2), ("x86-64-v3", 0.2)])
+    ("host", 0.2), *[pytest.param(level, share, marks=pytest.mark.slow) for level, share in (
+        ("host", 1), ("x86-64-v2", 0.2), ("x86-64-v3", 0.2))]])
 def test_whole_loops(level: str, share: float) -> None:
     names = drawn(list(WHOLE), share, len(level))[0]
     with config.context("calque_cpu", level):

@@ -101,7 +101,8 @@ FUSED = {  # operations that end a layer and that IREE makes elementwise: all la
     "window of one": lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 1), (1, 1), "VALID")}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", [
+    "float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_a_dispatch_takes_64_words(dtype: str) -> None:
     """Beyond them a program is not loaded: 40 layers with two numbers each that IREE would fuse."""
     pairs = [(0.3 + i * 1e-3, 0.4 + i * 1e-3) for i in range(40)]

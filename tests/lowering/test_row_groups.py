@@ -98,12 +98,18 @@ def test_a_fold_that_is_spread_is_written_at_once() -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
-def test_dtypes(x64: None) -> None:
-    check([(f, normal(19, 70, dtype=d), axis) for d in CLOSE for f in FUNCTIONS
-           for axis in (1, 0)], 40)
+SOME = [3, pytest.param(1, marks=pytest.mark.slow)]  # of a list: every third, or all
 
 
-@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize("stride", SOME)
+def test_dtypes(stride: int, x64: None) -> None:
+    found = [(f, normal(19, 70, dtype=d), axis) for d in CLOSE for f in FUNCTIONS
+             for axis in (1, 0)][::stride]
+    check(found, len(found))
+
+
+@pytest.mark.parametrize("level", [
+    "x86-64-v2", pytest.param("x86-64-v3", marks=pytest.mark.slow)])
 def test_levels(level: str) -> None:
     with config.context("calque_cpu", level):
         try:
@@ -180,10 +186,11 @@ def test_integers() -> None:
         np.testing.assert_array_equal(np.asarray(out), want)
 
 
-def test_places_of_extrema(x64: None) -> None:
+@pytest.mark.parametrize("stride", SOME)
+def test_places_of_extrema(stride: int, x64: None) -> None:
     """The first NaN, else the first of equals; also along columns, and of what is computed."""
     found: list[tuple[Any, int]] = []
-    for dtype in (*CLOSE, np.int8, np.uint32, np.int64):
+    for dtype in (*CLOSE, np.int8, np.uint32, np.int64)[::stride]:
         x = RNG.integers(0, 100, (23, 301)).astype(dtype)
         found += [(x, 0), (x, 1)]
     x = normal(9, 10, 300)
@@ -279,10 +286,11 @@ def test_no_path_comes_back() -> None:
                                rtol=1e-4)
 
 
-def test_sums_alone(x64: None) -> None:
+@pytest.mark.parametrize("stride", SOME)
+def test_sums_alone(stride: int, x64: None) -> None:
     """Sums and the like of what is in memory, of every dtype and axis; NaN goes through maxima."""
     found: list[tuple[Any, Any]] = []
-    for dtype in (*CLOSE, np.int8, np.uint16, np.int64):
+    for dtype in (*CLOSE, np.int8, np.uint16, np.int64)[::stride]:
         x = RNG.integers(0, 9, (23, 301)).astype(dtype)
         found += [(x, 0), (x, 1), (x, (0, 1))]
     x = RNG.integers(-9, 9, (5, 7, 300)).astype(np.float32)

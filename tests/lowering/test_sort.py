@@ -30,9 +30,13 @@ def test_ranks_of_other_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     _as_other_target(monkeypatch, 128, lambda s: s.operands[0].shape in ((), (9,), (3, 5), (5, 3)))
 
 
-def test_network_of_other_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("labels", [
+    ("rows", "two keys"), pytest.param(("rows", "columns", "two keys"), marks=pytest.mark.slow)],
+    ids=len)
+def test_network_of_other_targets(labels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+                                  ) -> None:
     """The bitonic network: rows, padding, two keys, ties."""
-    _as_other_target(monkeypatch, 1, lambda s: s.label in ("rows", "columns", "two keys"), True)
+    _as_other_target(monkeypatch, 1, lambda s: s.label in labels, True)
 
 
 def _as_other_target(monkeypatch: pytest.MonkeyPatch, ranked: int, wanted: Any,

@@ -85,7 +85,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+SLOW = ("a chain", "gradient of layers", "scalars", "scratch")  # kinds that are beside these
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in PROGRAMS])
 def test_the_same_bits(name: str) -> None:
     f, args = PROGRAMS[name]
     same(f, *args, taken="size 0" not in name)  # (IREE writes the sums over nothing)
@@ -108,8 +112,9 @@ def test_several_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(np.asarray(rows), want, rtol=1e-5)  # (as in test_values)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint32", "int32", "float16",
-                                   "bfloat16", "int64", "uint64", "float64"])
+@pytest.mark.parametrize("dtype", [
+    "bool", "int8", "uint32", "bfloat16", "float64", *[pytest.param(d, marks=pytest.mark.slow)
+    for d in ("uint8", "int16", "int32", "float16", "int64", "uint64")]])
 def test_dtypes(dtype: str, x64: None) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     x = (np.arange(35).reshape(5, 7) * 37 % 11).astype(kind)

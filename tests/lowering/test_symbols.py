@@ -18,7 +18,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.harness import drawn, function, partly_slow
+from support.harness import drawn, function
 from support.samples import ANY, ELEMENTWISE, FLOAT8, FLOATS, INEXACT, KEY, ROWS, Row, Sample
 from vulkan_share import cases_of
 
@@ -204,27 +204,34 @@ def seed(level: str) -> int:
     return zlib.crc32(level.encode())
 
 
-@pytest.mark.parametrize("level", partly_slow(LEVELS, 0.5))
-def test_conversions_ask_for_nothing(level: str) -> None:
-    """All from and to halves, and some of the others."""
+def whole_slow(share: float, *levels: str) -> list[Any]:
+    """(level, share) of a test: some at a level or two, all at every level with the slow ones."""
+    return [*[(level, share) for level in levels],
+            *[pytest.param(level, 1, marks=pytest.mark.slow) for level in LEVELS]]
+
+
+@pytest.mark.parametrize("level, share", whole_slow(0.2, "x86-64-v2", "x86-64-v4"))
+def test_conversions_ask_for_nothing(level: str, share: float) -> None:
+    """From and to halves, and some of the others."""
     halves = [p for p in PAIRS if set(p) & {*HALVES}]
-    others, _ = drawn([p for p in PAIRS if p not in halves], 0.15, seed(level))
+    others, _ = drawn([p for p in PAIRS if p not in halves], 0.15 * share, seed(level))
+    halves, _ = drawn(halves, share, seed(level))
     called = check([conversion(*p) for p in (*halves, *others)], level)
     assert called == SOFT_CALLED[level] - {"__truncsfhf2"}
 
 
-@pytest.mark.parametrize("level", partly_slow(LEVELS, 0.25))
-def test_conversions_in_loops_ask_for_nothing(level: str) -> None:
-    pairs, _ = drawn([p for p in PAIRS if set(p) & {*HALVES} and not set(p) & {*FLOAT8}], 0.6,
-                     seed(level))
+@pytest.mark.parametrize("level, share", whole_slow(0.4, "x86-64-v4"))
+def test_conversions_in_loops_ask_for_nothing(level: str, share: float) -> None:
+    pairs, _ = drawn([p for p in PAIRS if set(p) & {*HALVES} and not set(p) & {*FLOAT8}],
+                     0.6 * share, seed(level))
     check([looped([conversion(*p) for p in pairs],
                   [ShapedArray((300, 3), d) for d in dict.fromkeys(a for a, _ in pairs)])], level)
 
 
-@pytest.mark.parametrize("level", partly_slow(LEVELS, 0.25, seed=1))
-def test_arithmetic_asks_for_nothing(level: str) -> None:
-    short, _ = drawn(uses_of(SHORT), 0.2, seed(level))
-    long, _ = drawn(uses_of(LONG), 0.03, seed(level))
+@pytest.mark.parametrize("level, share", whole_slow(0.4, "x86-64-v2"))
+def test_arithmetic_asks_for_nothing(level: str, share: float) -> None:
+    short, _ = drawn(uses_of(SHORT), 0.2 * share, seed(level))
+    long, _ = drawn(uses_of(LONG), 0.03 * share, seed(level))
     iotas = [used("iota", ROWS["iota"].samples[0], d) for d in ROWS["iota"].dtypes]
     check(short + long + iotas, level)
 
