@@ -91,7 +91,7 @@ def test_a_network_of_every_layer() -> None:
     assert shape == (-1, 4) and out.shape == (3, 4)
     np.testing.assert_allclose(np.exp(out).sum(1), 1, rtol=1e-5)
     with pytest.raises(ValueError, match="PRNG key"):
-        apply(params, x)
+        calque.eval_shape(apply, params, x)
     kept = stax.Dropout(0.5, mode="test")[1]((), x, rng=random.key(0))
     assert kept is x
 

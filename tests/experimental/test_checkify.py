@@ -98,7 +98,7 @@ TABLE: list[tuple[Any, tuple[Any, ...], str | None]] = [
 ]
 
 
-@pytest.mark.parametrize("i", partly_slow(range(len(TABLE)), 0.25))
+@pytest.mark.parametrize("i", partly_slow(range(len(TABLE)), 0.12))
 def test_messages(i: int) -> None:
     f, args, message = TABLE[i]
     error, out = checkify.checkify(f, errors=checkify.all_checks)(*args)
@@ -125,10 +125,12 @@ def test_sets_of_checks() -> None:
              "nan_checks": nan("log"), "index_checks": outside((3,), 4),
              "float_checks": "division by zero", "automatic_checks": outside((3,), 4),
              "all_checks": failed("user")}
-    for name, text in texts.items():
-        error, _ = checkify.checkify(f, errors=getattr(checkify, name))(f32(0), 4)
+    runs = [*[checkify.checkify(f, errors=getattr(checkify, name)) for name in texts],
+            checkify.checkify(f)]
+    found = calque.jit(lambda x, i: [run(x, i)[0] for run in runs])(f32(0), 4)
+    for (name, text), error in zip([*texts.items(), ("default", failed("user"))], found,
+                                   strict=True):
         assert error.get() == text, name
-    assert checkify.checkify(f)(f32(0), 4)[0].get() == failed("user")
 
 
 def test_mapped_outside() -> None:

@@ -36,17 +36,28 @@ def _close(got: Any, want: Any, eps: float = 100.0) -> None:
     assert error <= eps * 2.0 ** -23 * np.abs(want).max(), error
 
 
-def _all(x: Any, y: Any, q: Any, k: Any, v: Any, numbers: Any) -> dict[str, Any]:
-    return {
-        "matmul": ks.matmul(x, y), "odd": ks.matmul(x[:7], y[:, :5]),
-        "relu": ks.matmul_relu(x, y), "softmax": ks.softmax(x),
-        "odd softmax": ks.softmax(x[:7, :5]), "flash": ks.flash(q, k, v),
-        "causal": ks.flash(q, k, v, causal=True), "grid": ks.flash_of_grid(q[:2], k, v),
-        "running": ks.running_sum(x.ravel()[:10]), "picked": ks.picked(y, numbers),
-        "counted": ks.counted(numbers, 5), "smoothed": ks.smoothed(x[0, :10])}
+# those beside them are in other tests, too: in transformations, as loops of much work
+FEW = ("odd", "odd softmax", "grid", "running", "picked", "counted", "smoothed")
+OTHERS = ("matmul", "relu", "softmax", "flash", "causal")
 
 
-def _check_all(got: dict[str, Any]) -> None:
+def _all(names: tuple[str, ...]) -> Any:
+    def f(x: Any, y: Any, q: Any, k: Any, v: Any, numbers: Any) -> dict[str, Any]:
+        every = {
+            "matmul": lambda: ks.matmul(x, y), "odd": lambda: ks.matmul(x[:7], y[:, :5]),
+            "relu": lambda: ks.matmul_relu(x, y), "softmax": lambda: ks.softmax(x),
+            "odd softmax": lambda: ks.softmax(x[:7, :5]), "flash": lambda: ks.flash(q, k, v),
+            "causal": lambda: ks.flash(q, k, v, causal=True),
+            "grid": lambda: ks.flash_of_grid(q[:2], k, v),
+            "running": lambda: ks.running_sum(x.ravel()[:10]),
+            "picked": lambda: ks.picked(y, numbers), "counted": lambda: ks.counted(numbers, 5),
+            "smoothed": lambda: ks.smoothed(x[0, :10])}
+        assert set(every) == {*FEW, *OTHERS}
+        return {name: every[name]() for name in names}
+    return f
+
+
+def _check_all(got: dict[str, Any], names: tuple[str, ...]) -> None:
     line = X[0, :10].astype(np.float64)
     wanted = {
         "matmul": X.astype(np.float64) @ Y, "odd": X[:7].astype(np.float64) @ Y[:, :5],
@@ -56,14 +67,16 @@ def _check_all(got: dict[str, Any]) -> None:
         "running": np.cumsum(X.ravel()[:10], dtype=np.float64), "picked": Y[NUMBERS],
         "counted": np.bincount(NUMBERS, minlength=5),
         "smoothed": np.convolve(line, np.ones(3))[1:-1]}
-    assert set(got) == set(wanted)
-    for name, want in wanted.items():
-        assert np.asarray(got[name]).shape == want.shape, name
-        _close(got[name], want)
+    assert set(got) == set(names)
+    for name in names:
+        assert np.asarray(got[name]).shape == wanted[name].shape, name
+        _close(got[name], wanted[name])
 
 
-def test_kernels() -> None:
-    _check_all(calque.jit(_all)(X, Y, Q, K, V, NUMBERS))
+@pytest.mark.parametrize("names", [FEW, pytest.param(OTHERS, marks=pytest.mark.slow)],
+                         ids=["few", "others"])
+def test_kernels(names: tuple[str, ...]) -> None:
+    _check_all(calque.jit(_all(names))(X, Y, Q, K, V, NUMBERS), names)
 
 
 @pytest.mark.vulkan
@@ -73,17 +86,19 @@ def test_kernels_on_vulkan() -> None:
     except RuntimeError as error:
         pytest.skip(f"no Vulkan device here: {str(error).splitlines()[0]}")
     args = [calque.device_put(a, device) for a in (X, Y, Q, K, V, NUMBERS)]
-    _check_all(calque.jit(_all)(*args))
+    _check_all(calque.jit(_all((*FEW, *OTHERS)))(*args), (*FEW, *OTHERS))
 
 
-def test_targets(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("flash", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_targets(flash: bool, tmp_path: pathlib.Path) -> None:
     """One file for a CPU and for CUDA; the CPU's is run."""
     def f(x: Any, y: Any, q: Any, k: Any, v: Any) -> Any:
-        return ks.matmul_relu(x, y), ks.softmax(x), ks.flash(q, k, v)
+        return [ks.matmul_relu(x, y), ks.softmax(x), *([ks.flash(q, k, v)] if flash else [])]
 
     specs = [S(a.shape, a.dtype) for a in (X, Y, Q, K, V)]
     aot.compile(f, *specs, targets=["cpu", "cuda:sm_80"]).save(tmp_path / "f.vmfb")
     got = aot.load(tmp_path / "f.vmfb").f(X, Y, Q, K, V)
+    assert len(got) == 2 + flash
     for a, want in zip(got, (np.maximum(X @ Y, 0), ks.normalized(X), ks.attention(Q, K, V))):
         _close(a, want)
 
@@ -237,25 +252,29 @@ def test_loops_of_much_work(short: bool, monkeypatch: pytest.MonkeyPatch) -> Non
             out_specs=[B((4, 12), lambda i: (i, 0)), B((4,), lambda i: i)])(x)
 
     assert ("scan" in _hoisted(f, X)) is not short
-    o, p = calque.jit(f)(X)
-    halves = X.reshape(2, 4, 12).astype(np.float64)
-    _close(o, np.where((np.arange(8) % 4 == 3)[:, None], X, 2 * X))
-    _close(p, (halves.sum(2)[:, ::-1] + np.arange(4) + np.array([7, 0, 0, 0])).ravel())
     flash = functools.partial(ks.flash, causal=False)  # a function of its own: traced anew
     assert ("scan" in _hoisted(flash, Q, K, V)) is not short
     assert "dynamic_slice" not in _hoisted(flash, Q, K, V)
-    _close(calque.jit(flash)(Q, K, V), ks.attention(Q, K, V))
     # ends that follow from the place in the grid: such loops have a derivative, too
     causal = functools.partial(ks.flash, causal=True)
     assert not {"while", "dynamic_slice"} & set(_hoisted(causal, Q, K, V))
-    _close(calque.jit(causal)(Q, K, V), ks.attention(Q, K, V, True))
     backwards = functools.partial(ks.flash, backwards=True)
     assert "dynamic_slice" not in _hoisted(backwards, Q, K, V)
-    _close(calque.jit(backwards)(Q, K, V), ks.attention(Q, K, V))
+    ct = _random(*Q.shape, seed=5)
+
+    def every(x: Any, q: Any, k: Any, v: Any) -> Any:
+        slope = () if short else calque.grad(lambda q: (causal(q, k, v) * ct).sum())(q)
+        return (*f(x), [flash(q, k, v), causal(q, k, v), backwards(q, k, v)], slope)
+
+    o, p, (plain, masked, back), got = calque.jit(every)(X, Q, K, V)
+    halves = X.reshape(2, 4, 12).astype(np.float64)
+    _close(o, np.where((np.arange(8) % 4 == 3)[:, None], X, 2 * X))
+    _close(p, (halves.sum(2)[:, ::-1] + np.arange(4) + np.array([7, 0, 0, 0])).ravel())
+    _close(plain, ks.attention(Q, K, V))
+    _close(masked, ks.attention(Q, K, V, True))
+    _close(back, ks.attention(Q, K, V))
     if short:  # (its gradient is long to compile)
         return
-    ct = _random(*Q.shape, seed=5)
-    got = calque.jit(calque.grad(lambda q: (causal(q, K, V) * ct).sum()))(Q)
     step, way = 1e-3, _random(*Q.shape, seed=6).astype(np.float64)
     ends = [(ks.attention(Q + s * step * way, K, V, True) * ct).sum() for s in (1, -1)]
     np.testing.assert_allclose((np.asarray(got) * way).sum(), (ends[0] - ends[1]) / (2 * step),

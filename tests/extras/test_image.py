@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.harness import partly_slow
+from support.harness import drawn
 
 import calque
 import calque.numpy as jnp
@@ -68,37 +68,44 @@ X = np.random.default_rng(0).normal(size=(3, 5, 6))
 SHAPES = [(3, 8, 4), (1, 2, 6)]  # wider and narrower; to a single pixel and to less than half
 
 
-@pytest.mark.parametrize("antialias", partly_slow([True, False], 0.5))
-def test_resize_is_the_sum_of_weighted_pixels(antialias: bool) -> None:
+SOME, MORE = drawn([(m, s, a) for m in METHODS for s in SHAPES for a in (True, False)], 0.25, 444)
+parts = pytest.mark.parametrize("cases", [  # each method is in the first part
+    SOME, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+
+
+@parts
+def test_resize_is_the_sum_of_weighted_pixels(
+        cases: list[tuple[str, tuple[int, ...], bool]]) -> None:
     def run(x: Any) -> list[Any]:
         return [image.resize(x, shape, method, antialias=antialias)
-                for method in METHODS for shape in SHAPES]
+                for method, shape, antialias in cases]
 
     with calque.enable_x64(True):
-        got = iter(calque.jit(run)(X))
-    for method in METHODS:
-        for shape in SHAPES:
-            want = X
-            for d in range(3):
-                if shape[d] != X.shape[d]:
-                    want = along(want, d, shape[d], shape[d] / X.shape[d], 0.0, method, antialias)
-            # float64: sums of at most 30 products, one after the other for each of three axes
-            np.testing.assert_allclose(next(got), want, rtol=1e-12, atol=1e-13, err_msg=method)
+        got = calque.jit(run)(X)
+    for (method, shape, antialias), result in zip(cases, got, strict=True):
+        want = X
+        for d in range(3):
+            if shape[d] != X.shape[d]:
+                want = along(want, d, shape[d], shape[d] / X.shape[d], 0.0, method, antialias)
+        # float64: sums of at most 30 products, one after the other for each of three axes
+        np.testing.assert_allclose(result, want, rtol=1e-12, atol=1e-13, err_msg=method)
 
 
-def test_scale_and_translate_by_traced_numbers() -> None:
+@parts
+def test_scale_and_translate_by_traced_numbers(
+        cases: list[tuple[str, tuple[int, ...], bool]]) -> None:
     scale, move = np.array([0.6, 1.5]), np.array([0.3, -1.2])
+    ways = list(dict.fromkeys((method, a) for method, _, a in cases))
 
     def run(x: Any, scale: Any, move: Any) -> list[Any]:
         return [image.scale_and_translate(x, (3, 7, 9), (1, -1), scale, move, method, antialias=a)
-                for method in METHODS for a in (True, False)]
+                for method, a in ways]
 
     with calque.enable_x64(True):
-        got = iter(calque.jit(run)(X, scale, move))
-    for method in METHODS:
-        for a in (True, False):
-            want = along(along(X, 1, 7, 0.6, 0.3, method, a), 2, 9, 1.5, -1.2, method, a)
-            np.testing.assert_allclose(next(got), want, rtol=1e-12, atol=1e-13, err_msg=method)
+        got = calque.jit(run)(X, scale, move)
+    for (method, a), result in zip(ways, got, strict=True):
+        want = along(along(X, 1, 7, 0.6, 0.3, method, a), 2, 9, 1.5, -1.2, method, a)
+        np.testing.assert_allclose(result, want, rtol=1e-12, atol=1e-13, err_msg=method)
 
 
 def test_linear_is_interpolation_and_nearest_picks() -> None:

@@ -195,12 +195,14 @@ def test_initializers_scale() -> None:
 
 
 def test_orthogonal_initializers() -> None:
-    key = calque.random.key(0)
-    for shape in ((2, 3, 4), (2, 5)):
-        q = np.asarray(nn.initializers.orthogonal(2.0)(key, shape), np.float64)
-        q = q.reshape(-1, shape[-1]) / 2
+    shapes = ((2, 3, 4), (2, 5))
+    *made, kernel = calque.jit(lambda key: [
+        *[nn.initializers.orthogonal(2.0)(key, shape) for shape in shapes],
+        nn.initializers.delta_orthogonal()(key, (3, 3, 4, 5))])(calque.random.key(0))
+    for shape, q in zip(shapes, made):
+        q = np.asarray(q, np.float64).reshape(-1, shape[-1]) / 2
         small = q.T @ q if q.shape[0] >= q.shape[1] else q @ q.T
         np.testing.assert_allclose(small, np.eye(len(small)), atol=2e-6)  # eps times the size
-    kernel = np.asarray(nn.initializers.delta_orthogonal()(key, (3, 3, 4, 5)), np.float64)
+    kernel = np.asarray(kernel, np.float64)
     np.testing.assert_allclose(kernel[1, 1] @ kernel[1, 1].T, np.eye(4), atol=2e-6)
     assert np.count_nonzero(kernel) == 20

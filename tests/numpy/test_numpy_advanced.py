@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import drawn
 
 import calque
 import calque.numpy as jnp
@@ -62,6 +63,12 @@ def grown(seed: int, count: int) -> list[Any]:
 EVERY = [*INDICES, *grown(1, 40)]
 
 
+def parts(seed: int) -> list[Any]:
+    """Some of the indices by default, the rest is slow."""
+    some, more = drawn(EVERY, 0.4, seed)
+    return [pytest.param(some, id="some"), pytest.param(more, marks=pytest.mark.slow, id="more")]
+
+
 def same(got: Any, want: Any, what: Any) -> None:
     assert got.shape == want.shape and np.array_equal(got, want), (what, got.shape, want.shape)
 
@@ -72,12 +79,14 @@ def test_eager_indices() -> None:
         same(x[i], X[i], i)
 
 
-def test_indices_in_a_program() -> None:
-    for i, got in zip(EVERY, calque.jit(lambda x: [x[k] for k in EVERY])(X)):
+@pytest.mark.parametrize("indices", parts(0))
+def test_indices_in_a_program(indices: list[Any]) -> None:
+    for i, got in zip(indices, calque.jit(lambda x: [x[k] for k in indices])(X)):
         same(got, X[i], i)
 
 
-def test_traced_index_arrays() -> None:
+@pytest.mark.parametrize("indices", parts(1))
+def test_traced_index_arrays(indices: list[Any]) -> None:
     def parted(index: Any) -> tuple[list[Any], list[Any]]:
         """The index with its integer arrays taken out."""
         arrays: list[Any] = []
@@ -89,13 +98,13 @@ def test_traced_index_arrays() -> None:
             items.append(item)
         return items, arrays
 
-    parts = [p for p in map(parted, EVERY) if p[1]]
+    taken = [p for p in map(parted, indices) if p[1]]
 
     def f(x: Any, every: Any) -> Any:
         return [x[tuple(arrays[i[0]] if isinstance(i, tuple) else i for i in items)]
-                for (items, _), arrays in zip(parts, every)]
+                for (items, _), arrays in zip(taken, every)]
 
-    for (items, arrays), got in zip(parts, calque.jit(f)(X, [a for _, a in parts])):
+    for (items, arrays), got in zip(taken, calque.jit(f)(X, [a for _, a in taken])):
         index = tuple(arrays[i[0]] if isinstance(i, tuple) else i for i in items)
         same(got, X[index], index)
 
@@ -106,7 +115,7 @@ UPDATES: dict[str, Callable[[Any, Any, Any], None]] = {
 
 
 @pytest.mark.parametrize("few", [
-    {"set": 2, "add": 3, "subtract": 5, "multiply": 5, "min": 3, "max": 5},
+    {"set": 4, "add": 8, "subtract": 13, "multiply": 13, "min": 11, "max": 13},
     pytest.param({}, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_updates(few: dict[str, int]) -> None:
     rng = np.random.default_rng(2)
@@ -296,10 +305,11 @@ def test_edits_and_tricks() -> None:
             ("delete", (a, np.array([0, -1, 0]))), ("delete", (x, 1, 0)),
             ("delete", (a, slice(None, None, -2))), ("delete", (a, a > 0)), ("trim_zeros", (a,))]:
         check(name, *args)
-    insert = calque.jit(jnp.insert)(a, np.array([2, 1]), 5)
+    insert, delete = calque.jit(lambda a, i, j: (
+        jnp.insert(a, i, 5), jnp.delete(a, j, assume_unique_indices=True)))(
+            a, np.array([2, 1]), np.array([2, 0]))
     assert insert.tolist() == np.insert(a, [2, 1], 5).tolist()
-    delete = calque.jit(lambda a, i: jnp.delete(a, i, assume_unique_indices=True))
-    assert delete(a, np.array([2, 0])).tolist() == [1, 2]
+    assert delete.tolist() == [1, 2]
     for name, key in [("mgrid", np.s_[0:3, 0:2]), ("mgrid", np.s_[0:1:3j]),
                       ("r_", (1, a, np.s_[5:7])),
                       ("r_", ("0,2", a, a)), ("r_", ("-1", a, a)), ("c_", (a, a)),

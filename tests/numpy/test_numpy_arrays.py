@@ -278,9 +278,12 @@ def test_scalars_repeat_along_any_axis() -> None:
 
 def test_degrees_of_half_precision() -> None:
     """dtypes and values as jax 0.10.2."""
-    for dtype in (jnp.float16, jnp.bfloat16):
-        assert jnp.angle(jnp.asarray([-1, 2], dtype), deg=True).dtype == dtype
-        one = jnp.angle(jnp.asarray(-1.918, dtype), deg=True)
-        assert one.dtype == jnp.float32 and float(one) == 180.0
-    got = jnp.spacing(jnp.asarray([1.42188, -1.26562], jnp.bfloat16))
+    dtypes = (jnp.float16, jnp.bfloat16)
+    many, ones, got = calque.jit(lambda many, ones, x: (
+        [jnp.angle(v, deg=True) for v in many], [jnp.angle(v, deg=True) for v in ones],
+        jnp.spacing(x)))([jnp.asarray([-1, 2], d) for d in dtypes],
+                         [jnp.asarray(-1.918, d) for d in dtypes],
+                         jnp.asarray([1.42188, -1.26562], jnp.bfloat16))
+    for dtype, two, one in zip(dtypes, many, ones):
+        assert two.dtype == dtype and one.dtype == jnp.float32 and float(one) == 180.0
     assert got.tolist() == [0.0078125, -0.0078125]

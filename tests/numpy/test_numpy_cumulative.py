@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import drawn
 
 import calque
 import calque.numpy as jnp
@@ -42,9 +43,12 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("i0", (X,), {})]
 
 
-@pytest.mark.parametrize("half", [0, 1])
-def test_against_numpy(half: int) -> None:
-    chosen = CASES[half::2]
+SOME, MORE = drawn(CASES, 0.45, 9)  # (each function is in the first part)
+
+
+@pytest.mark.parametrize("chosen", [
+    SOME, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+def test_against_numpy(chosen: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> None:
     with calque.dispatch.eager.lazy_eval():
         outs = [getattr(jnp, f)(*args, **kwargs) for f, args, kwargs in chosen]
     for (f, args, kwargs), out in zip(chosen, outs, strict=True):

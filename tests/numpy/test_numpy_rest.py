@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import drawn
 
 import calque
 import calque.numpy as jnp
@@ -42,9 +43,15 @@ PADS: list[tuple[Any, Any, dict[str, Any]]] = [
     (R, 0, {"mode": "edge"}), (np.zeros((0, 2), np.float32), 1, {})]
 
 
-def test_pad() -> None:
-    got = calque.jit(lambda: [jnp.pad(x, w, **k) for x, w, k in PADS])()
-    for (x, w, k), out in zip(PADS, got):
+SOME, MORE = drawn(PADS, 0.55, 164)  # every mode is in the first part
+
+
+@pytest.mark.parametrize("pads", [
+    SOME, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+def test_pad(pads: list[tuple[Any, Any, dict[str, Any]]]) -> None:
+    got = calque.jit(lambda xs: [jnp.pad(x, w, **k) for x, (_, w, k) in zip(xs, pads)])(
+        [x for x, *_ in pads])
+    for (x, w, k), out in zip(pads, got):
         close(out, np.pad(x, w, **k), f"{np.shape(x)} {w} {k}")
 
 

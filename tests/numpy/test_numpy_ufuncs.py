@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import scipy.integrate
+from support.harness import drawn
 
 import calque
 import calque.numpy as jnp
@@ -34,9 +35,25 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-1
              "complex64": 1e-5, "complex128": 1e-13}
 
 
+def shared(names: tuple[str, ...], dtypes: dict[str, float]) -> list[Any]:
+    """Parameters (dtype, functions): of each dtype a part by default, the rest is slow."""
+    found = []
+    for seed, (dtype, share) in enumerate(dtypes.items()):
+        some, rest = map(tuple, drawn(names, share, seed))
+        found += [pytest.param(dtype, some, id=dtype)] + [
+            pytest.param(dtype, rest, marks=pytest.mark.slow, id=f"{dtype}-rest")] * bool(rest)
+    return found
+
+
+def tables(parts: list[tuple[tuple[str, ...], tuple[Any, ...]]]) -> list[dict[str, Any]]:
+    """All functions of some operands, and of others, in one program."""
+    return calque.jit(lambda every: [
+        {n: getattr(jnp, n)(*xs) for n in names} for (names, _), xs in zip(parts, every)])(
+            [operands for _, operands in parts])
+
+
 def table(names: tuple[str, ...], *operands: Any) -> dict[str, Any]:
-    """All functions of one arity and dtype in one program."""
-    return calque.jit(lambda *xs: {n: getattr(jnp, n)(*xs) for n in names})(*operands)
+    return tables([(names, operands)])[0]
 
 
 def compare(names: tuple[str, ...], got: dict[str, Any], operands: tuple[Any, ...],
@@ -68,30 +85,32 @@ def pairs(values: list[Any], dtype: Any) -> tuple[Any, Any]:
         return tuple(np.ascontiguousarray(g).astype(dtype) for g in grid)  # type: ignore
 
 
-@pytest.mark.parametrize("name", ["float32", "float64", "float16", "bfloat16"])
-def test_unary_floats(name: str) -> None:
+@pytest.mark.parametrize("name, names", shared(UNARY_FLOAT, {
+    "float32": 1, "float64": 0.3, "float16": 0.2, "bfloat16": 0.2}))
+def test_unary_floats(name: str, names: tuple[str, ...]) -> None:
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     x = np.array(SPECIAL).astype(dtype)
-    names = tuple(n for n in UNARY_FLOAT if n != "nan_to_num" or dtype.kind == "f")
+    names = tuple(n for n in names if n != "nan_to_num" or dtype.kind == "f")
     with calque.enable_x64(True):
         assert not compare(names, table(names, x), (x,), dtype)
 
 
-@pytest.mark.parametrize("name", ["float32", "float64"])
-def test_binary_floats(name: str) -> None:
+@pytest.mark.parametrize("name, names", shared(BINARY_FLOAT, {"float32": 1, "float64": 0.3}))
+def test_binary_floats(name: str, names: tuple[str, ...]) -> None:
     dtype = np.dtype(name)
     x, y = pairs(SPECIAL, dtype)
     # NumPy's floor_divide of infinities gives NaN (test_special_values_of_division)
-    names = tuple(n for n in BINARY_FLOAT if n != "floor_divide")
     finite = np.isfinite(x) & np.isfinite(y) & (y != 0)
+    parts = [(tuple(n for n in names if n != "floor_divide"), (x, y)),
+             (tuple(n for n in names if n == "floor_divide"), (x[finite], y[finite]))]
     with calque.enable_x64(True):
-        assert not compare(names, table(names, x, y), (x, y), dtype)
-        a, b = x[finite], y[finite]
-        assert not compare(("floor_divide",), table(("floor_divide",), a, b), (a, b), dtype)
+        for (part, operands), got in zip(parts, tables(parts)):
+            assert not compare(part, got, operands, dtype)
 
 
-@pytest.mark.parametrize("name", ["int8", "int32", "int64", "uint8", "uint64", *[
-    pytest.param(name, marks=pytest.mark.slow) for name in ("int16", "uint16", "uint32")]])
+@pytest.mark.parametrize("name", ["int8", "int32", "uint64", *[
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("int16", "int64", "uint8", "uint16", "uint32")]])
 def test_integers(name: str) -> None:
     dtype = np.dtype(name)
     limits = np.iinfo(dtype)
@@ -100,40 +119,43 @@ def test_integers(name: str) -> None:
     a, b = (np.repeat(x, len(x)), np.tile(x, len(x)))
     whole = (b != 0) & ~((a == limits.min) & (b.astype(object) == -1))
     small = (b.astype(object) >= 0) & (b.astype(object) < 8)
+    shifts = ("left_shift", "right_shift", "power")
+    rest = tuple(n for n in BINARY_INT if n not in shifts)
+    parts = [(UNARY_INT, (x,)), (rest, (a[whole], b[whole])), (shifts, (a[small], b[small]))]
     with calque.enable_x64(True):
-        assert not compare(UNARY_INT, table(UNARY_INT, x), (x,), dtype)
-        shifts = ("left_shift", "right_shift", "power")
-        rest = tuple(n for n in BINARY_INT if n not in shifts)
-        a1, b1 = a[whole], b[whole]
-        assert not compare(rest, table(rest, a1, b1), (a1, b1), dtype)
-        a2, b2 = a[small], b[small]
-        got = table(shifts, a2, b2)
-        with np.errstate(all="ignore"):
-            assert not compare(shifts, got, (a2, b2), dtype)
+        for (names, operands), got in zip(parts, tables(parts)):
+            with np.errstate(all="ignore"):
+                assert not compare(names, got, operands, dtype)
 
 
 def test_division_by_zero_keeps_xlas_rules() -> None:
-    n = jnp.arange(3)
-    assert jnp.floor_divide(n, 0).tolist() == [-1, -2, -2]
-    assert jnp.remainder(n, 0).tolist() == [0, 0, 0]
-    assert jnp.fmod(n, 0).tolist() == [0, 0, 0]
+    quotient, remainder, rest = calque.jit(lambda n: (
+        jnp.floor_divide(n, 0), jnp.remainder(n, 0), jnp.fmod(n, 0)))(np.arange(3, dtype=np.int32))
+    assert quotient.tolist() == [-1, -2, -2]
+    assert remainder.tolist() == rest.tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("name", ["complex64", "complex128"])
-def test_complex(name: str) -> None:
+UNARY_COMPLEX = ("negative", "absolute", "square", "sqrt", "exp", "log", "sin", "cos", "tanh",
+                 "conj", "real", "imag", "angle", "reciprocal", "isfinite", "rint", "log10")
+BINARY_COMPLEX = ("add", "subtract", "multiply", "divide", "equal", "less", "greater_equal",
+                  "power")
+
+
+@pytest.mark.parametrize("name, names", shared((*UNARY_COMPLEX, *BINARY_COMPLEX), {
+    "complex64": 1, "complex128": 0.25}))
+def test_complex(name: str, names: tuple[str, ...]) -> None:
     dtype = np.dtype(name)
     values = [0.5 + 1j, -2 - 0.25j, 1j, 3 + 0j, -1 + 1e-3j]
     x, y = pairs(values, dtype)
-    unary = ("negative", "absolute", "square", "sqrt", "exp", "log", "sin", "cos", "tanh", "conj",
-             "real", "imag", "angle", "reciprocal", "isfinite", "rint", "log10")
-    binary = ("add", "subtract", "multiply", "divide", "equal", "less", "greater_equal", "power")
+    parts = [(tuple(n for n in names if n in UNARY_COMPLEX), (x,)),
+             (tuple(n for n in names if n in BINARY_COMPLEX), (x, y))]
     with calque.enable_x64(True):
-        got = {**table(unary, x), **table(binary, x, y)}
-    for n in (*unary, *binary):
-        operands = (x,) if n in unary else (x, y)
-        want = getattr(np, n)(*operands)
-        np.testing.assert_allclose(np.asarray(got[n]), want, rtol=20 * TOLERANCE[name],
-                                   atol=TOLERANCE[name], err_msg=n)
+        results = tables(parts)
+    for (part, operands), got in zip(parts, results):
+        for n in part:
+            np.testing.assert_allclose(
+                np.asarray(got[n]), getattr(np, n)(*operands), rtol=20 * TOLERANCE[name],
+                atol=TOLERANCE[name], err_msg=n)
 
 
 def test_bools() -> None:
@@ -149,7 +171,8 @@ def test_bools() -> None:
                 f(a, b)
 
 
-@pytest.mark.parametrize("shape", [(0,), (1,), (2, 0, 3), ()])
+@pytest.mark.parametrize("shape", [
+    (0,), (1,), pytest.param((2, 0, 3), marks=pytest.mark.slow), ()])
 def test_empty_and_single(shape: tuple[int, ...]) -> None:
     x = np.full(shape, 0.5, np.float32)
     got = calque.jit(lambda x: [jnp.sin(x), jnp.hypot(x, 2), jnp.where(x > 0, x, 0), x // 2,
@@ -251,9 +274,10 @@ def test_bools_choose_in_products_of_vectors():
 
 
 @pytest.mark.parametrize("name, compiled", [
-    *[(name, True) for name in ("float32", "float64", "float16", "bfloat16")], ("float32", False),
-    *[pytest.param(name, False, marks=pytest.mark.slow)
-      for name in ("float64", "float16", "bfloat16")]])
+    ("float32", True), ("bfloat16", True), ("float32", False),
+    *[pytest.param(name, compiled, marks=pytest.mark.slow) for name, compiled in (
+        ("float64", True), ("float16", True), ("float64", False), ("float16", False),
+        ("bfloat16", False))]])
 def test_special_values_of_division(name: str, compiled: bool) -> None:
     """Values and signs of zeros are NumPy's; infinity // finite is the array API's infinity."""
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -287,7 +311,8 @@ def test_derivatives_of_remainder_at_its_jumps() -> None:
     np.testing.assert_array_equal(by_y, -np.floor(x / y))
 
 
-def test_complex_values_beside_infinities() -> None:
+@pytest.mark.parametrize("compiled", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_complex_values_beside_infinities(compiled: bool) -> None:
     """expm1 as exp has it (Annex G of C99), less 1; acos of zero beside NaN."""
     inf, nan = np.inf, np.nan
     z = np.array([complex(-inf, inf), complex(-inf, nan), complex(inf, inf), complex(inf, nan)])
@@ -297,13 +322,13 @@ def test_complex_values_beside_infinities() -> None:
         return jnp.expm1(z), jnp.arccos(zero), jnp.arccosh(zero), jnp.sign(zero[:0])
 
     with calque.enable_x64(True):
-        for f in (run, calque.jit(run)):
-            shifted, angle, hyperbolic, none = f(jnp.asarray(z), jnp.asarray(zero))
-            np.testing.assert_array_equal(np.real(shifted), [-1, -1, inf, inf])
-            np.testing.assert_array_equal(np.imag(shifted), [0, 0, nan, nan])
-            np.testing.assert_array_equal(np.asarray(angle), np.arccos(zero))
-            np.testing.assert_array_equal(np.asarray(hyperbolic), np.arccosh(zero))
-            assert none.shape == (0,)
+        f = calque.jit(run) if compiled else run
+        shifted, angle, hyperbolic, none = f(jnp.asarray(z), jnp.asarray(zero))
+        np.testing.assert_array_equal(np.real(shifted), [-1, -1, inf, inf])
+        np.testing.assert_array_equal(np.imag(shifted), [0, 0, nan, nan])
+        np.testing.assert_array_equal(np.asarray(angle), np.arccos(zero))
+        np.testing.assert_array_equal(np.asarray(hyperbolic), np.arccosh(zero))
+        assert none.shape == (0,)
 
 
 def test_dlpack_signature_versions_and_empty_arrays() -> None:

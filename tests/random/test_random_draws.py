@@ -26,14 +26,22 @@ def draws(calls: dict[str, Any], key: Any) -> dict[str, Any]:
     return {n: np.asarray(v) for n, v in made.items()}
 
 
-PARTS = {"formulas": [n for n in CALLS if n not in LOOPS],
+# the distributions of these are tested below, or the others are forms of the same
+RARE = ("gumbel", "exponential", "truncated normal", "laplace", "logistic", "cauchy", "pareto",
+        "maxwell", "weibull", "rayleigh", "wald", "lognormal", "triangular",
+        "randint to the largest", "randint uint8", "randint, arrays", "permutation, long",
+        "permutation, independent", "choice of columns")
+PARTS = {"formulas": [n for n in CALLS if n not in LOOPS and n not in RARE],
+         "more formulas": list(RARE),
          "loops": ["gamma", "poisson", "binomial"],
          "more loops": [n for n in LOOPS if n not in ("gamma", "poisson", "binomial")]}
 
 
 @pytest.mark.parametrize("part, stream", [
     ("formulas", True), pytest.param("loops", True, marks=pytest.mark.slow),
+    pytest.param("more formulas", True, marks=pytest.mark.slow),
     pytest.param("formulas", False, marks=pytest.mark.slow),
+    pytest.param("more formulas", False, marks=pytest.mark.slow),
     pytest.param("loops", False, marks=pytest.mark.slow),
     pytest.param("more loops", False, marks=pytest.mark.slow),
     pytest.param("more loops", True, marks=pytest.mark.slow)])
@@ -151,21 +159,24 @@ def test_loops_carry_keys() -> None:
         key, sub = random.split(key)
         return key, random.poisson(sub, lam, (3,))
 
-    _, rows = calque.lax.scan(step, random.key(1), np.array([1, 20], F))
-    key, sub = random.split(random.key(1))
-    np.testing.assert_array_equal(np.asarray(rows)[0], np.asarray(random.poisson(sub, F(1), (3,))))
+    rows, alone = calque.jit(lambda key, lam: (
+        calque.lax.scan(step, key, lam)[1], random.poisson(random.split(key)[1], lam[0], (3,))))(
+            random.key(1), np.array([1, 20], F))
+    np.testing.assert_array_equal(np.asarray(rows)[0], np.asarray(alone))
 
 
 def test_edges() -> None:
     k = random.key(0)
     special = np.array([-1, 0, np.nan, np.inf], F)
-    np.testing.assert_array_equal(np.asarray(random.gamma(k, special)), [np.nan, 0, np.nan, np.inf])
+    gammas, words, out = calque.jit(lambda k, special, low: (
+        random.gamma(k, special), random.randint(k, (64,), -2**31, 2**31 - 1),
+        random.truncated_normal(k, low, np.nextafter(F(1), F(2)), (3,))))(k, special, F(1))
+    np.testing.assert_array_equal(gammas, [np.nan, 0, np.nan, np.inf])
     assert random.gamma(k, np.ones((0, 2), F)).shape == (0, 2)
     assert random.permutation(k, -3).shape == random.choice(k, 0, (0,)).shape == (0,)
     assert random.randint(k, (0, 2), 0, 5).shape == (0, 2)
-    words = np.asarray(random.randint(k, (64,), -2**31, 2**31 - 1))
+    words, out = np.asarray(words), np.asarray(out)
     assert words.min() < -2**30 and words.max() > 2**30
-    out = np.asarray(random.truncated_normal(k, F(1), np.nextafter(F(1), F(2)), (3,)))
     assert ((out >= 1) & (out < 1.0000003)).all()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import drawn
 
 import calque
 import calque.numpy as jnp
@@ -62,35 +63,56 @@ SEEDS = {"rbg": [[0, 4294967293] * 2, [4294967295, 4294967293] * 2, [256, 5] * 2
                           [2622904193, 697587529, 4243082074, 2720968090]]}
 
 
-def test_streams() -> None:
-    def draw(seed: Any, low: Any) -> list[Any]:
-        found = []
-        for impl in EXPECTED:
-            key = random.key(seed, impl=impl)
+# what is made of a key of (a seed, an implementation), and its place in EXPECTED
+STREAMS: dict[str, tuple[Any, int]] = {
+    "words": (lambda key: random.key_data(key), 0),
+    "split": (lambda key: random.key_data(random.split(key, 3)[1:]), 1),
+    "fold_in": (lambda key: random.key_data(random.fold_in(key, 7)), 2),
+    "bits": (lambda key: random.bits(key, (6,), "uint32"), 3),
+    "bits of 16": (lambda key: random.bits(key, (2, 3), "uint16"), 4),
+    "bits of 8": (lambda key: random.bits(key, (6,), "uint8"), 5),
+    "each": (lambda key: calque.vmap(lambda k: random.bits(k, (3,), "uint32"))(
+        random.split(key, 2)), 7)}
+SOME, MORE = drawn([(i, n) for i in EXPECTED for n in STREAMS], 0.4, 49)
+
+
+@pytest.mark.parametrize("cases", [
+    SOME, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+def test_streams(cases: list[tuple[str, str]]) -> None:
+    def draw(seed: Any) -> list[Any]:
+        keys = {impl: random.key(seed, impl=impl) for impl, _ in cases}
+        for impl, key in keys.items():
             assert random.key_impl(key) == impl and key.dtype == random.key_dtype(impl)
-            found.append([random.key_data(v) for v in (key, random.split(key, 3)[1:],
-                                                       random.fold_in(key, 7))] + [
-                random.bits(key, (6,), "uint32"), random.bits(key, (2, 3), "uint16"),
-                random.bits(key, (6,), "uint8"),
-                calque.vmap(lambda k: random.bits(k, (3,), "uint32"))(random.split(key, 2)),
-                random.key_data(random.key(low, impl=impl)), random.PRNGKey(seed, impl=impl)])
-        return found
+        return [STREAMS[name][0](keys[impl]) for impl, name in cases]
 
     with calque.threefry_partitionable(True):
-        for expected, outs in zip(EXPECTED.items(), calque.jit(draw)(42, -3), strict=True):
-            impl, (words, keys, folded, bits, bits16, bits8, _, each) = expected
-            wants = [words, keys, folded, bits, np.reshape(bits16, (2, 3)), bits8, each,
-                     SEEDS.get(impl, [outs[7]])[0], words]
-            for o, w in zip(outs, wants, strict=True):
-                np.testing.assert_array_equal(np.asarray(o), np.array(w), err_msg=impl)
+        for (impl, name), out in zip(cases, calque.jit(draw)(42), strict=True):
+            want = np.reshape(EXPECTED[impl][STREAMS[name][1]], out.shape)
+            np.testing.assert_array_equal(np.asarray(out), want, err_msg=f"{impl} {name}")
 
 
-def test_streams_of_64_bits() -> None:
+def test_seeds() -> None:
+    def draw(seed: Any, low: Any) -> list[Any]:
+        return [(random.key_data(random.key(low, impl=impl)), random.PRNGKey(seed, impl=impl))
+                for impl in EXPECTED]
+
+    with calque.threefry_partitionable(True):
+        for (impl, expected), (low, words) in zip(EXPECTED.items(), calque.jit(draw)(42, -3)):
+            np.testing.assert_array_equal(words, expected[0], err_msg=impl)
+            if impl in SEEDS:
+                np.testing.assert_array_equal(low, SEEDS[impl][0], err_msg=impl)
+
+
+@pytest.mark.parametrize("impls", [
+    ["rbg", "philox4x32"], pytest.param(["unsafe_rbg", "philox2x32", "threefry4x32"],
+                                        marks=pytest.mark.slow)], ids=["some", "more"])
+def test_streams_of_64_bits(impls: list[str]) -> None:
     with calque.enable_x64(True), calque.threefry_partitionable(True):
         outs = calque.jit(lambda x, seeds: [[random.bits(random.key(x, impl=i), (3,), "uint64"), *[
-            random.key_data(random.key(seeds[k], impl=i)) for k in (0, 1)]] for i in EXPECTED])(
+            random.key_data(random.key(seeds[k], impl=i)) for k in (0, 1)]] for i in impls])(
                 42, np.array([-3, 2**40 + 5]))
-        for (impl, expected), out in zip(EXPECTED.items(), outs):
+        for impl, out in zip(impls, outs, strict=True):
+            expected = EXPECTED[impl]
             assert out[0].tolist() == expected[6]
             for o, w in zip(out[1:], SEEDS.get(impl, [])[1:]):
                 assert o.tolist() == w, impl
@@ -145,11 +167,12 @@ def test_errors_and_the_default() -> None:
         jnp.stack([random.key(0), random.key(0, impl="rbg")])
     calque.config.update("jax_default_prng_impl", "philox2x32")
     try:
-        assert random.PRNGKey(42).tolist() == [3991259024]
-        assert random.split(random.PRNGKey(42), 3)[1:].tolist() == [[413155073], [2864015503]]
+        key, keys, drawn = calque.jit(lambda: (
+            random.PRNGKey(42), random.split(random.PRNGKey(42), 3)[1:],
+            random.gamma(random.key(0), 3.0, (2,))))()
+        assert key.tolist() == [3991259024] and keys.tolist() == [[413155073], [2864015503]]
         # jax 0.10.2: random.gamma(random.key(0, impl="philox2x32"), 3.0, (2,))
-        np.testing.assert_allclose(random.gamma(random.key(0), 3.0, (2,)), [3.2026005, 1.8642595],
-                                   rtol=1e-6)
+        np.testing.assert_allclose(drawn, [3.2026005, 1.8642595], rtol=1e-6)
     finally:
         calque.config.update("jax_default_prng_impl", "threefry2x32")
 

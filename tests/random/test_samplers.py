@@ -22,8 +22,7 @@ Z = np.array([1 + 1j, 2 - 0.5j, -1.5 + 2j], np.complex64)
 # of max(1, |value|): log, exp and erf_inv round otherwise than XLA's, and logarithms of numbers
 # near 1 (`gumbel` in mode 'high', `f`) enlarge what is left of that
 ULP = {"float16": 1, "bfloat16": 0, "float32": 16, "float64": 256}
-DEFAULT = {"chisquare/float16", "f/float16", "binomial/float16", "beta/float16",
-           "normal complex64/float32", "gamma/bfloat16"}
+DEFAULT = {"binomial/float16", "normal complex64/float32", "gamma/bfloat16"}
 # IREE keeps these in float32 between operations, where JAX rounds: up to eight times (wald)
 ROUNDED = 5  # eps, of max(1, |value|)
 WIDE = {f"{name}/bfloat16" for name in (
@@ -117,7 +116,8 @@ def test_complex_bounds_and_powers() -> None:
     np.testing.assert_array_equal(random.uniform(KEY, (3,), minval=0.5 + 1j),
                                   random.uniform(KEY, (3,), minval=0.5))
     w = np.array([.5 + .5j, 2, 0], np.complex64)
-    np.testing.assert_allclose(special.boxcox(Z, w), [
+    boxed, plus = calque.jit(lambda z, w: (special.boxcox(z, w), special.boxcox1p(z, w)))(Z, w)
+    np.testing.assert_allclose(boxed, [
         0.10837483 + 0.75282979j, 1.375 - 1j, 0.91629076 + 2.2142975j], rtol=1e-5)
-    np.testing.assert_allclose(special.boxcox1p(Z, w), [
+    np.testing.assert_allclose(plus, [
         0.65803385 + 0.7473520j, 3.8749998 - 1.4999998j, 0.7234595 + 1.8157749j], rtol=1e-5)

@@ -54,9 +54,14 @@ def test_size_0(name: str) -> None:
     assert getattr(ours, name)(0).shape == (0, 0)
 
 
-def test_large_sizes() -> None:
-    """Beyond the range of the dtype: infinity, no error; below it, exact."""
+@pytest.mark.slow
+def test_a_size_too_large() -> None:
+    """Beyond the range of the dtype: infinity, no error."""
     assert ours.pascal(520)[-1, -1] == np.inf
+
+
+def test_large_sizes() -> None:
+    """Below the end of the range: exact."""
     a = ours.invhilbert(12) @ ours.hilbert(12)
     assert np.abs(np.diag(a) - 1).max() < 1  # the product of exact integers and rounded fractions
     assert float(ours.invhilbert(12)[3, 4]) == float(theirs.invhilbert(12, exact=True)[3, 4])
@@ -76,26 +81,47 @@ def test_dtypes() -> None:
         assert ours.pascal(2).dtype == ours.helmert(2).dtype == np.float32
         assert ours.hankel(jnp.array([1]), jnp.array([1.5])).dtype == np.float32
         assert ours.companion(jnp.array([1, 2])).dtype == np.float32
-        assert ours.sqrtm(jnp.eye(2)).dtype == np.complex64
+        assert calque.eval_shape(ours.sqrtm, jnp.eye(2)).dtype == np.complex64
 
 
-@pytest.mark.parametrize("a", [PLAIN, pytest.param(COMPLEX, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("a", [PLAIN, COMPLEX])
+def test_complex_forms_of_many(a: Any) -> None:
+    real = ours.schur(a)[0]
+    t = ours.rsf2csf(*ours.schur(a))[0]
+    many, ones = ours.rsf2csf(np.stack([real] * 2), np.eye(5))
+    same(many[1], t)
+    same(ones[1] @ many[1] @ ones[1].conj().T, real)
+
+
+ALSO_COMPLEX = pytest.mark.parametrize("a", [PLAIN, pytest.param(COMPLEX, marks=pytest.mark.slow)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("a, output", [
+    (PLAIN, "complex"), (COMPLEX, "real"), (COMPLEX, "complex")])
+def test_complex_schur_forms(a: Any, output: str) -> None:
+    t, z = ours.schur(a, output)
+    same(z @ t @ z.conj().T, a)
+    same(z @ z.conj().T, np.eye(5))
+    assert np.all(np.tril(t, -1) == 0)
+
+
+@ALSO_COMPLEX
 def test_factors(a: Any) -> None:
-    for output in ("real", "complex"):
-        t, z = ours.schur(a, output)
-        same(z @ t @ z.conj().T, a)
-        same(z @ z.conj().T, np.eye(5))
-        if output == "complex" or np.iscomplexobj(a):
-            assert np.all(np.tril(t, -1) == 0)
-    t, z = ours.rsf2csf(*ours.schur(a))
+    real, z = ours.schur(a)
+    same(z @ real @ z.conj().T, a)
+    same(z @ z.conj().T, np.eye(5))
+    t, z = ours.rsf2csf(real, z)
     same(z @ t @ z.conj().T, a)
     assert np.all(np.tril(t, -1) == 0)
-    many, ones = ours.rsf2csf(np.stack([ours.schur(a)[0]] * 2), np.eye(5))
-    same(many[1], t)
-    same(ones[1] @ many[1] @ ones[1].conj().T, ours.schur(a)[0])
     h, q = ours.hessenberg(a, calc_q=True)
     same(q @ h @ q.conj().T, a)
     assert np.all(np.tril(h, -2) == 0) and np.array_equal(h, ours.hessenberg(a))
+
+
+@ALSO_COMPLEX
+def test_polar(a: Any) -> None:
     for b, side in ((a, "right"), (a[:, :3], "right"), (a[:2], "left")):
         for method in ("qdwh", "svd"):
             u, p = ours.polar(b, side, method=method)
@@ -103,7 +129,8 @@ def test_factors(a: Any) -> None:
             same(p, theirs.polar(b, side)[1])
 
 
-@pytest.mark.parametrize("shape", [(5, 5), (5, 3), (3, 5)])
+@pytest.mark.parametrize("shape", [
+    pytest.param((5, 5), marks=pytest.mark.slow), (5, 3), (3, 5)])
 def test_qr(shape: tuple[int, int]) -> None:
     a = COMPLEX[:shape[0], :shape[1]]
     k = min(shape)
@@ -139,7 +166,8 @@ def test_eigh_tridiagonal() -> None:
     same(turned, w)
 
 
-@pytest.mark.parametrize("a", [PLAIN, COMPLEX, PLAIN[:1, :1]])
+@pytest.mark.parametrize("a", [
+    PLAIN, *[pytest.param(a, marks=pytest.mark.slow) for a in (COMPLEX, PLAIN[:1, :1])]])
 def test_functions(a: Any) -> None:
     root = ours.sqrtm(a)
     same(root, theirs.sqrtm(a))
@@ -154,19 +182,28 @@ def test_functions(a: Any) -> None:
     assert np.array_equal(along, ours.expm_frechet(a, a.T, compute_expm=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["schur", "eigen"])
-def test_sylvester(method: str) -> None:
-    b = RNG.uniform(-1, 1, (3, 3)) + 3 * np.eye(3)
-    for a, c in ((PLAIN, RNG.normal(size=(5, 3))), (COMPLEX, RNG.normal(size=(5, 3)))):
-        x = ours.solve_sylvester(a, b, c, method=method)
-        assert np.iscomplexobj(x) == np.iscomplexobj(a)
-        same(a @ x + x @ b, c, 1e-11)
-    stacked = ours.solve_sylvester(np.stack([PLAIN, PLAIN.T]), np.stack([b, b.T]),
-                                   np.ones((2, 5, 3)), method=method)
-    same(stacked[1], theirs.solve_sylvester(PLAIN.T, b.T, np.ones((5, 3))), 1e-11)
-    # (SciPy's own solution of a complex A with a real B does not solve the equation)
+@pytest.mark.parametrize("a", [PLAIN, COMPLEX])
+def test_sylvester(a: Any, method: str) -> None:
+    b, c = RNG.uniform(-1, 1, (3, 3)) + 3 * np.eye(3), RNG.normal(size=(5, 3))
+    x = ours.solve_sylvester(a, b, c, method=method)
+    assert np.iscomplexobj(x) == np.iscomplexobj(a)
+    same(a @ x + x @ b, c, 1e-11)
     assert np.isnan(ours.solve_sylvester(np.eye(2), -np.eye(2), np.ones((2, 2)),
                                          method=method)).all()
+
+
+@pytest.mark.parametrize("method", ["schur", "eigen"])
+def test_sylvester_of_many(method: str) -> None:
+    b = RNG.uniform(-1, 1, (3, 3)) + 3 * np.eye(3)
+    stacked = ours.solve_sylvester(np.stack([PLAIN, PLAIN.T, np.eye(5)]),
+                                   np.stack([b, b.T, -np.eye(3)]), np.ones((3, 5, 3)),
+                                   method=method)
+    same(PLAIN @ stacked[0] + stacked[0] @ b, np.ones((5, 3)), 1e-11)
+    same(stacked[1], theirs.solve_sylvester(PLAIN.T, b.T, np.ones((5, 3))), 1e-11)
+    # (SciPy's own solution of a complex A with a real B does not solve the equation)
+    assert np.isnan(stacked[2]).all()
 
 
 OF_ONE: dict[str, Any] = {
@@ -181,7 +218,9 @@ OF_ONE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("names", [
-    list(OF_ONE)[::2], pytest.param(list(OF_ONE)[1::2], marks=pytest.mark.slow)])
+    ["hessenberg", "eigh_tridiagonal", "fiedler"], *[
+        pytest.param(names, marks=pytest.mark.slow) for names in (
+            ["sqrtm", "schur", "qr", "expm_frechet"], list(OF_ONE)[1::2])]])
 def test_jit_and_vmap(names: list[str]) -> None:
     """Of one matrix by jit, of two by vmap, as each by itself."""
     both = jnp.stack([PLAIN, PLAIN.T])

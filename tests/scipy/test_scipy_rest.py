@@ -26,10 +26,11 @@ def _close(got: Any, want: Any) -> None:
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-11, atol=1e-12)
 
 
-def test_coordinates_in_every_mode(x64: None) -> None:
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_coordinates_in_every_mode(turn: int, x64: None) -> None:
     rng = np.random.default_rng(0)
     a, at = rng.standard_normal((3, 4)), rng.uniform(-6, 9, (2, 60))
-    cases = [(mode, order) for mode in MODES for order in (0, 1)]
+    cases = [(mode, (i + turn) % 2) for i, mode in enumerate(MODES)]
     found = calque.jit(lambda a, at: [ndimage.map_coordinates(a, at, order, mode, cval=0.5)
                                       for mode, order in cases])(a, at)
     for (mode, order), got in zip(cases, found):
@@ -67,14 +68,16 @@ def test_nearest_codes() -> None:
     assert code.tolist() == [0] and np.isnan(distance).all()
 
 
-def test_a_regular_grid(x64: None) -> None:
+@pytest.mark.parametrize("cases", [
+    [("linear", np.nan), ("linear", None), ("nearest", 3.0)], pytest.param(
+        [("linear", 3.0), ("nearest", np.nan), ("nearest", None)], marks=pytest.mark.slow)],
+    ids=["some", "more"])
+def test_a_regular_grid(cases: list[tuple[str, float | None]], x64: None) -> None:
     rng = np.random.default_rng(0)
     grid = np.array([0.0, 1, 3]), np.array([2.0, 2.5, 4, 7])
     values = rng.standard_normal((3, 4, 2))
     at = np.concatenate([rng.uniform(-1, 8, (40, 2)), [[0, 2.0], [3, 7], [1, 2.5], [0.5, 2.25],
                                                        [np.nan, 3]]])
-    cases: list[tuple[str, float | None]] = [(m, f) for m in ("linear", "nearest")
-                                             for f in (np.nan, None, 3.0)]
     found = calque.jit(lambda at: [RegularGridInterpolator(grid, values, m, fill_value=f)(at)
                                    for m, f in cases])(at)
     for (method, fill), got in zip(cases, found):
@@ -86,44 +89,59 @@ def test_a_regular_grid(x64: None) -> None:
     assert line(np.zeros((0, 1))).shape == (0,)
 
 
-def test_rotations(x64: None) -> None:
+@pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_rotations(rest: bool, x64: None) -> None:
+    """The rest is long to compile, or another form of what is tested by default."""
     rng = np.random.default_rng(0)
     quat, vectors, angles = rng.standard_normal((6, 4)), rng.standard_normal((6, 3)), (
         rng.uniform(-3, 3, (6, 3)))
     o, weights = Oracle.from_quat(quat), rng.random(6)
 
+    m = o.as_matrix()
+    parts: list[tuple[Any, Any]] = [
+        (lambda r: r.as_matrix(), m), (lambda r: r.as_rotvec(), o.as_rotvec()),
+        (lambda r: r.as_mrp(), o.as_mrp()),
+        (lambda r: r.as_quat(canonical=True), o.as_quat(canonical=True)),
+        (lambda r: r.magnitude(), o.magnitude()),
+        (lambda r: r.inv().as_matrix(), o.inv().as_matrix()),
+        (lambda r: (r * r[0]).as_matrix(), (o * o[0]).as_matrix()),
+        (lambda r: r.apply(vectors), o.apply(vectors)),
+        (lambda r: r.mean(weights).as_matrix(), o.mean(weights).as_matrix())]
+    if rest:
+        parts = [
+            (lambda r: r.apply(vectors[0], inverse=True), o.apply(vectors[0], inverse=True)),
+            (lambda r: Rotation.from_matrix(r.as_matrix()).as_matrix(), m),
+            (lambda r: Rotation.from_rotvec(r.as_rotvec(degrees=True), degrees=True).as_matrix(),
+             m),
+            (lambda r: Rotation.from_mrp(r.as_mrp()).as_matrix(), m)]
+    sequences = SEQUENCES[1:] if rest else SEQUENCES[:1]
+
     def program(quat: Any) -> Any:
         r = Rotation.from_quat(quat)
-        parts = (r.as_matrix(), r.as_rotvec(), r.as_mrp(), r.as_quat(canonical=True),
-                 r.magnitude(), r.inv().as_matrix(), (r * r[0]).as_matrix(), r.apply(vectors),
-                 r.apply(vectors[0], inverse=True), r.mean(weights).as_matrix(),
-                 Rotation.from_matrix(r.as_matrix()).as_matrix(),
-                 Rotation.from_rotvec(r.as_rotvec(degrees=True), degrees=True).as_matrix(),
-                 Rotation.from_mrp(r.as_mrp()).as_matrix())
-        return parts, [(r.as_euler(s), Rotation.from_euler(s, angles).as_matrix())
-                       for s in SEQUENCES]
+        return [f(r) for f, _ in parts], [
+            (r.as_euler(s), Rotation.from_euler(s, angles).as_matrix()) for s in sequences]
 
-    parts, turned = calque.jit(program)(quat)
-    m = o.as_matrix()
-    for got, want in zip(parts, (m, o.as_rotvec(), o.as_mrp(), o.as_quat(canonical=True),
-                                 o.magnitude(), o.inv().as_matrix(), (o * o[0]).as_matrix(),
-                                 o.apply(vectors), o.apply(vectors[0], inverse=True),
-                                 o.mean(weights).as_matrix(), m, m, m)):
+    found, turned = calque.jit(program)(quat)
+    for got, (_, want) in zip(found, parts, strict=True):
         _close(got, want)
-    for s, (read, made) in zip(SEQUENCES, turned):
+    for s, (read, made) in zip(sequences, turned):
         _close(read, o.as_euler(s))
         _close(made, Oracle.from_euler(s, angles).as_matrix())
 
 
 def test_rotations_at_their_edges() -> None:
     half = np.stack([2 * np.outer(e, e) - np.eye(3) for e in np.eye(3)])  # by pi
-    np.testing.assert_allclose(Rotation.from_matrix(half).as_matrix(), half, atol=1e-6)
-    zero = jnp.zeros(3)
-    np.testing.assert_array_equal(Rotation.from_rotvec(zero).as_quat(), [0, 0, 0, 1])
-    slope = calque.grad(lambda v: Rotation.from_rotvec(v).as_rotvec().sum())(zero)
+    turned, quat, slope, little, drawn = calque.jit(lambda half, zero, small: (
+        Rotation.from_matrix(half).as_matrix(), Rotation.from_rotvec(zero).as_quat(),
+        calque.grad(lambda v: Rotation.from_rotvec(v).as_rotvec().sum())(zero),
+        Rotation.from_rotvec(small).as_rotvec(),
+        Rotation.random(calque.random.key(0), 500).apply(jnp.array([1.0, 0, 0]))))(
+            half, np.zeros(3), np.array([1e-4, 0, 0]))
+    np.testing.assert_allclose(turned, half, atol=1e-6)
+    np.testing.assert_array_equal(quat, [0, 0, 0, 1])
     np.testing.assert_array_equal(slope, [1, 1, 1])
-    np.testing.assert_allclose(Rotation.from_rotvec(jnp.array([1e-4, 0, 0])).as_rotvec(),
-                               [1e-4, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose(little, [1e-4, 0, 0], rtol=1e-6)
+    # outside of jit: whether the axes lock hangs on the rounding of each operation
     locked = Rotation.from_euler("zyx", jnp.array([0.3, np.pi / 2, 0.2]))
     np.testing.assert_allclose(locked.as_euler("zyx"), [0.5, np.pi / 2, 0], atol=1e-3)
     one = Rotation.from_quat([1, 2, 3, 4])
@@ -132,7 +150,6 @@ def test_rotations_at_their_edges() -> None:
     assert len(Rotation.identity(3)) == 3 and Rotation.identity().single
     assert len(Rotation.concatenate([Rotation.identity(2), Rotation.identity(1)])) == 3
     assert np.isnan(Rotation.from_quat(jnp.zeros(4)).quat).all()
-    drawn = Rotation.random(calque.random.key(0), 500).apply(jnp.array([1.0, 0, 0]))
     np.testing.assert_allclose(drawn.mean(0), 0, atol=0.1)
 
 

@@ -62,14 +62,18 @@ def test_distributions(names: Sequence[str], wide: bool, rtol: float) -> None:
         np.testing.assert_allclose(out, want, rtol=rtol, atol=rtol, err_msg=f"{n}.{f}")
 
 
-def test_tails_keep_their_digits() -> None:
+TAILS: list[tuple[str, str, float, tuple[float, ...]]] = [
+    ("norm", "sf", 20.0, ()), ("cauchy", "sf", 1e20, ()), ("logistic", "sf", 400.0, ()),
+    ("expon", "cdf", 1e-20, ()), ("gumbel_r", "sf", 80.0, ()),
+    ("pareto", "cdf", 1 + 2.0 ** -50, (2.0,)), ("norm", "logcdf", -40.0, ()),
+    ("norm", "isf", 1e-40, ()), ("truncnorm", "logcdf", 11.0, (10.0, 12.0)),
+    ("truncnorm", "logpdf", -11.0, (-12.0, -10.0))]
+
+
+@pytest.mark.parametrize("a", [
+    TAILS[:6], pytest.param(TAILS[6:], marks=pytest.mark.slow)], ids=["some", "more"])
+def test_tails_keep_their_digits(a: list[tuple[str, str, float, tuple[float, ...]]]) -> None:
     with calque.enable_x64(True):
-        a = [(n, f, x, s) for n, f, x, s in (
-            ("norm", "logcdf", -40.0, ()), ("norm", "sf", 20.0, ()), ("norm", "isf", 1e-40, ()),
-            ("cauchy", "sf", 1e20, ()), ("logistic", "sf", 400.0, ()), ("expon", "cdf", 1e-20, ()),
-            ("gumbel_r", "sf", 80.0, ()), ("pareto", "cdf", 1 + 2.0 ** -50, (2.0,)),
-            ("truncnorm", "logcdf", 11.0, (10.0, 12.0)), ("truncnorm", "logpdf", -11.0,
-                                                          (-12.0, -10.0)))]
         got = calque.jit(lambda: [getattr(getattr(stats, n), f)(x, *s) for n, f, x, s in a])()
     for (n, f, x, s), out in zip(a, got):
         # the tail of log_ndtr beyond -20 has four terms of its series
@@ -172,23 +176,33 @@ def test_ranks() -> None:
 def test_gaussian_kde(some: slice) -> None:
     r = np.random.default_rng(1)
     every = ((r.standard_normal(8), None), (r.standard_normal((2, 9)), r.random(9)))
+    rules = ("scott", "silverman", 0.4)
+
+    def run(data: Any, points: Any, weights: Any) -> Any:
+        """All in one program."""
+        kdes = [stats.gaussian_kde(data, rule, weights) for rule in rules]
+        last, d = kdes[-1], kdes[-1].d
+        return last, [k.logpdf(points) for k in kdes], last(points), last.integrate_kde(last), (
+            last.integrate_gaussian(np.ones(d), np.eye(d)),
+            last.resample(calque.random.key(0), (20,)),
+            last.integrate_box_1d(-1, 0.5) if d == 1 else None)
+
     for data, weights in every[some]:
         points = r.standard_normal((*data.shape[:-1], 5))
         with calque.enable_x64(True):
-            for rule in ("scott", "silverman", 0.4):
-                ours, theirs = (m.gaussian_kde(data, rule, weights) for m in (stats, ss))
-                np.testing.assert_allclose(ours.logpdf(points), theirs.logpdf(points), rtol=1e-9)
-            np.testing.assert_allclose(ours(points), theirs(points), rtol=1e-9)
+            ours, logs, values, both, (gaussian, drawn, box) = calque.jit(run)(
+                data, points, weights)
+            for rule, log in zip(rules, logs):
+                theirs = ss.gaussian_kde(data, rule, weights)
+                np.testing.assert_allclose(log, theirs.logpdf(points), rtol=1e-9)
+            np.testing.assert_allclose(values, theirs(points), rtol=1e-9)
             np.testing.assert_allclose(ours.covariance, theirs.covariance, rtol=1e-12)
-            np.testing.assert_allclose(ours.integrate_kde(ours), theirs.integrate_kde(theirs))
+            np.testing.assert_allclose(both, theirs.integrate_kde(theirs))
             d = ours.d
-            np.testing.assert_allclose(ours.integrate_gaussian(np.ones(d), np.eye(d)),
-                                       theirs.integrate_gaussian(np.ones(d), np.eye(d)))
-            drawn = ours.resample(calque.random.key(0), (20,))
+            np.testing.assert_allclose(gaussian, theirs.integrate_gaussian(np.ones(d), np.eye(d)))
             assert drawn.shape == (d, 20) and np.isfinite(drawn).all()
             if d == 1:
-                np.testing.assert_allclose(ours.integrate_box_1d(-1, 0.5),
-                                           theirs.integrate_box_1d(-1, 0.5))
+                np.testing.assert_allclose(box, theirs.integrate_box_1d(-1, 0.5))
         assert len(calque.tree_util.tree_leaves(ours)) == 5
     with pytest.raises(ValueError, match="multiple elements"):
         stats.gaussian_kde(np.ones(1))
