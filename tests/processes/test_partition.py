@@ -55,7 +55,7 @@ def test_bytes_and_the_log(four: list[Any], monkeypatch: pytest.MonkeyPatch, cap
 
 VALUES = """
     import pickle
-    sys.path[:0] = [os.path.join(os.environ["TESTS"], "processes")]
+    sys.path[:0] = [os.environ["TESTS"], os.path.join(os.environ["TESTS"], "processes")]
     import partitioned
     mine = [k for k, c in partitioned.CASES.items() if len(c[3]) == (2 if size == 4 else 1)]
     want = pickle.dumps({k: partitioned.expected(k) for k in mine}) if rank == 0 else b""
@@ -66,7 +66,7 @@ VALUES = """
     run = jax.jit(lambda every: {k: partitioned.CASES[k][0](*a) for k, a in every.items()})
     outs = run({k: partitioned.placed(k, mesh) for k in mine})  # all in one program
     for name in mine:
-        for o, w in zip(jax.tree.leaves(outs[name]), jax.tree.leaves(want[name])):
+        for o, w in zip(jax.tree.leaves(outs[name]), want[name], strict=True):
             w = np.asarray(w)
             for s in o.addressable_shards:
                 np.testing.assert_allclose(np.asarray(s.data), w[s.index], rtol=2e-5,

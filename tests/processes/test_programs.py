@@ -55,7 +55,8 @@ FOUR = """
 """
 MORE = """
     # one axis of a mesh of two, each way round; all axes; groups
-    for shape, axis in ((((2, n // 2)), "b"), ((n // 2, 2), "a"), ((n // 2, 2), ("b", "a"))):
+    ways = [((n // 2, 2), ("b", "a")), (((2, n // 2)), "b"), ((n // 2, 2), "a")]
+    for shape, axis in ways[:int(os.environ["WAYS"])]:
         mesh = Mesh(devices.reshape(shape), ("a", "b"))
         bodies = {k: v for k, v in tc.CASES.items() if k != "pbroadcast"}
         if isinstance(axis, tuple):
@@ -141,11 +142,12 @@ def all_is_well(body: str, size: int, devices: int, **variables: str) -> None:
         assert (done.code, "all is well" in done.out) == (0, True), done.out
 
 
-@pytest.mark.parametrize("size, devices", [
-    (2, 4), pytest.param(4, 2, marks=pytest.mark.slow)])
-def test_collectives(size: int, devices: int) -> None:
+@pytest.mark.parametrize("size, devices, ways", [
+    (2, 4, 1), *[pytest.param(*p, marks=pytest.mark.slow) for p in ((2, 4, 3), (4, 2, 0))]])
+def test_collectives(size: int, devices: int, ways: int) -> None:
     rest = MORE if size == 2 else "\n    print('all is well', rank)\n"
-    all_is_well((TWO if size == 2 else FOUR) + GRID + rest, size, devices, CALQUE_CHECK="1")
+    all_is_well((TWO if size == 2 else FOUR) + GRID + rest, size, devices, CALQUE_CHECK="1",
+                WAYS=str(ways))
 
 
 @pytest.mark.slow
