@@ -75,7 +75,7 @@ class One:
 
 
 def samples(rest: bool) -> list[One]:
-    """Some fiftieth of samples and dtypes by default, chosen by their names; or the rest."""
+    """One in eighty of samples and dtypes by default, chosen by their names; or the rest."""
     made = []
     for row in ROWS.values():
         every = [(s, row.main) for s in (*row.samples, *row.specials)]
