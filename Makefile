@@ -13,7 +13,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FL
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-processes test-slow levels clients array-api lint fuzz bench bench-clients docs system system-cpp clean
+.PHONY: demo test test-processes test-devices test-slow levels clients array-api lint fuzz bench bench-clients docs system system-cpp clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), and a C compiler for the kernels
 # of linear algebra; without one the package takes slower forms.  The C++ library's tests take cmake,
@@ -40,13 +40,18 @@ $(VENV)/.made: | system
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
+# the kernels in C are compiled while pip loads the packages; its own build waits for them
+COMPILE_KERNELS = ($(BIN)/python lowering/native/build.py >/dev/null 2>&1 &)
+
 $(VENV)/.demo: $(VENV)/.made pyproject.toml $(KERNELS)
 	@echo "== installing calque and what it needs (numpy, ml_dtypes, optree, iree compiler and runtime)"
+	$(COMPILE_KERNELS)
 	$(BIN)/python -m pip install --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml $(KERNELS)
 	@echo "== installing calque with its test tools"
+	$(COMPILE_KERNELS)
 	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -e '.[test]'
 	@touch $@ $(VENV)/.demo
 
@@ -55,11 +60,13 @@ demo: $(VENV)/.demo
 
 test: system-cpp $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not vulkan" --durations=25
-	$(BIN)/python -m pytest tests/devices -n $(JOBS) --dist worksteal -m "not slow and not vulkan"
-	$(MAKE) --jobs=2 --output-sync=target lint test-processes
+	$(MAKE) --jobs=2 --output-sync=target test-processes test-devices lint
 
 test-processes: $(VENV)/.test
 	$(BIN)/python -m pytest tests/processes -m "not slow and not vulkan" --durations=5
+
+test-devices: $(VENV)/.test
+	$(BIN)/python -m pytest tests/devices -m "not slow and not vulkan" --durations=5
 
 test-slow: system-cpp $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal

@@ -18,6 +18,11 @@ from pathlib import Path
 
 from setuptools.command.build_py import build_py
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -39,8 +44,19 @@ def compiler_for(arch: str) -> list[str]:
 
 
 def build_objects(out: Path) -> list[str]:
-    """Compile every source for every level into out/<level>/; what was left out and why."""
-    flags = (HERE / "FLAGS").read_text("utf-8").split()
+    """Compile every source for every level into out/<level>/; what was left out and why.
+
+    Objects newer than everything they are made of are kept.  Builds that meet wait for one another.
+    """
+    with (HERE / "FLAGS").open(encoding="utf-8") as lock:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        return _build(out, lock.read().split())
+
+
+def _build(out: Path, flags: list[str]) -> list[str]:
+    newest = max(path.stat().st_mtime for path in (
+        *HERE.glob("*.[ch]"), HERE / "FLAGS", HERE / "LEVELS"))
     jobs: list[tuple[list[str], Path]] = []
     said: list[str] = []
     for line in (HERE / "LEVELS").read_text("utf-8").splitlines():
@@ -51,6 +67,8 @@ def build_objects(out: Path) -> list[str]:
             continue
         for source in sorted(HERE.glob("*.c")):
             made = out / level / f"{source.stem}.o"
+            if made.exists() and made.stat().st_mtime >= newest:
+                continue
             jobs.append(([*command, *flags, *more, "-c", str(source), "-o", str(made)], made))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         said += [text for text in pool.map(_compile, jobs) if text]

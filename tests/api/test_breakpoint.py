@@ -174,7 +174,7 @@ def test_the_terminal() -> None:
     assert done.stdout.startswith("Entering jdb:\n(jdb) Array(6.") and done.stdout.endswith("6.0\n")
 
 
-@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("ordered", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_order_of_callbacks(ordered) -> None:
     seen = []
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import partly_slow
 
 import calque
 import calque.numpy as jnp
@@ -127,7 +128,7 @@ def test_aliases_keep_the_operand() -> None:
     np.testing.assert_array_equal(same, x)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", partly_slow(METHODS, 0.5))
 def test_vmap(method: str) -> None:
     x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(4, dtype=np.float32)
 

@@ -101,12 +101,13 @@ def parts_missing(f: Any) -> list[str]:
     return [s for s in parts if s not in doc]
 
 
-# Examples are compiled: of modules with many a tenth by default.
+# Examples are compiled: of modules with many a tenth by default, of half of the modules.
 LONG = [group for group, found in documented() if len(found) > 5]
 
 
 @pytest.mark.parametrize("group, more", [
-    *[(group, False) for group in dict(documented())],
+    *[pytest.param(group, False, marks=[pytest.mark.slow] if i % 2 else [])
+      for i, group in enumerate(dict(documented()))],
     *[pytest.param(group, True, marks=pytest.mark.slow) for group in LONG]])
 def test_examples(group: str, more: bool) -> None:
     runner = doctest.DocTestRunner(verbose=False, optionflags=FLAGS)

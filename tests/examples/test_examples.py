@@ -80,7 +80,8 @@ def test_option_price_is_jaxs(paths: int, seed: int, monkeypatch: pytest.MonkeyP
     assert module.run(paths, seed)[0] == pytest.approx(module.RECORDED[seed, paths], rel=1e-9)
 
 
-@pytest.mark.parametrize("n", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [2, 20])
 def test_option_price_prints(n: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import calque
     calque.clear_caches()  # what was traced has another number of steps in it
@@ -126,6 +127,7 @@ def test_transformer_is_causal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.abs(np.asarray(scores[0, 20:] - scores[1, 20:])).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_neural_ode_follows_unseen_trajectories(monkeypatch: pytest.MonkeyPatch,
                                                 tmp_path: Path) -> None:
     found = example("neural_ode", monkeypatch).run(n=200, width=16)
@@ -139,6 +141,7 @@ def test_neural_ode_follows_unseen_trajectories(monkeypatch: pytest.MonkeyPatch,
                                "16")
 
 
+@pytest.mark.slow
 def test_hmc_has_the_moments_of_the_density(monkeypatch: pytest.MonkeyPatch,
                                             tmp_path: Path) -> None:
     module = example("hmc", monkeypatch)

@@ -226,7 +226,7 @@ def test_what_no_loop_kernel_takes_leaves_the_steps() -> None:
     assert "cumsum" in _names(p) and "cumsum" not in _names(loop.params["jaxpr"])
 
 
-@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_loops_of_much_work(short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """In kernels they are written out where they are short: positions are known then, rows in order
     or reversed.  Others scan the blocks that they would cut from an array."""
@@ -362,6 +362,7 @@ def test_transformations() -> None:
     assert once.shape == X.shape
 
 
+@pytest.mark.slow
 def test_a_copy_of_every_dtype() -> None:
     """Infinities, NaN and -0 stay what they are; what is outside is not written."""
     def kernel(x_ref: Any, o_ref: Any) -> None:

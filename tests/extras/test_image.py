@@ -91,6 +91,7 @@ def test_resize_is_the_sum_of_weighted_pixels(
         np.testing.assert_allclose(result, want, rtol=1e-12, atol=1e-13, err_msg=method)
 
 
+@pytest.mark.slow
 @parts
 def test_scale_and_translate_by_traced_numbers(
         cases: list[tuple[str, tuple[int, ...], bool]]) -> None:

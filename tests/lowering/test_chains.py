@@ -67,6 +67,7 @@ def test_functions_are_written_once() -> None:
         lambda x: jnp.exp(-x * x) / (1 + jnp.tanh(x)) + jnp.log1p(x * x), jnp.ones(10))
 
 
+@pytest.mark.slow
 def test_more_functions_than_there_are_names() -> None:
     def f(x: Any) -> Any:
         for k in range(len(FUNCTIONS) + 6):
@@ -218,6 +219,7 @@ def test_gradients_and_batches() -> None:
     np.testing.assert_allclose(got, (up - down) / 2e-6, rtol=2e-4, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_hundreds_of_steps_and_their_gradient() -> None:
     def f(x: Any) -> Any:
         for i in range(400):

@@ -95,7 +95,7 @@ COMPARISONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("dtype, part", [
-    (ml_dtypes.float8_e4m3fn, slice(0, None, 2)), (ml_dtypes.float8_e5m2, slice(1, None, 2)),
+    (ml_dtypes.float8_e4m3fn, slice(0, None, 3)), (ml_dtypes.float8_e5m2, slice(1, None, 4)),
     *[pytest.param(d, slice(None), marks=pytest.mark.slow) for d in DTYPES]])
 def test_elementwise(dtype: Any, part: slice) -> None:
     """All numbers, and all pairs of them: in float32, rounded at the end."""

@@ -66,6 +66,7 @@ def test_on_other_targets(name: str, dtype: Any) -> None:
     run(_cases(name, (dtype,), False), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_objects", "host_loops")
 def test_a_complex_svd_of_many_rows() -> None:
     """IREE refused it until Context.opaque hid what its loops start from."""

@@ -30,7 +30,7 @@ def updated(x: Any, target: Any, source: Any, n: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [
-    "f4", "c8", *[pytest.param(d, marks=pytest.mark.slow) for d in ("i1", "?")]])
+    "f4", *[pytest.param(d, marks=pytest.mark.slow) for d in ("c8", "i1", "?")]])
 def test_parts_of_what_was_computed(dtype: str) -> None:
     x = (np.arange(42).reshape(6, 7) * 37 % 41).astype(dtype)
 
@@ -148,6 +148,7 @@ SAME = {  # the same array said twice: IREE computes it once
     "product": (lambda x: x.T @ x, lambda x: jnp.einsum("ij,ik->jk", x, x))}
 
 
+@pytest.mark.slow
 def test_parts_of_what_is_computed_twice() -> None:
     """The update is of another array in the program, and of the same one in what IREE runs."""
     def each(x: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import Case, check_loop, compare, drawn, expected, function, run
+from support.harness import Case, check_loop, compare, drawn, expected, function, partly_slow, run
 from support.samples import KEY, ROWS, Row, Sample
 from test_kernels import KNOWN, STEPS, parts, scans
 
@@ -92,7 +92,7 @@ def test_all_primitives_in_rows(start: int) -> None:
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("start", range(0, len(KNOWN), 50))
+@pytest.mark.parametrize("start", partly_slow(range(0, len(KNOWN), 50), 0.3))
 def test_primitives_alone(start: int, every: bool) -> None:
     """The same loops that test_kernels runs over memory."""
     first, rest = parts(KNOWN[start:start + 50], True)

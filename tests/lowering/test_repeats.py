@@ -127,6 +127,7 @@ def test_a_dispatch_takes_64_words(dtype: str) -> None:
             np.testing.assert_allclose(y, expected, rtol=4 * np.finfo(dtype).eps)
 
 
+@pytest.mark.slow
 def test_values_of_every_kind_across_cuts() -> None:
     """Bools, unsigned and complex values, and one that is updated in place, made before a cut and
     read behind each."""

@@ -60,7 +60,7 @@ PROGRAMS: dict[str, Callable[[Arrays], Any]] = {
 
 
 @pytest.mark.parametrize("count, stride", [
-    (5, 2), *[pytest.param(n, 1, marks=pytest.mark.slow) for n in (1, 5, 60)]])
+    (5, 4), *[pytest.param(n, 1, marks=pytest.mark.slow) for n in (1, 5, 60)]])
 def test_loops_in_loops(count: int, stride: int) -> None:
     """As steps in Python give."""
     arrays = [np.arange(3, dtype=np.float32) * (i + 1) / count for i in range(count)]

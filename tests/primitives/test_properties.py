@@ -27,7 +27,7 @@ GROUP = 16  # samples that are compiled together, in four ways each
 FACTOR = 2.0
 # Words of random bits and callbacks know no batch of one from none; they are run as they are.
 # Minutes to compile in four ways; with the slow ones.
-LONG = ("svd", "eigh", "eig", "schur", "qr", "geqrf", "hessenberg", "tridiagonal", "zeta",
+LONG = ("svd", "pinv", "eigh", "eig", "schur", "qr", "geqrf", "hessenberg", "tridiagonal", "zeta",
         "polygamma", "igamma", "igammac", "igamma_grad_a", "random_gamma_grad",
         "regularized_incomplete_beta",
         "conv_general_dilated", "while", "scan")

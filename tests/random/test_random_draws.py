@@ -134,6 +134,7 @@ def test_gamma_of_many_keys() -> None:
     np.testing.assert_allclose(np.asarray(rows)[1], np.asarray(random.gamma(keys[1], a)), 1e-6)
 
 
+@pytest.mark.slow
 def test_derivatives_of_gamma() -> None:
     """By the implicit function: at a fixed probability."""
     a = np.array([0.5, 3.0], F)
@@ -154,6 +155,7 @@ def test_derivatives_of_loggamma() -> None:
     np.testing.assert_allclose(np.asarray(pulled), np.asarray(slope) / np.asarray(value), 1e-4)
 
 
+@pytest.mark.slow
 def test_loops_carry_keys() -> None:
     def step(key: Any, lam: Any) -> Any:
         key, sub = random.split(key)

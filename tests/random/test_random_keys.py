@@ -118,6 +118,7 @@ def test_streams_of_64_bits(impls: list[str]) -> None:
                 assert o.tolist() == w, impl
 
 
+@pytest.mark.slow
 def test_keys_of_other_implementations_move_as_keys() -> None:
     key = random.key(0, impl="rbg")
     keys = random.split(key, 3)

@@ -94,6 +94,7 @@ def test_bessel_jn() -> None:
         special.bessel_jn(1.0, v=-1)
 
 
+@pytest.mark.slow
 def test_derivatives_of_special() -> None:
     """Rules of their own, against central differences in float64."""
     h = 1e-6

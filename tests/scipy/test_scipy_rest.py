@@ -129,6 +129,7 @@ def test_rotations(rest: bool, x64: None) -> None:
         _close(made, Oracle.from_euler(s, angles).as_matrix())
 
 
+@pytest.mark.slow
 def test_rotations_at_their_edges() -> None:
     half = np.stack([2 * np.outer(e, e) - np.eye(3) for e in np.eye(3)])  # by pi
     turned, quat, slope, little, drawn = calque.jit(lambda half, zero, small: (

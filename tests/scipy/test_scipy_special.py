@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import special as oracle
+from support.harness import partly_slow
 
 import calque
 import calque.numpy as jnp
@@ -188,6 +189,7 @@ def test_edges_of_orders_and_parameters() -> None:
     np.testing.assert_allclose(special.hyp2f1(*given), want, rtol=2e-6, atol=3e-7)  # (cancels)
 
 
+@pytest.mark.slow
 def test_poles_and_the_cut_of_loggamma() -> None:
     z = np.array([1, complex(-2.5, 0.0), complex(-2.5, -0.0), -30j, 100 - 1e-3j, -2, 0],
                  np.complex64)
@@ -276,7 +278,7 @@ def _slopes(name: str, columns: Any) -> None:
                                    err_msg=f"{name} {i}")
 
 
-@pytest.mark.parametrize("name", DERIVATIVES)
+@pytest.mark.parametrize("name", partly_slow(list(DERIVATIVES), 0.4))
 def test_derivatives_are_the_slopes(name: str, x64: None) -> None:
     _slopes(name, DERIVATIVES[name])
 

@@ -32,7 +32,8 @@ SLOW = pytest.mark.slow
 
 @pytest.mark.parametrize("name, kind", [
     ("convolve", "f"), pytest.param("convolve", "c", marks=SLOW), ("correlate", "c"),
-    pytest.param("correlate", "f", marks=SLOW), ("fftconvolve", "f"), ("fftconvolve", "c"),
+    pytest.param("correlate", "f", marks=SLOW), ("fftconvolve", "f"),
+    pytest.param("fftconvolve", "c", marks=SLOW),
     *[pytest.param(name, "i", marks=SLOW) for name in ("convolve", "correlate", "fftconvolve")]])
 @pytest.mark.parametrize("cases", [
     SOME, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])

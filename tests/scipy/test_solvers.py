@@ -88,7 +88,7 @@ def test_wrong_cosine_transforms() -> None:
 
 
 @pytest.mark.parametrize("chosen", [
-    (0, 1, 3, 4, 9, 10), pytest.param((2, 5, 6, 7, 8), marks=pytest.mark.slow)],
+    (0, 3, 9, 10), pytest.param((1, 2, 4, 5, 6, 7, 8), marks=pytest.mark.slow)],
     ids=["some", "more"])
 def test_iterative_solvers(chosen: tuple[int, ...]) -> None:
     """Matrices and functions of trees, from elsewhere, preconditioned, complex, singular spaces."""

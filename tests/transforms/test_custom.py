@@ -339,6 +339,7 @@ def test_checkpoint_of_trees_and_static_arguments() -> None:
 
 
 # ---- roots and linear systems
+@pytest.mark.slow
 def test_custom_root_of_a_solver_that_closes_over_traced_values() -> None:
     """What solve captures gives no derivative: that of the root is f's."""
     def total(phi: Any) -> Any:
