@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.mark.parametrize("seeds", [
-    range(6), *[pytest.param(range(i, i + 6), marks=pytest.mark.slow) for i in range(6, 90, 6)]],
+    range(2), *[pytest.param(range(i, i + 6), marks=pytest.mark.slow) for i in range(0, 90, 6)]],
     ids=str)
 def test_random_programs(seeds: range) -> None:
     wrong = fuzz_devices.failures(list(seeds))
