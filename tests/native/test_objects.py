@@ -8,10 +8,12 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.harness import partly_slow
 
+from calque.lowering.native import build
 from calque.lowering.native.build import compiler_for
 from tests.native.kernels import FLAGS, FOLDER, compiler, families, fresh
 
@@ -56,6 +58,27 @@ def test_stack_is_small(family: str, tmp_path: Path) -> None:
     frames = [int(size, 16) for size in re.findall(r"sub +\$0x([0-9a-f]+),%rsp", text)]
     assert frames and max(frames) < 18 * 1024
     assert sum(frame > 8 * 1024 for frame in frames) <= 4  # multiply of the four types
+
+
+def test_a_build_keeps_what_is_newer_than_its_sources(tmp_path: Path, monkeypatch: Any) -> None:
+    compiled: list[Path] = []
+
+    def compile_one(job: tuple[list[str], Path]) -> str:
+        job[1].parent.mkdir(parents=True, exist_ok=True)
+        job[1].write_bytes(b"")
+        compiled.append(job[1])
+        return ""
+
+    if not any(compiler_for(arch) for _, arch, *_ in LEVELS):
+        pytest.skip("no C compiler on this machine")
+    monkeypatch.setattr(build, "_compile", compile_one)
+    build.build_objects(tmp_path)
+    first = compiled.pop()
+    build.build_objects(tmp_path)
+    assert len(compiled) == len(set(compiled)) > 5 and first not in compiled
+    os.utime(first, (0, 0))
+    build.build_objects(tmp_path)
+    assert compiled[-1] == first and compiled.count(first) == 1
 
 
 @pytest.mark.parametrize("family", partly_slow(families(), 0.15))
