@@ -15,9 +15,9 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FL
 
 .PHONY: demo test test-processes test-devices test-slow levels clients array-api lint fuzz bench bench-clients docs system system-cpp clean
 
-# What a bare Debian + Python 3.11 lacks: venv (and with it pip), and a C compiler for the kernels
-# of linear algebra; without one the package takes slower forms.  The C++ library's tests take cmake,
-# g++ and libpython; without them they are skipped.
+# What a bare Debian + Python 3.11 lacks: venv (and with it pip), a C compiler for the kernels of
+# linear algebra, without which the package takes slower forms, and jemalloc, without which compiles
+# take longer.  The C++ library's tests take cmake, g++ and libpython; without them they are skipped.
 system:
 	@if ! command -v cc >/dev/null 2>&1; then \
 	  echo "== installing system packages: gcc libc6-dev (apt-get)"; \
@@ -27,6 +27,10 @@ system:
 	  echo "== installing system packages: python3 python3-venv (apt-get)"; \
 	  apt-get update -q && apt-get install -y -q python3 python3-venv; \
 	else echo "== system packages: nothing to install"; fi
+	@ls /usr/lib*/libjemalloc.so.2 /usr/lib/*/libjemalloc.so.2 2>/dev/null | grep -q . || { \
+	  echo "== installing system packages: libjemalloc2 (apt-get)"; \
+	  apt-get update -q && apt-get install -y -q libjemalloc2; } || \
+	  echo "== no jemalloc: the compiler takes a sixth longer"
 
 system-cpp:
 	@if ! { command -v cmake && command -v g++; } >/dev/null 2>&1 || ! $(PYTHON) -c \

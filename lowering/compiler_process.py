@@ -12,6 +12,7 @@ import importlib.util
 import itertools
 import os
 import pickle
+import platform
 import queue
 import shutil
 import signal
@@ -31,6 +32,18 @@ _lock = threading.Lock()
 _numbers = itertools.count()
 _servers: dict[str, _Server] = {}  # by what they compile for: see `_kind`
 _inherited: list[_Server] = []
+
+
+def allocator() -> str:
+    """The library whose malloc the compiler's process takes; '' for the C library's own.
+
+    With jemalloc a compile takes a seventh less CPU time (docs/first_call.md).
+    """
+    if "LD_PRELOAD" in os.environ:  # who sets it decides
+        return ""
+    places = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib")
+    paths = [f"{place}/libjemalloc.so.2" for place in places]
+    return next(filter(os.path.exists, paths), "")
 
 
 class Crashed(Exception):
@@ -57,7 +70,8 @@ class _Server:
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", script, kind, *folders()], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=self.log,
-            env={**os.environ, "TMPDIR": self.temporary})
+            env={**os.environ, "TMPDIR": self.temporary, **(
+                {"LD_PRELOAD": found} if (found := allocator()) else {})})
         self.lock = threading.Lock()
         self.requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.waiting: dict[int, _Answer] = {}

@@ -17,7 +17,7 @@ import typer
 from calque import runtime
 from calque.core.config import config
 from calque.dispatch import precompiled
-from calque.lowering import cache
+from calque.lowering import cache, compiler_process
 from calque.lowering.forms import missing_objects
 from calque.lowering.kernels import nvrtc
 from calque.lowering.kernels.native import level_of
@@ -83,6 +83,7 @@ def _cpu() -> list[str]:
     except TargetError as error:
         return [str(error)]
     typer.echo(f"  code is compiled for: {target.cpu} (CALQUE_CPU={config.calque_cpu})")
+    typer.echo("  the compiler's malloc: " + (compiler_process.allocator() or "the C library's"))
     lacking = missing_objects(target)
     typer.echo("  C kernels: " + (f"none of {', '.join(lacking)}" if lacking else
                                   f"all, for {level_of(target)}"))

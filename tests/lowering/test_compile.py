@@ -230,6 +230,22 @@ print(len(made), not compiler_process._servers)
     assert inside.stdout == embedded.stdout and outside.stdout.endswith(" False\n")
 
 
+def test_the_compilers_process_takes_jemalloc(monkeypatch):
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    found = compiler_process.allocator()
+    assert found == "" or Path(found).name == "libjemalloc.so.2"
+    compile_module(ADD, CPU)
+    server = next(s for s in compiler_process._servers.values() if not s.dead)
+    assert ("jemalloc" in Path(f"/proc/{server.process.pid}/maps").read_text()) == bool(found)
+    monkeypatch.setenv("LD_PRELOAD", "")
+    assert compiler_process.allocator() == ""
+    monkeypatch.delenv("LD_PRELOAD")
+    monkeypatch.setattr(os.path, "exists", lambda path: path.startswith("/usr/lib64/"))
+    assert compiler_process.allocator() == "/usr/lib64/libjemalloc.so.2"
+    monkeypatch.setattr(os.path, "exists", lambda path: False)
+    assert compiler_process.allocator() == ""
+
+
 def test_a_crash_is_an_error_and_the_next_compile_works():
     nonsense = Target("vulkan-spirv", "x", spirv="nonsense")  # found: SIGSEGV
     with pytest.raises(CompileError, match=r"the compiler crashed \(SIGSEGV\)"):
