@@ -165,7 +165,7 @@ MARK = registered("void f(int *y, long log, long entry) { long *at = (long *)log
                   scalars=lambda ins, outs, log, entry: (log, entry))
 
 
-@pytest.mark.parametrize("n", [3, 1_000_000])
+@pytest.mark.parametrize("n", [3, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_calls_with_side_effects_stay_and_keep_their_order(n: int) -> None:
     """Equal ones, unused ones, in loops, branches and functions; an artifact's would, too."""
     log = np.zeros(100, np.int64)

@@ -240,7 +240,8 @@ def test_whole_loops_in_the_portable_form(name: str, host_loops: None) -> None:
     check_loop(*WHOLE[name], name)
 
 
-@pytest.mark.parametrize("name", ["rnn", "nested", "ode of 33"])
+@pytest.mark.parametrize("name", [
+    "rnn", "nested", pytest.param("ode of 33", marks=pytest.mark.slow)])
 def test_derivatives(name: str) -> None:
     """Reverse mode of a kernel is a kernel; central differences are the oracle."""
     f, args = WHOLE[name]

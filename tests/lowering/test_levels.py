@@ -51,7 +51,7 @@ def conversions(source: Any, share: float) -> Case:
 
 @pytest.mark.parametrize("some", SOME)
 def test_conversions(some: bool) -> None:
-    run([conversions(d, 0.2 if some else 1) for d in ANY + FLOAT8])
+    run([conversions(d, 0.1 if some else 1) for d in ANY + FLOAT8])
 
 
 ARITHMETIC = ("add", "mul", "div", "rem", "neg", "max", "lt", "and", "shift_right_arithmetic",

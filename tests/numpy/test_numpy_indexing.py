@@ -148,7 +148,7 @@ UPDATES: list[tuple[Any, Any]] = [
 FORMS: dict[str, Any] = {
     "set": lambda a, b: b, "add": np.add, "multiply": np.multiply, "min": np.minimum,
     "max": np.maximum, "subtract": np.subtract, "divide": np.divide, "power": np.power}
-SOME, MORE = drawn([(i, v, n) for i, v in UPDATES for n in FORMS], 0.25, 8)
+SOME, MORE = drawn([(i, v, n) for i, v in UPDATES for n in FORMS], 0.15, 8)
 
 
 @pytest.mark.parametrize("cases", [

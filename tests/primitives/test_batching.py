@@ -102,13 +102,13 @@ def parts(name: str) -> tuple[list[Case], list[Case]]:
     """What is run by default, which has elements but for every eighth primitive, and the rest.
     What maps elements has one rule: of these every fourth."""
     cases = cases_of(ROWS[name])
+    more = cases_of(ROWS[name], rest=True) if name in FEWER else []
     if name in ELEMENTWISE and ELEMENTWISE.index(name) % 4:
-        return [], cases
+        return [], cases + more
     empty = [c for c in cases if not all(x.size for x in c.args)]
     first, rest = drawn([c for c in cases if not any(c is e for e in empty)], 0.04, len(name))
     few = len(empty) if not first else NAMES.index(name) % 8 == 0
-    return first + empty[:few], rest + empty[few:] + (
-        cases_of(ROWS[name], rest=True) if name in FEWER else [])
+    return first + empty[:few], rest + empty[few:] + more
 
 
 @pytest.mark.parametrize("start", range(0, len(NAMES), 18))

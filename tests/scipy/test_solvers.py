@@ -58,7 +58,7 @@ def test_cosine_transforms(rest: bool) -> None:
     cases += [(name, x, {"n": n, "axis": 1}) for name, n in (("dct", 2), ("idct", 6))]
     cases += [(name, (x + 1j * x[::-1]).astype(np.complex64), {"norm": "ortho"})
               for name in ("dct", "idct", "dctn", "idctn")]
-    cases = drawn(cases, 0.4, 0)[rest]
+    cases = drawn(cases, 0.25, 0)[rest]
     got = calque.jit(lambda xs: [getattr(fft, n)(x, **k) for (n, _, k), x in zip(cases, xs)])(
         [x for _, x, _ in cases])
     for (name, v, k), out in zip(cases, got):
