@@ -44,9 +44,11 @@ SLOW += [g for name in (*FACTORS, *SPECIAL, *LONG) for i, g in enumerate(
     [g for g in GRID if g[0].name == name and g[2] == F64]) if i % (4 if name in LONG else 3)]
 SLOW += [g for g in GRID if not any(g is s for s in SLOW)  # what has no elements has no derivative
          and not any(x.size for x in g[0].arrays(g[1], g[2]) if x.dtype.kind in "fc")]
-# and of all others a few, at least one of each primitive
-PARTS = [drawn([g for g in GRID if g[0] is r and not any(g is s for s in SLOW)], 0.03, len(r.name))
-         for r in ROWS_WITH_DERIVATIVES]
+# and of all others a few, at least one of each primitive; of factorizations the first
+LEFT = [[g for g in GRID if g[0] is r and not any(g is s for s in SLOW)]
+        for r in ROWS_WITH_DERIVATIVES]
+PARTS = [(left[:1], left[1:]) if left and left[0][0].name in FACTORS else
+         drawn(left, 0.03, len(r.name)) for r, left in zip(ROWS_WITH_DERIVATIVES, LEFT)]
 GRID = [g for first, _ in PARTS for g in first]
 SLOW += [g for _, rest in PARTS for g in rest]
 
