@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.harness import drawn
+from support.harness import some_and_more
 
 import calque
 import calque.numpy as jnp
@@ -68,9 +68,8 @@ X = np.random.default_rng(0).normal(size=(3, 5, 6))
 SHAPES = [(3, 8, 4), (1, 2, 6)]  # wider and narrower; to a single pixel and to less than half
 
 
-SOME, MORE = drawn([(m, s, a) for m in METHODS for s in SHAPES for a in (True, False)], 0.25, 444)
-parts = pytest.mark.parametrize("cases", [  # each method is in the first part
-    SOME, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+parts = pytest.mark.parametrize("cases", some_and_more(
+    [(m, s, a) for m in METHODS for s in SHAPES for a in (True, False)], 0.25, lambda c: c[0]))
 
 
 @parts

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import drawn
+from support.harness import some_and_more
 
 import calque
 import calque.numpy as jnp
@@ -63,12 +63,6 @@ def grown(seed: int, count: int) -> list[Any]:
 EVERY = [*INDICES, *grown(1, 40)]
 
 
-def parts(seed: int) -> list[Any]:
-    """Some of the indices by default, the rest is slow."""
-    some, more = drawn(EVERY, 0.25, seed)
-    return [pytest.param(some, id="some"), pytest.param(more, marks=pytest.mark.slow, id="more")]
-
-
 def same(got: Any, want: Any, what: Any) -> None:
     assert got.shape == want.shape and np.array_equal(got, want), (what, got.shape, want.shape)
 
@@ -79,13 +73,13 @@ def test_eager_indices() -> None:
         same(x[i], X[i], i)
 
 
-@pytest.mark.parametrize("indices", parts(0))
+@pytest.mark.parametrize("indices", some_and_more(EVERY, 0.25))
 def test_indices_in_a_program(indices: list[Any]) -> None:
     for i, got in zip(indices, calque.jit(lambda x: [x[k] for k in indices])(X)):
         same(got, X[i], i)
 
 
-@pytest.mark.parametrize("indices", parts(1))
+@pytest.mark.parametrize("indices", some_and_more(EVERY, 0.25))
 def test_traced_index_arrays(indices: list[Any]) -> None:
     def parted(index: Any) -> tuple[list[Any], list[Any]]:
         """The index with its integer arrays taken out."""

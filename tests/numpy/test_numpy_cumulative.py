@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import drawn
+from support.harness import some_and_more
 
 import calque
 import calque.numpy as jnp
@@ -43,11 +43,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("i0", (X,), {})]
 
 
-SOME, MORE = drawn(CASES, 0.45, 9)  # (each function is in the first part)
-
-
-@pytest.mark.parametrize("chosen", [
-    SOME, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+@pytest.mark.parametrize("chosen", some_and_more(CASES, 0.4, lambda c: c[0]))
 def test_against_numpy(chosen: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> None:
     with calque.dispatch.eager.lazy_eval():
         outs = [getattr(jnp, f)(*args, **kwargs) for f, args, kwargs in chosen]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import drawn
+from support.harness import some_and_more
 
 import calque
 import calque.numpy as jnp
@@ -28,13 +28,6 @@ def wide(x: Any) -> Any:
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
 
 
-def halves(calls: list[Any], share: float, seed: int) -> Any:
-    """Some calls by default, which have every function; the rest is slow."""
-    some, more = drawn(calls, share, seed)
-    return pytest.mark.parametrize("calls", [
-        some, pytest.param(more, marks=pytest.mark.slow)], ids=["some", "more"])
-
-
 def agree(calls: list[tuple[str, Any, dict[str, Any]]]) -> None:
     """All calls in one program."""
     outs = calque.jit(lambda xs: [getattr(jnp.fft, name)(x, **kw) for (name, _, kw), x in
@@ -47,8 +40,10 @@ def agree(calls: list[tuple[str, Any, dict[str, Any]]]) -> None:
         assert gap <= CLOSE * np.abs(want).max(initial=0), (name, x.shape, kw)
 
 
-@halves([(name, n, axis, norm) for name in LINES for n, axis, norm in (
-    (None, -1, None), (7, 0, "ortho"), (16, 1, "forward"), (9, -1, "backward"))], 0.5, 1)
+@pytest.mark.parametrize("calls", some_and_more([
+    (name, n, axis, norm) for name in LINES for n, axis, norm in (
+        (None, -1, None), (7, 0, "ortho"), (16, 1, "forward"), (9, -1, "backward"))],
+    0.4, lambda c: c[0]))
 def test_lines(calls: list[tuple[str, int | None, int, str | None]]) -> None:
     agree([(name, array(name, 3, 10), {"n": n, "axis": axis, "norm": norm})
            for name, n, axis, norm in calls])
@@ -62,7 +57,7 @@ SEVERAL: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
     if name.endswith("n") or shape == (3, 4, 5) and kw.get("axes") != (1,)]
 
 
-@halves(SEVERAL, 0.4, 0)
+@pytest.mark.parametrize("calls", some_and_more(SEVERAL, 0.3, lambda c: c[0]))
 def test_several_axes(calls: list[tuple[str, tuple[int, ...], dict[str, Any]]]) -> None:
     agree([(name, array(name, *shape), kw) for name, shape, kw in calls])
 

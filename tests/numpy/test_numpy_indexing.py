@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import drawn
+from support.harness import some_and_more
 
 import calque
 import calque.numpy as jnp
@@ -148,11 +148,10 @@ UPDATES: list[tuple[Any, Any]] = [
 FORMS: dict[str, Any] = {
     "set": lambda a, b: b, "add": np.add, "multiply": np.multiply, "min": np.minimum,
     "max": np.maximum, "subtract": np.subtract, "divide": np.divide, "power": np.power}
-SOME, MORE = drawn([(i, v, n) for i, v in UPDATES for n in FORMS], 0.15, 8)
 
 
-@pytest.mark.parametrize("cases", [
-    SOME, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+@pytest.mark.parametrize("cases", some_and_more(
+    [(i, v, n) for i, v in UPDATES for n in FORMS], 0.15, lambda c: c[2]))
 def test_updates_in_a_program(cases: list[Any]) -> None:
     got = calque.jit(lambda x: [getattr(x.at[i], n)(v) for i, v, n in cases])(VALUE)
     for (i, v, name), g in zip(cases, got):

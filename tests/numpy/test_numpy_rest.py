@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import drawn
+from support.harness import some_and_more
 
 import calque
 import calque.numpy as jnp
@@ -43,11 +43,7 @@ PADS: list[tuple[Any, Any, dict[str, Any]]] = [
     (R, 0, {"mode": "edge"}), (np.zeros((0, 2), np.float32), 1, {})]
 
 
-SOME, MORE = drawn(PADS, 0.55, 164)  # every mode is in the first part
-
-
-@pytest.mark.parametrize("pads", [
-    SOME, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+@pytest.mark.parametrize("pads", some_and_more(PADS, 0.4, lambda p: p[2].get("mode")))
 def test_pad(pads: list[tuple[Any, Any, dict[str, Any]]]) -> None:
     got = calque.jit(lambda xs: [jnp.pad(x, w, **k) for x, (_, w, k) in zip(xs, pads)])(
         [x for x, *_ in pads])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import drawn
+from support.harness import some_and_more
 
 import calque
 import calque.numpy as jnp
@@ -73,11 +73,10 @@ STREAMS: dict[str, tuple[Any, int]] = {
     "bits of 8": (lambda key: random.bits(key, (6,), "uint8"), 5),
     "each": (lambda key: calque.vmap(lambda k: random.bits(k, (3,), "uint32"))(
         random.split(key, 2)), 7)}
-SOME, MORE = drawn([(i, n) for i in EXPECTED for n in STREAMS], 0.4, 49)
 
 
-@pytest.mark.parametrize("cases", [
-    SOME, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+@pytest.mark.parametrize("cases", some_and_more(
+    [(i, n) for i in EXPECTED for n in STREAMS], 0.35, lambda c: c[1]))
 def test_streams(cases: list[tuple[str, str]]) -> None:
     def draw(seed: Any) -> list[Any]:
         keys = {impl: random.key(seed, impl=impl) for impl, _ in cases}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import signal as oracle
-from support.harness import drawn
+from support.harness import some_and_more
 
 import calque
 import calque.numpy as jnp
@@ -16,7 +16,6 @@ from calque.scipy import signal
 SHAPES = [((7,), (3,)), ((7,), (4,)), ((3,), (5,)), ((1,), (1,)), ((4, 5), (2, 3)),
           ((2, 3), (4, 4)), ((3, 2, 4), (2, 2, 2)), ((), ())]
 MODES = ("full", "same", "valid")
-SOME, MORE = drawn([(m, n, mode) for m, n in SHAPES for mode in MODES], 0.25, 4)
 
 
 def values(shape: tuple[int, ...], kind: str, seed: int) -> Any:
@@ -35,8 +34,8 @@ SLOW = pytest.mark.slow
     pytest.param("correlate", "f", marks=SLOW), ("fftconvolve", "f"),
     pytest.param("fftconvolve", "c", marks=SLOW),
     *[pytest.param(name, "i", marks=SLOW) for name in ("convolve", "correlate", "fftconvolve")]])
-@pytest.mark.parametrize("cases", [
-    SOME, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+@pytest.mark.parametrize("cases", some_and_more(
+    [(m, n, mode) for m, n in SHAPES for mode in MODES], 0.25, lambda c: c[2]))
 def test_every_mode_is_scipys(name: str, kind: str, cases: Any, x64: None) -> None:
     cases = [c for c in cases if name != "fftconvolve" or c[0]]
     pairs = [(values(m, kind, 0), values(n, kind, 1)) for m, n, _ in cases]

@@ -105,6 +105,20 @@ def partly_slow(items: Sequence[Any], share: float, seed: int = 0) -> list[Any]:
             for i, item in enumerate(items)]
 
 
+def some_and_more(items: Sequence[Any], share: float, kind: Callable[[Any], Any] | None = None
+                  ) -> list[Any]:
+    """Parameters of a test that takes a list: a part by default, with one of each kind at least,
+    and the rest, which is slow."""
+    some, more = drawn(range(len(items)), share)
+    if kind is not None:
+        for i in list(more):
+            if kind(items[i]) not in [kind(items[k]) for k in some]:
+                some.append(i)
+                more.remove(i)
+    return [pytest.param([items[i] for i in sorted(some)], id="some"),
+            pytest.param([items[i] for i in more], marks=pytest.mark.slow, id="more")]
+
+
 def check_loop(f: Callable[..., Any], args: Sequence[Any], name: str, scale: float = 1) -> None:
     """The results of a function with loops against NumPy's, equation by equation."""
     program = calque.make_jaxpr(f)(*args).jaxpr
