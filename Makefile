@@ -30,7 +30,7 @@ system:
 	@ls /usr/lib*/libjemalloc.so.2 /usr/lib/*/libjemalloc.so.2 2>/dev/null | grep -q . || { \
 	  echo "== installing system packages: libjemalloc2 (apt-get)"; \
 	  apt-get update -q && apt-get install -y -q libjemalloc2; } || \
-	  echo "== no jemalloc: the compiler takes a sixth longer"
+	  echo "== no jemalloc: compiles take up to a tenth longer"
 
 system-cpp:
 	@if ! { command -v cmake && command -v g++; } >/dev/null 2>&1 || ! $(PYTHON) -c \

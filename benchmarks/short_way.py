@@ -1,6 +1,9 @@
-"""First calls by the short ways beside those without (CALQUE_SHORT_WAY=0): suite.py's workloads.
+"""First calls with what makes compiles shorter beside those without: suite.py's workloads.
 
-    python benchmarks/short_way.py [--only WORD] [--rounds 2] [--every 1] [--write]
+    python benchmarks/short_way.py [--switch jemalloc] [--only WORD] [--rounds 2] [--every 1]
+                                   [--write]
+
+Without: CALQUE_SHORT_WAY=0; for jemalloc, LD_PRELOAD set to nothing.
 
 Each workload runs in fresh processes with empty caches, in turn: its first call, then one of
 another signature in the same process.  CPU time counts the compiler's process and its linkers; the
@@ -19,12 +22,16 @@ from typing import Any
 
 import suite
 
+SWITCHES = {"short way": ("CALQUE_SHORT_WAY", "0"), "jemalloc": ("LD_PRELOAD", "")}  # off
 CALLS = ("first CPU", "first wall", "second CPU", "second wall")
 
 
-def measure(name: str, short: bool) -> tuple[list[float], list[str], dict[str, int]]:
+def measure(name: str, switch: str, on: bool) -> tuple[list[float], list[str], dict[str, int]]:
     """Seconds of CALLS, digests of the results, how many programs went which way."""
-    os.environ["CALQUE_SHORT_WAY"] = "" if short else "0"
+    variable, off = SWITCHES[switch]
+    os.environ.pop(variable, None)
+    if not on:
+        os.environ[variable] = off
     times, digests = list[float](), list[str]()
     with tempfile.TemporaryDirectory() as cache:
         process = suite.Process(sys.executable, "calque", "host", cache)
@@ -37,17 +44,17 @@ def measure(name: str, short: bool) -> tuple[list[float], list[str], dict[str, i
     return times, digests, counts
 
 
-def both(name: str, rounds: int) -> dict[str, Any]:
+def both(name: str, switch: str, rounds: int) -> dict[str, Any]:
     """Both ways in turn: least times, whether the bits are the same, and what was taken."""
     found: list[list[Any]] = [[], []]
     for i in range(rounds):
-        for short in (False, True) if i % 2 else (True, False):
-            found[short].append(measure(name, short))
-    plain, short_times = ([min(column) for column in zip(*(run[0] for run in way))]
+        for on in (False, True) if i % 2 else (True, False):
+            found[on].append(measure(name, switch, on))
+    plain, with_it = ([min(column) for column in zip(*(run[0] for run in way))]
                           for way in found)
     counts = Counter(found[True][0][2])
     counts["taken"] -= 1  # (the program that serve() runs beforehand)
-    return {"plain": plain, "short": short_times, "way": way_of(+counts),
+    return {"without": plain, "with": with_it, "way": way_of(+counts),
             "same": found[False][0][1] == found[True][0][1]}
 
 
@@ -63,7 +70,7 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
              "|---" * (len(CALLS) + 3) + "|"]
     for name, row in found.items():
         cells = [f"{suite.shown(a)} / {suite.shown(b)}: {a / b:.2f}"
-                 for a, b in zip(row["short"], row["plain"])]
+                 for a, b in zip(row["with"], row["without"])]
         lines.append(f"| {name} | {' | '.join(cells)} | {'same' if row['same'] else 'differ'} | "
                      f"{row['way']} |")
     for label in ("at once", "linked here", ""):
@@ -75,11 +82,12 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def mean(rows: list[dict[str, Any]], i: int) -> float:
-    return math.exp(statistics.fmean(math.log(r["short"][i] / r["plain"][i]) for r in rows))
+    return math.exp(statistics.fmean(math.log(r["with"][i] / r["without"][i]) for r in rows))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--switch", choices=SWITCHES, default="short way")
     parser.add_argument("--only", default="", help="workloads whose name contains this")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--every", type=int, default=1, help="so many workloads apart")
@@ -89,10 +97,10 @@ def main() -> None:
     found: dict[str, dict[str, Any]] = {}
     for name in [*workloads.WORKLOADS][::given.every]:
         if given.only in name:
-            found[name] = both(name, given.rounds)
+            found[name] = both(name, given.switch, given.rounds)
             print(table({name: found[name]})[2], flush=True)
             if given.write:
-                suite.put("first_call.md", "short way", table(found))
+                suite.put("first_call.md", given.switch, table(found))
     print("\n".join(table(found)))
 
 

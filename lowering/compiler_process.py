@@ -37,7 +37,7 @@ _inherited: list[_Server] = []
 def allocator() -> str:
     """The library whose malloc the compiler's process takes; '' for the C library's own.
 
-    With jemalloc a compile takes a seventh less CPU time (docs/first_call.md).
+    With jemalloc compiles take up to a tenth less CPU time (docs/first_call.md).
     """
     if "LD_PRELOAD" in os.environ:  # who sets it decides
         return ""
