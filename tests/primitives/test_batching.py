@@ -107,7 +107,7 @@ def parts(name: str) -> tuple[list[Case], list[Case]]:
         return [], cases + more
     empty = [c for c in cases if not all(x.size for x in c.args)]
     first, rest = drawn([c for c in cases if not any(c is e for e in empty)], 0.04, len(name))
-    few = len(empty) if not first else NAMES.index(name) % 8 == 0
+    few = int(NAMES.index(name) % 8 == 0) if first else len(empty)
     return first + empty[:few], rest + empty[few:] + more
 
 
