@@ -1,4 +1,7 @@
-"""vmap of every primitive against a loop over the oracle: every axis, -1, mixtures with None."""
+"""vmap of every primitive against a loop over the oracle: every axis, -1, mixtures with None.
+
+All by NumPy from what was traced, a few compiled; in the slow suite all compiled.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -6,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import Case, compare, drawn, expected, function, physical, run
-from support.samples import ELEMENTWISE, FUNCTIONS, KEY, ROWS, Row, Sample
+from support.harness import Case, compare, expected, function, physical, run, run_traced
+from support.samples import FUNCTIONS, KEY, ROWS, Row, Sample
 
 import calque
 
@@ -62,30 +65,16 @@ def batch_case(row: Row, sample: Sample, axes: Axes, size: int, out_axis: int = 
                 f, words, compare(wants, row))
 
 
-# Every third shape and every other mixture by default, the rest slow: they take long to compile,
-# and most have the rule of another that is here whole (special functions that of add, joins of
-# scatter that of scatter-add).
-FEWER = ("random_bits", "scan", "cond", "while", "qr", "svd", "polygamma", "zeta", "igamma",
-         "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta", "scatter",
-         "scatter-sub", "scatter-mul", "scatter-min", "scatter-max", "gather", "fft",
-         "conv_general_dilated", "sort", "top_k")
-
-
-def cases_of(row: Row, rest: bool = False) -> list[Case]:
+def cases_of(row: Row) -> list[Case]:
     if row.name in FUNCTIONS and row.name != "sin":  # all have one rule
         return [batch_case(row, row.samples[0], (1,), 3), batch_case(row, row.samples[1], (0,), 3)]
     cases = []
     for k, sample in enumerate(row.samples):
-        if not sample.operands or (row.name in FEWER and k and bool(k % 3) != rest):
-            continue
-        few: Sequence[Axes] = list(axes_of(sample))
-        if k:  # other parameters and shapes: the first mixtures only
-            few = few[k % 2:k % 2 + 1]
-        elif row.name in FEWER:
-            few = few[rest::2]
-        cases += [batch_case(row, sample, axes, 3) for axes in few]
-    if rest:
-        return cases
+        if sample.operands:
+            few: Sequence[Axes] = list(axes_of(sample))
+            if k:  # other parameters and shapes: the first mixtures only
+                few = few[k % 2:k % 2 + 1]
+            cases += [batch_case(row, sample, axes, 3) for axes in few]
     first = row.samples[0]
     if first.operands:
         axes = (0,) * len(first.operands)
@@ -98,25 +87,22 @@ def cases_of(row: Row, rest: bool = False) -> list[Case]:
 NAMES = list(ROWS)
 
 
-def parts(name: str) -> tuple[list[Case], list[Case]]:
-    """What is run by default, which has elements but for every eighth primitive, and the rest.
-    What maps elements has one rule: of these every fourth."""
-    cases = cases_of(ROWS[name])
-    more = cases_of(ROWS[name], rest=True) if name in FEWER else []
-    if name in ELEMENTWISE and ELEMENTWISE.index(name) % 4:
-        return [], cases + more
-    empty = [c for c in cases if not all(x.size for x in c.args)]
-    first, rest = drawn([c for c in cases if not any(c is e for e in empty)], 0.04, len(name))
-    few = int(NAMES.index(name) % 8 == 0) if first else len(empty)
-    return first + empty[:few], rest + empty[few:] + more
-
-
 @pytest.mark.parametrize("start", range(0, len(NAMES), 18))
 def test_vmap_equals_a_loop(start: int) -> None:
-    run([c for name in NAMES[start:start + 18] for c in parts(name)[0]], 60)
+    run_traced([c for name in NAMES[start:start + 18] for c in cases_of(ROWS[name])])
+
+
+def test_compiled_vmap() -> None:
+    """Of each fourth primitive one mixture, which has elements; of each 24th none."""
+    found = []
+    for i, name in enumerate(NAMES[::4]):
+        cases = cases_of(ROWS[name])
+        found += [c for c in cases if all(x.size for x in c.args)][i % 3:][:1]
+        found += [c for c in cases if not all(x.size for x in c.args)][:i % 6 == 0]
+    run(found, 60)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, len(NAMES), 6))
-def test_more_mixtures_and_shapes(start: int) -> None:
-    run([c for name in NAMES[start:start + 6] for c in parts(name)[1]], 60)
+def test_every_compiled_vmap(start: int) -> None:
+    run([c for name in NAMES[start:start + 6] for c in cases_of(ROWS[name])], 60)

@@ -2,7 +2,8 @@
 
 J u against central differences of the oracle; <v, J u> = <J^T v, u> (bilinear, the transpose is
 not conjugated; real parts are compared, since complex and real spaces mix); the derivative of the
-gradient against central differences of the gradient; linear primitives transposed alone.
+gradient against central differences of the gradient; linear primitives transposed alone.  All
+by NumPy from what was traced, a few compiled; in the slow suite all compiled.
 """
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import Case, drawn, expected, function, outputs, run
-from support.samples import BINARY, C128, F64, FUNCTIONS, ROWS, UNARY, Row, Sample
+from support.harness import Case, expected, function, outputs, run, run_traced, traced
+from support.samples import BINARY, C128, F64, ROWS, UNARY, Row, Sample
 
 import calque
 from calque.core.primitive import registry
@@ -29,28 +30,13 @@ GRID = [(r, s, d) for r in ROWS_WITH_DERIVATIVES for d in (F64, C128) if d in r.
         for s in (r.samples if d == F64 else r.samples[:1])
         if not (s in ELEMENTWISE and s.label in ("one", "scalar", "empty, scalar"))
         and not (r.name in ("reduce_max", "reduce_min") and s.label == "empty")]  # infinite
-# These take seconds each to compile: every third shape in the default suite, and real.
+# These take seconds each to compile: compiled in the slow suite only.
 FACTORS = ("qr", "svd", "lu", "eig", "eigh", "pinv", "tridiagonal_solve", "triangular_solve")
 SPECIAL = ("polygamma", "zeta", "igamma", "igammac", "igamma_grad_a", "random_gamma_grad",
            "regularized_incomplete_beta")
-# and of these every fourth
-LONG = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "reduce_window_sum",
-        "reduce_window_max", "reduce_window_min", "select_and_gather_add", "scatter-mul",
-        "select_and_scatter_add", "scatter-min", "scatter-max", "conv_general_dilated", "fft",
-        "gather", "sort", "scan")
-SLOW = [g for g in GRID if g[2] == C128 and g[0].name in (*FUNCTIONS, *FACTORS, "cholesky")
-        and g[0].name not in ("exp", "sin", "tanh")]
-SLOW += [g for name in (*FACTORS, *SPECIAL, *LONG) for i, g in enumerate(
-    [g for g in GRID if g[0].name == name and g[2] == F64]) if i % (4 if name in LONG else 3)]
-SLOW += [g for g in GRID if not any(g is s for s in SLOW)  # what has no elements has no derivative
-         and not any(x.size for x in g[0].arrays(g[1], g[2]) if x.dtype.kind in "fc")]
-# and of all others a few, at least one of each primitive; of factorizations the first
-LEFT = [[g for g in GRID if g[0] is r and not any(g is s for s in SLOW)]
-        for r in ROWS_WITH_DERIVATIVES]
-PARTS = [(left[:1], left[1:]) if left and left[0][0].name in FACTORS else
-         drawn(left, 0.03, len(r.name)) for r, left in zip(ROWS_WITH_DERIVATIVES, LEFT)]
-GRID = [g for first, _ in PARTS for g in first]
-SLOW += [g for _, rest in PARTS for g in rest]
+# and of the others the first sample of each fifth primitive is compiled by default
+COMPILED = [(r, r.samples[0], F64) for r in ROWS_WITH_DERIVATIVES
+            if F64 in r.dtypes and r.name not in (*FACTORS, *SPECIAL)][::5]
 
 
 class Setting:
@@ -142,30 +128,29 @@ def derivative_case(s: Setting) -> Case:
     return Case(s.name, f, (s.x, s.u, s.v), check)
 
 
-@pytest.mark.parametrize("start", range(0, len(GRID), 28))
+@pytest.mark.parametrize("start", range(0, len(GRID), 120))
 def test_jvp_and_vjp(start: int) -> None:
-    grid = GRID[start:start + 28]
-    run([derivative_case(Setting(*g)) for g in grid], 28)
+    run_traced([derivative_case(Setting(*g)) for g in GRID[start:start + 120]])
+
+
+def test_compiled_jvp_and_vjp() -> None:
+    run([derivative_case(Setting(*g)) for g in COMPILED])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(0, len(SLOW), 40))
-def test_complex_functions_and_more_shapes(start: int) -> None:
-    run([derivative_case(Setting(*g)) for g in SLOW[start:start + 40]])
+@pytest.mark.parametrize("start", range(0, len(GRID), 40))
+def test_every_compiled_jvp_and_vjp(start: int) -> None:
+    run([derivative_case(Setting(*g)) for g in GRID[start:start + 40]])
 
 
 SECOND = [(r, r.samples[0], F64) for r in ROWS_WITH_DERIVATIVES if F64 in r.dtypes]
-SECOND_FACTORS = [g for g in SECOND if g[0].name in FACTORS]
-SECOND, SECOND_MORE = drawn([g for g in SECOND if g[0].name not in FACTORS], 0.05)
 
 
-@pytest.mark.parametrize("part", [
-    *[SECOND[i:i + 40] for i in range(0, len(SECOND), 40)],
-    *[pytest.param(g, marks=pytest.mark.slow) for g in (SECOND_MORE, SECOND_FACTORS)]],
-    ids=lambda part: part[0][0].name)
-def test_second_order(part: list[Any]) -> None:
+@pytest.mark.parametrize("results", [
+    traced, pytest.param(outputs, marks=pytest.mark.slow)], ids=["traced", "compiled"])
+def test_second_order(results: Callable[[list[Case]], list[Any]]) -> None:
     """d/du of the gradient of <v, f>, against central differences of that gradient."""
-    settings = [Setting(*g) for g in part]
+    settings = [Setting(*g) for g in SECOND]
 
     def with_slope(s: Setting) -> Callable[..., list[Any]]:
         def gradient(*xs: Any) -> list[Any]:
@@ -180,8 +165,9 @@ def test_second_order(part: list[Any]) -> None:
     functions = [with_slope(s) for s in settings]
 
     def at(step: float) -> list[Any]:
-        return outputs([Case(s.name, f, (moved(s.x, s.u, step), s.u), lambda outs: "")
-                        for s, f in zip(settings, functions)])
+        cases = [Case(s.name, f, (moved(s.x, s.u, step), s.u), lambda outs: "")
+                 for s, f in zip(settings, functions)]
+        return [out for i in range(0, len(cases), 40) for out in results(cases[i:i + 40])]
 
     wrong = []
     for s, middle, up, down in zip(settings, at(0.0), at(STEP), at(-STEP)):
@@ -196,23 +182,22 @@ def test_second_order(part: list[Any]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("dtypes, part", [
-    ((F64,), 0), pytest.param((F64,), 1, marks=pytest.mark.slow),
-    pytest.param((C128,), 0, marks=pytest.mark.slow)], ids=["f64", "f64, more", "c128"])
-def test_linear_transpose(dtypes: tuple[Any, ...], part: int) -> None:
+@pytest.mark.parametrize("check", [
+    run_traced, pytest.param(lambda cases: run(cases, 80), marks=pytest.mark.slow)],
+    ids=["traced", "compiled"])
+def test_linear_transpose(check: Callable[[list[Case]], None]) -> None:
     """Every linear primitive transposed with respect to each of its linear operands."""
     cases = []
     for row in ROWS.values():
         shapes = [s for s in row.samples if s is row.samples[0] or s not in ELEMENTWISE]
         for place in row.linear:
-            for sample in shapes[::8] if not part else [  # every eighth shape by default
-                    s for i, s in enumerate(shapes) if i % 8]:
-                for dtype in [d for d in dtypes if d in row.dtypes]:
+            for sample in shapes:
+                for dtype in [d for d in (F64, C128) if d in row.dtypes]:
                     if place < len(sample.operands) and (dtype == F64 or sample is row.samples[0]):
                         setting = Setting(row, sample, dtype)
                         if setting.kept:
                             cases.append(_transpose_case(setting, place))
-    run(cases, 80)
+    check(cases)
 
 
 def _transpose_case(s: Setting, place: int) -> Case:
