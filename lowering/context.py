@@ -14,7 +14,7 @@ from calque.lowering import folding, mlir
 from calque.lowering.aliasing import AliasAnalysis, nbytes
 from calque.lowering.builder import Builder, Value
 from calque.lowering.dtypes import I32, U32
-from calque.lowering.fusion import FusionWidth
+from calque.lowering.fusion import BINDINGS, CUDA_BINDINGS, FusionWidth
 from calque.lowering.targets import Target
 
 CONSTANT_BYTES = 1 << 26  # larger ones are computed when the program runs, not when it is loaded
@@ -51,7 +51,8 @@ class Context:
         self.columns: dict[Value, list[Value]] = {}  # of index vectors: what they are joined from
         self.moves: dict[Value, Any] = {}  # what kernels/move made, from where and which parts
         self.aliases = AliasAnalysis(self)
-        self.fusion = FusionWidth(b)
+        cuda = target is not None and target.backend == "cuda"
+        self.fusion = FusionWidth(b, CUDA_BINDINGS if cuda else BINDINGS)
         self._zero: Value | None = None
 
     def note(self, p: Primitive, inputs: Sequence[Value], outs: Sequence[Value],

@@ -1,5 +1,5 @@
 """How much one fused loop reads: IREE makes a dispatch of elementwise operations of any number, and
-more than 32 bindings fail at load."""
+more than 32 bindings, 16 on CUDA, fail at load."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from calque.lowering.builder import Builder, Value
 
-FUSION_LIMIT = 16  # arrays that a fused loop reads; their number in a dispatch may be twice that
-MOST_NUMBERS = 28  # that one dispatch of single numbers reads and writes
+BINDINGS = 32  # of a dispatch
+CUDA_BINDINGS = 16
 
 
 @dataclass
@@ -21,10 +21,16 @@ class _Cluster:
 
 
 class FusionWidth:
-    """What the loop that computes a value would read, for each value of a function."""
+    """What the loop that computes a value would read, for each value of a function.
 
-    def __init__(self, b: Builder) -> None:
+    Attributes:
+      limit: arrays that a fused loop reads; their number in a dispatch may be twice that.
+      most_numbers: that one dispatch of single numbers reads and writes.
+    """
+
+    def __init__(self, b: Builder, bindings: int = BINDINGS) -> None:
         self.b = b
+        self.limit, self.most_numbers = bindings // 2, bindings - bindings // 8
         self.leaves: dict[Value, frozenset[int]] = {}
         self.clusters: dict[Value, _Cluster] = {}  # of single numbers, and what each belongs to
 
@@ -35,7 +41,7 @@ class FusionWidth:
     def note(self, out: Value, inputs: Sequence[Value]) -> Value:
         """Note that `out` is computed elementwise from inputs; cut the fusion when it is wide."""
         every = frozenset[int]().union(*[self.leaves_of(v) for v in inputs])
-        if len(every) > FUSION_LIMIT:
+        if len(every) > self.limit:
             (out,) = self.b.barrier(out)
             every = frozenset((id(out),))
         self.leaves[out] = every
@@ -44,7 +50,7 @@ class FusionWidth:
     def numbers(self, xs: Sequence[Value]) -> list[Value]:
         """xs, from which one more number is computed: behind cuts where their dispatch is full."""
         found = self._cluster(xs)
-        if len(found.reads) + len(found.writes) < MOST_NUMBERS:
+        if len(found.reads) + len(found.writes) < self.most_numbers:
             return list(xs)
         return [self.b.barrier(x)[0] if x in self.clusters else x for x in xs]
 

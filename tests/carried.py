@@ -1,9 +1,9 @@
 """Runs what tests/carry.py compiled, on a machine with the runtime only, and checks every result.
 
-    python run.py [--device cuda] [--only add,sin] [--limit 120] [--no-times]
+    python run.py [--device cuda] [--only add,sin] [--limit 120] [--jobs 8] [--no-times]
 
 Lies as run.py beside the .vmfb files, suite.json, tolerances.py and calque/runtime.  Needs NumPy,
-ml_dtypes and iree-base-runtime; no compiler, no frontend.  A child process does the work; one that
+ml_dtypes and iree-base-runtime; no compiler, no frontend.  Child processes do the work; one that
 dies or takes too long costs a file of some cases.  Then a few programs are timed, beside JAX and
 torch where they are installed and see the same kind of device.  Writes report.md; the exit status
 is 1 where a result is wrong or a process died.  Start reading at `main`.
@@ -18,6 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,7 @@ def main() -> int:
     parser.add_argument("--device", default="", help="cpu, cuda, vulkan: what it was made for")
     parser.add_argument("--only", default="", help="primitives, with commas between")
     parser.add_argument("--limit", type=float, default=120, help="seconds for a file")
+    parser.add_argument("--jobs", type=int, default=1, help="child processes at once")
     parser.add_argument("--no-times", action="store_true")
     args = parser.parse_args()
     if args.serve:
@@ -208,7 +210,10 @@ def main() -> int:
     chosen = set(args.only.split(",")) if args.only else None
     entries = [(i, e) for i, e in enumerate(suite["files"])
                if chosen is None or e["primitive"] in chosen]
-    found = list(results(entries, platform, args.limit))
+    with ThreadPoolExecutor(args.jobs) as pool:
+        parts = pool.map(lambda part: list(results(part, platform, args.limit)),
+                         [entries[i::args.jobs] for i in range(args.jobs)])
+        found = [case for part in parts for case in part]
     found += [r for r in suite["refused"] if chosen is None or r[0] in chosen]
     count = Counter(kind for _, _, kind, _ in found)
     kinds = ("right", "refused", "rejected", "failed", "wrong", "crash")

@@ -7,6 +7,7 @@ import os
 os.environ["CALQUE_CHECK"] = "1"
 import signal  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
+from typing import Any  # noqa: E402
 
 import pytest  # noqa: E402
 
@@ -48,6 +49,17 @@ def loops_over_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(registers, "enabled", False)
     yield
     calque.clear_caches()
+
+
+@pytest.fixture(scope="session")
+def gpu() -> Any:
+    """The device of the tests marked vulkan: the first Vulkan device, or of the platform that
+    CALQUE_TEST_GPU names (cuda)."""
+    import calque
+    try:
+        return calque.devices(os.environ.get("CALQUE_TEST_GPU", "vulkan"))[0]
+    except RuntimeError as error:
+        pytest.skip(f"no such device here: {str(error).splitlines()[0]}")
 
 
 @pytest.fixture

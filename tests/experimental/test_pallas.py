@@ -117,11 +117,8 @@ def test_large_intermediate_results() -> None:
 
 @pytest.mark.vulkan
 @pytest.mark.parametrize("seed", [200, 201])
-def test_random_grids_and_blocks_on_vulkan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    try:
-        device = calque.devices("vulkan")[0]
-    except RuntimeError as error:
-        pytest.skip(f"no Vulkan device here: {str(error).splitlines()[0]}")
+def test_random_grids_and_blocks_on_a_gpu(seed: int, monkeypatch: pytest.MonkeyPatch,
+                                          gpu: Any) -> None:
     _looped(seed, monkeypatch)
-    with calque.default_device(device):
+    with calque.default_device(gpu):
         _compared(_draw(seed, 8), seed)

@@ -80,12 +80,8 @@ def test_kernels(names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.vulkan
-def test_kernels_on_vulkan() -> None:
-    try:
-        device = calque.devices("vulkan")[0]
-    except RuntimeError as error:
-        pytest.skip(f"no Vulkan device here: {str(error).splitlines()[0]}")
-    args = [calque.device_put(a, device) for a in (X, Y, Q, K, V, NUMBERS)]
+def test_kernels_on_a_gpu(gpu: Any) -> None:
+    args = [calque.device_put(a, gpu) for a in (X, Y, Q, K, V, NUMBERS)]
     _check_all(calque.jit(_all((*FEW, *OTHERS)))(*args), (*FEW, *OTHERS))
 
 

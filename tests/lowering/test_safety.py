@@ -601,7 +601,7 @@ def test_iree_still_reads_narrow_unsigned_dots_as_signed() -> None:
 
 
 def test_iree_still_refuses_many_bindings() -> None:
-    """FUSION_LIMIT in lowering/fusion.py."""
+    """FusionWidth.limit in lowering/fusion.py."""
     n = 40
     args = ", ".join(f"%a{i}: tensor<8xf32>" for i in range(n))
     adds = "\n".join(f"%s{i} = stablehlo.add %{f's{i - 1}' if i > 1 else 'a0'}, %a{i} : "

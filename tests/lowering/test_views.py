@@ -150,7 +150,7 @@ def test_a_program_that_iree_rejects_is_written_another_way() -> None:
 
 
 def test_numbers_of_one_dispatch() -> None:
-    """Sixty numbers computed of each other, all results (fusion.MOST_NUMBERS)."""
+    """Sixty numbers computed of each other, all results (FusionWidth.most_numbers)."""
     def f(start: Any, numbers: Any) -> Any:
         found = [start]
         for a in numbers:

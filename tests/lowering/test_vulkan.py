@@ -1,7 +1,10 @@
 """Vulkan, run on any Vulkan device (Debian: apt-get install mesa-vulkan-drivers libvulkan1 gives
-lavapipe).  Not part of the default run: `pytest -m vulkan`.
+lavapipe), or with CALQUE_TEST_GPU=cuda on NVIDIA's.  Not part of the default run:
+`pytest -m vulkan`.
 """
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +17,8 @@ pytestmark = pytest.mark.vulkan
 
 
 @pytest.fixture(scope="module")
-def device():
-    try:
-        return calque.devices("vulkan")[0]
-    except RuntimeError as error:
-        pytest.skip(f"no Vulkan device here: {str(error).splitlines()[0]}")
+def device(gpu: Any) -> Any:
+    return gpu
 
 
 ULPS = 3.0  # two forms are reordered by the driver, which costs up to one more than on the CPU
@@ -124,9 +124,8 @@ def test_windows_of_halves(device, dtype: str) -> None:
     np.testing.assert_allclose(np.asarray(got, np.float32), want, rtol=2**-8)
 
 
-def test_eager_operations_where_the_array_is() -> None:
+def test_eager_operations_where_the_array_is(device) -> None:
     """A number, an index and what nobody placed go to the array that was placed."""
-    device = calque.devices("vulkan")[0]
     x = np.arange(60000, dtype=np.float32).reshape(300, 200)
     v, ones = calque.device_put(x, device), jnp.ones((300, 200))
     assert ones.devices() == {calque.devices("cpu")[0]}

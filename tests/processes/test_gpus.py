@@ -1,6 +1,7 @@
 """A GPU for each of two processes (lavapipe here): messages go through the host's memory."""
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,11 @@ from jobs import HEAD, TESTS, by_hand
 from test_programs import GRID
 
 pytestmark = pytest.mark.vulkan
-LAVAPIPE = {"JAX_PLATFORMS": "vulkan", "TESTS": TESTS}
+GPU = {"JAX_PLATFORMS": os.environ.get("CALQUE_TEST_GPU", "vulkan"), "TESTS": TESTS}
 
 
 def test_arrays_programs_and_training() -> None:
-    for done in by_hand(PROGRAM, 2, **LAVAPIPE):
+    for done in by_hand(PROGRAM, 2, **GPU):
         assert (done.code, "all is well" in done.out) == (0, True), done.out
 
 
@@ -23,16 +24,17 @@ def test_collectives() -> None:
     contexts = """
     CONTEXTS = [("pmap", "float32"), ("checked", "int32"), ("unchecked", "float32")]
 """
-    for done in by_hand(contexts + GRID, 2, **LAVAPIPE):
+    for done in by_hand(contexts + GRID, 2, **GPU):
         assert done.code == 0, done.out
 
 
 def test_numbers_of_gpus_that_are_not_there() -> None:
-    body = """
-    fails(RuntimeError, lambda: jax.devices(), "local_device_ids", "has one vulkan device")
+    body = f"""
+    fails(RuntimeError, lambda: jax.devices(), "local_device_ids",
+          "has one {GPU['JAX_PLATFORMS']} device")
 """
     for given in ("[7]", "[0, 1]"):
-        for done in by_hand(body, 2, HEAD.replace("rank,\n", f"rank, {given},\n", 1), **LAVAPIPE):
+        for done in by_hand(body, 2, HEAD.replace("rank,\n", f"rank, {given},\n", 1), **GPU):
             assert done.code == 0, done.out
 
 
