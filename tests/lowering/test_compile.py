@@ -55,7 +55,7 @@ def test_sums_are_not_serial():
 
 
 def test_iree_still_fuses_more_numbers_than_a_dispatch_may_have():
-    """FusionWidth.most_numbers in lowering/fusion.py: 21 operands and 20 results are one dispatch."""
+    """FusionWidth.most_numbers in lowering/fusion.py: 21 operands, 20 results: one dispatch."""
     n, kind = 21, "tensor<f32>"
     args = ", ".join(f"%a{i}: {kind}" for i in range(n))
     steps = [f"%s{i} = stablehlo.{'add' if i % 2 else 'multiply'} "
