@@ -76,15 +76,19 @@ def outputs(cases: Sequence[Case], put: Callable[[Any], Any] = _copied) -> list[
         return parts
 
 
+def by_numpy(f: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
+    """What a function gives by NumPy, equation by equation of its traced Program."""
+    program = calque.make_jaxpr(f)(*args).jaxpr
+    return interpret(program.consts_as_inputs(), [
+        *map(np.asarray, program.consts), *calque.tree_util.tree_leaves(list(args))])
+
+
 def traced(cases: Sequence[Case]) -> list[Any]:
     """Results per case, or a Failure, by NumPy from the traced Programs: nothing is compiled."""
     results: list[Any] = []
     for c in cases:
         try:
-            program = calque.make_jaxpr(c.f)(*c.args).jaxpr
-            leaves = calque.tree_util.tree_leaves(list(c.args))
-            results.append(interpret(program.consts_as_inputs(),
-                                     [*map(np.asarray, program.consts), *leaves]))
+            results.append(by_numpy(c.f, c.args))
         except Exception as error:  # as in `outputs`
             results.append(Failure(f"{type(error).__name__}: {str(error)[:600]}"))
     return results
@@ -144,8 +148,7 @@ def some_and_more(items: Sequence[Any], share: float, kind: Callable[[Any], Any]
 
 def check_loop(f: Callable[..., Any], args: Sequence[Any], name: str, scale: float = 1) -> None:
     """The results of a function with loops against NumPy's, equation by equation."""
-    program = calque.make_jaxpr(f)(*args).jaxpr
-    wants = interpret(program.consts_as_inputs(), [*map(np.asarray, program.consts), *args])
+    wants = by_numpy(f, args)
     gots = [np.asarray(x) for x in calque.tree_util.tree_leaves(calque.jit(f)(*args))]
     for got, want in zip(gots, wants, strict=True):
         assert got.dtype == want.dtype and got.shape == want.shape, name
