@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t n = 512;
 
-// What is there a quarter of a second later or so.
-Array pending(int calls = 4) {
+// What is there a tenth of a second later or so.
+Array pending(int calls = 2) {
   static const Function slow = load("slow")["slow"];
   Array y = Array::from_host(std::vector<float>(n * n), {n, n});
   for (int i = 0; i < calls; ++i) y = slow(y)[0];

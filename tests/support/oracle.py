@@ -480,6 +480,12 @@ def _call(params: Any, *xs: Array) -> Any:
     return interpret(params["jaxpr"] if "jaxpr" in params else params["fun"], xs)
 
 
+@oracle("custom_linear_solve")
+def _linear_solve(params: Any, *xs: Array) -> Any:
+    first, end = sum(params["counts"][:2]), sum(params["counts"])
+    return interpret(params["solve"], [*xs[first:first + params["counts"][2]], *xs[end:]])
+
+
 @oracle("cond")
 def _cond(params: Any, index: Array, *xs: Array) -> Any:
     branches = params["branches"]

@@ -1,7 +1,8 @@
 """Transformations composed over loops, conditions and calls, against finite differences in NumPy.
 
 Each function of functions.py is differentiated forwards, backwards and twice, mapped, and mapped
-after differentiation; all of it in one compiled program per group.
+after differentiation; evaluated by NumPy from what was
+traced, and in a compiled program.
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from functions import CALQUE, DEEP, FUNCTIONS, NUMPY
-from support.harness import Case, run
+from support.harness import Case, run, run_traced
 
 import calque
 import calque.numpy as jnp
@@ -111,19 +112,25 @@ def moved_by(xs: Arrays, t: Any, vs: Arrays) -> Arrays:
         x, CALQUE.mul(CALQUE.full(t, np.shape(v)), v)) for x, v in zip(xs, vs)]
 
 
-# one of each kind; the others are variants of them, or both within one another
-DEFAULT = ("scan_swaps", "cond_small, true", "jit_of_jit")
+ROWS = {row[0]: row for row in FUNCTIONS}
+LONG = ("scan_of_scan[20, 70]",)  # 1,400 steps, each in NumPy
+COMPILED = "cond_small, true"  # by default
 
 
-def test_compositions() -> None:
-    run([composed(*row, row[0] in DEEP) for row in FUNCTIONS if row[0] in DEFAULT])
+def case(name: str) -> Case:
+    return composed(*ROWS[name], name in DEEP)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [row[0] for row in FUNCTIONS if row[0] not in DEFAULT])
-def test_more_compositions(name: str) -> None:
-    (row,) = [row for row in FUNCTIONS if row[0] == name]
-    run([composed(*row, name in DEEP)])
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in ROWS])
+def test_compositions(name: str) -> None:
+    run_traced([case(name)])
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] * (name != COMPILED)) for name in ROWS])
+def test_compiled_compositions(name: str) -> None:
+    run([case(name)])
 
 
 def test_what_is_not_mapped_is_passed_as_it_is() -> None:

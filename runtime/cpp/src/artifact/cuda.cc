@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <regex>
+#include <string_view>
 #include <utility>
 
 namespace calque::artifact {
@@ -23,6 +23,28 @@ const std::map<Version, Version> kPtx = {
 
 std::string dotted(Version version) {
   return std::to_string(version.first) + "." + std::to_string(version.second);
+}
+
+// A number of one to four digits at the front of a text, which it leaves; -1 where there is none.
+int number(std::string_view& text) {
+  std::size_t digits = 0;
+  int value = 0;
+  while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9' && digits < 5)
+    value = 10 * value + (text[digits++] - '0');
+  text.remove_prefix(digits);
+  return digits == 0 || digits == 5 ? -1 : value;
+}
+
+// What ptx=MAJOR.MINOR asks for; any other word asks for nothing.
+Version asked_by(std::string_view word) {
+  constexpr std::string_view head = "ptx=";
+  if (word.substr(0, head.size()) != head) return {0, 0};
+  word.remove_prefix(head.size());
+  const int major = number(word);
+  if (major < 0 || word.empty() || word[0] != '.') return {0, 0};
+  word.remove_prefix(1);
+  const int minor = number(word);
+  return minor < 0 || !word.empty() ? Version{0, 0} : Version{major, minor};
 }
 
 }  // namespace
@@ -45,12 +67,7 @@ std::string missing_ptx(const std::vector<std::string>& words, int driver) {
   Version most{6, 5}, asked{0, 0};
   const auto above = kPtx.upper_bound(there);
   if (above != kPtx.begin()) most = std::prev(above)->second;
-  static const std::regex pattern("ptx=([0-9]{1,4})\\.([0-9]{1,4})");
-  for (const std::string& word : words) {
-    std::smatch found;
-    if (std::regex_match(word, found, pattern))
-      asked = std::max(asked, Version{std::stoi(found[1]), std::stoi(found[2])});
-  }
+  for (const std::string& word : words) asked = std::max(asked, asked_by(word));
   if (asked <= most) return "";
   return "PTX " + dotted(asked) + " (the driver, of CUDA " + dotted(there) + ", reads up to " +
          dotted(most) + ")";
