@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 # where images of Python set it, each of the tests' processes would compile every module anew
 unexport PYTHONDONTWRITEBYTECODE
-KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/FLAGS lowering/native/LEVELS)
+KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/[A-Z]*S)
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 

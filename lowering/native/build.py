@@ -1,8 +1,8 @@
 """Builds the C kernels while the package is built: objects for each level of each architecture.
 
 Named as setuptools' build_py in pyproject.toml; CMakeLists.txt builds the same files from the same
-lists (FLAGS, LEVELS).  What cannot be compiled here is left out and said: the package then takes
-its portable forms (`calque doctor`).  Imports the standard library and setuptools only.
+lists (FLAGS, LEVELS, OVERRIDES).  What cannot be compiled here is left out and said: the package
+then takes its portable forms (`calque doctor`).  Imports the standard library and setuptools only.
 Start reading at `build_objects`.
 """
 from __future__ import annotations
@@ -56,7 +56,9 @@ def build_objects(out: Path) -> list[str]:
 
 def _build(out: Path, flags: list[str]) -> list[str]:
     newest = max(path.stat().st_mtime for path in (
-        *HERE.glob("*.[ch]"), HERE / "FLAGS", HERE / "LEVELS"))
+        *HERE.glob("*.[ch]"), *[HERE / name for name in ("FLAGS", "LEVELS", "OVERRIDES")]))
+    overrides = {source: own for source, *own in map(str.split, (
+        HERE / "OVERRIDES").read_text("utf-8").splitlines())}
     jobs: list[tuple[list[str], Path]] = []
     said: list[str] = []
     for line in (HERE / "LEVELS").read_text("utf-8").splitlines():
@@ -69,7 +71,8 @@ def _build(out: Path, flags: list[str]) -> list[str]:
             made = out / level / f"{source.stem}.o"
             if made.exists() and made.stat().st_mtime >= newest:
                 continue
-            jobs.append(([*command, *flags, *more, "-c", str(source), "-o", str(made)], made))
+            own = overrides.get(source.stem, [])
+            jobs.append(([*command, *flags, *own, *more, "-c", str(source), "-o", str(made)], made))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         said += [text for text in pool.map(_compile, jobs) if text]
     return said
