@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import partly_slow
+from support.harness import partly_slow, some_and_more
 
 import calque
 import calque.numpy as jnp
@@ -78,13 +78,14 @@ C_TYPES = {"bool": "_Bool", "int8": "signed char", "uint8": "unsigned char", "in
            "complex64": "float _Complex", "complex128": "double _Complex"}
 
 
-def test_every_dtype() -> None:
+@pytest.mark.parametrize("dtypes", some_and_more([*C_TYPES], 0.3))
+def test_every_dtype(dtypes: list[str]) -> None:
     """Each reversed by a kernel of its own, all in one program; sizes 0, 1 and 5."""
     with calque.enable_x64(True):
-        names = {t: kernel(f"void f(const {c} *x, {c} *y, long n) "
+        names = {t: kernel(f"void f(const {C_TYPES[t]} *x, {C_TYPES[t]} *y, long n) "
                            "{ for (long i = 0; i < n; ++i) y[i] = x[n - 1 - i]; }",
-                           scalars=lambda ins, outs: (outs[0].size,)) for t, c in C_TYPES.items()}
-        xs = [np.array([0, 1, 2, 3, -4][:n]).astype(t) for t in C_TYPES for n in (0, 1, 5)]
+                           scalars=lambda ins, outs: (outs[0].size,)) for t in dtypes}
+        xs = [np.array([0, 1, 2, 3, -4][:n]).astype(t) for t in dtypes for n in (0, 1, 5)]
         outs = calque.jit(lambda xs: [ffi.ffi_call(names[x.dtype.name], S(x.shape, x.dtype))(x)
                                       for x in xs])(xs)
         for x, out in zip(xs, outs):
@@ -128,7 +129,7 @@ def test_aliases_keep_the_operand() -> None:
     np.testing.assert_array_equal(same, x)
 
 
-@pytest.mark.parametrize("method", partly_slow(METHODS, 0.5))
+@pytest.mark.parametrize("method", partly_slow(METHODS, 0.3))
 def test_vmap(method: str) -> None:
     x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(4, dtype=np.float32)
 
@@ -346,8 +347,8 @@ def test_check_compares_the_kernel_with_the_form_elsewhere() -> None:
         ffi.check("test_add", x, x)
 
 
-@pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all",
-                                    "legacy_vectorized"])
+@pytest.mark.parametrize("method", partly_slow(
+    ["sequential", "expand_dims", "broadcast_all", "legacy_vectorized"], 0.25))
 def test_form_elsewhere_where_there_is_no_kernel(method: str) -> None:
     name = f"test{next(_counter)}"
     ffi.register_ffi_target(name, _shifted, platform="default")

@@ -59,7 +59,7 @@ def sums(x: Any, y: Any) -> Any:
     return ffi.ffi_call(SUM, S(x.shape, x.dtype), input_output_aliases={0: 0})(x, y)
 
 
-@pytest.mark.parametrize("n", [1, 1000, 300_000])
+@pytest.mark.parametrize("n", [1, pytest.param(1000, marks=pytest.mark.slow), 300_000])
 def test_a_result_is_the_memory_of_a_dead_argument_only(n: int) -> None:
     """Computed and not read again: no copy; read again, an argument, a constant: a copy."""
     xs = [np.arange(n, dtype=np.int32) + 100 * k for k in range(3)]
@@ -141,10 +141,12 @@ def random_program(rng: Any) -> Any:
     return f
 
 
-def test_random_programs() -> None:
+@pytest.mark.parametrize("counts", [
+    (1, 3), pytest.param((1, 4, 5), marks=pytest.mark.slow)], ids=sum)
+def test_random_programs(counts: tuple[int, ...]) -> None:
     """Alone, and several in one program: as in NumPy."""
     rng = np.random.default_rng(0)
-    for count in (1, 4, 5):
+    for count in counts:
         programs = [random_program(rng) for _ in range(count)]
         x = rng.integers(-9, 9, 5000).astype(np.int32)
         outs = calque.jit(lambda x, programs=programs: [f(x, False) for f in programs])(x)

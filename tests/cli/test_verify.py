@@ -55,13 +55,13 @@ def _verified(calque: Any, function: str, types: list[str], target: str) -> None
 
 
 @pytest.mark.parametrize("target", [
-    *partly_slow(LEVELS, 0.3), TARGETS[-1]])
+    *partly_slow(LEVELS, 0.2), TARGETS[-1]])
 def test_what_constants_give(calque: Any, folder: Path, target: str) -> None:
     (folder / "constants.py").write_text(CONSTANTS)
     _verified(calque, "constants.py:constants", ["f32", "f32[150]", "f32[3]"], target)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", partly_slow(list(FUNCTIONS), 0.5))
 def test_functions_of_the_tests(calque: Any, folder: Path, name: str) -> None:
     """At the host's CPU; the slow ones have the other targets."""
     _verified(calque, f"model.py:{name}", FUNCTIONS[name], "cpu")

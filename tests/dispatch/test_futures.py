@@ -19,7 +19,7 @@ import calque.numpy as jnp
 def slow():
     """A jitted function that works for a while, and its argument."""
     def body(x):
-        for _ in range(30):
+        for _ in range(20):
             x = x @ x * 1e-3
         return x
 
@@ -212,9 +212,9 @@ def test_interrupt_reaches_a_wait() -> None:
                 x = x @ x * 1e-3
             return x
         f = calque.jit(body)
-        x = f(jnp.ones((1500, 1500))).block_until_ready()  # 0.5 s
+        x = f(jnp.ones((1000, 1000))).block_until_ready()  # 0.1 s
         pending = f(f(f(x)))
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
         signal.signal(signal.SIGALRM, lambda *a: (_ for _ in ()).throw(KeyboardInterrupt()))
         try:
             pending.block_until_ready()

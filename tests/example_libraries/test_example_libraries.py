@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import numpys
 
 import calque
 import calque.numpy as jnp
@@ -81,8 +82,15 @@ def test_a_network_of_every_layer() -> None:
         stax.SumPool((2, 2)), stax.Flatten, stax.FanOut(2),
         stax.parallel(stax.Dense(5), stax.shape_dependent(lambda shape: stax.Dense(5))),
         stax.FanInSum, stax.Dropout(0.5), stax.Gelu, stax.Dense(4), stax.LogSoftmax)
-    shape, params = init(random.key(0), (-1, 8, 8, 2))
-    x = random.normal(random.key(1), (3, 8, 8, 2))
+    shapes = []
+
+    def draw(key: Any) -> Any:
+        shape, params = init(key, (-1, 8, 8, 2))
+        shapes.append(shape)
+        return params, random.normal(random.key(1), (3, 8, 8, 2))
+
+    params, x = numpys(draw)(random.key(0))
+    shape = shapes[0]
 
     def run(p: Any, x: Any) -> Any:
         return apply(p, x, rng=random.key(2))
@@ -98,7 +106,7 @@ def test_a_network_of_every_layer() -> None:
 
 def test_a_network_learns() -> None:
     init, apply = stax.serial(stax.Dense(8), stax.Tanh, stax.Dense(1))
-    _, params = init(random.key(0), (-1, 2))
+    params = numpys(lambda key: init(key, (-1, 2))[1])(random.key(0))
     x = np.random.default_rng(0).standard_normal((32, 2)).astype(np.float32)
     y = np.sin(x).sum(1, keepdims=True)
     start, update, get = optimizers.adam(0.02)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pallas_kernels as ks
 import pytest
+from support.oracle import interpret
 
 import calque
 import calque.numpy as jnp
@@ -317,7 +318,22 @@ def _backward(y: Any, ct: Any) -> Any:
 _with_rule.defvjp(lambda x: (ks.softmax(x),) * 2, _backward)
 
 
-def test_transformations() -> None:
+def _by_numpy(f: Any, *args: Any) -> Any:
+    """As NumPy evaluates the traced Program, whose kernels are loops or operations of arrays."""
+    program = calque.make_jaxpr(f)(*args).jaxpr
+    leaves = interpret(hoist(program.consts_as_inputs()),
+                       [*map(np.asarray, program.consts), *args])
+    return calque.tree.unflatten(calque.tree.structure(calque.eval_shape(f, *args)), leaves)
+
+
+COMPILED = ("grads", "product", "batch", "scan")  # the others: slow
+ALL = (*COMPILED, "plain", "hessian", "plain hessian", "tangent", "batch of grads", "branch",
+       "while")
+
+
+@pytest.mark.parametrize("compiled", [COMPILED, pytest.param(ALL, marks=pytest.mark.slow)],
+                         ids=["some", "all"])
+def test_transformations(compiled: tuple[str, ...]) -> None:
     """One module: gradients (of the kernel as it is, and by a rule that is a kernel), tangents,
     batches, loops, branches."""
     weights = _random(8, 12, seed=3)
@@ -325,37 +341,43 @@ def test_transformations() -> None:
     def plain(x: Any) -> Any:
         return (calque.nn.softmax(x, -1) * weights).sum()
 
-    def f(x: Any, y: Any, weights: Any) -> dict[str, Any]:
+    def f(x: Any, y: Any, weights: Any, names: tuple[str, ...] = ALL) -> dict[str, Any]:
         ours = [lambda x: (ks.softmax(x) * weights).sum(),
                 lambda x: (_with_rule(x) * weights).sum()]
-        return {
-            "grads": [calque.grad(g)(x) for g in ours], "plain": calque.grad(plain)(x),
-            "hessian": calque.hessian(lambda r: ks.softmax(x.at[0].set(r))[0, 0])(x[0]),
-            "plain hessian": calque.hessian(lambda r: calque.nn.softmax(r)[0])(x[0]),
-            "product": calque.grad(lambda x, y: (ks.matmul_relu(x, y) ** 2).sum(), (0, 1))(x, y),
-            "tangent": calque.jvp(ks.matmul, (x, y), (x, 2 * y))[1],
-            "batch": calque.vmap(ks.matmul, (None, 2))(x, jnp.stack([y, -y], 2)),
-            "batch of grads": calque.vmap(calque.grad(ours[0]))(jnp.stack([x, 2 * x]))[0],
-            "scan": lax.scan(lambda c, s: (ks.softmax(c) * s, ks.softmax(c)[0, 0]), x,
-                             jnp.ones(3))[0],
-            "branch": lax.cond(x[0, 0] > 100, lambda: ks.softmax(x), lambda: ks.softmax(-x)),
-            "while": lax.while_loop(lambda c: c[1] < 2, lambda c: (ks.softmax(c[0]), c[1] + 1),
-                                    (x, 0))[0]}
+        every = {
+            "grads": lambda: [calque.grad(g)(x) for g in ours], "plain": lambda: calque.grad(
+                plain)(x),
+            "hessian": lambda: calque.hessian(lambda r: ks.softmax(x.at[0].set(r))[0, 0])(x[0]),
+            "plain hessian": lambda: calque.hessian(lambda r: calque.nn.softmax(r)[0])(x[0]),
+            "product": lambda: calque.grad(
+                lambda x, y: (ks.matmul_relu(x, y) ** 2).sum(), (0, 1))(x, y),
+            "tangent": lambda: calque.jvp(ks.matmul, (x, y), (x, 2 * y))[1],
+            "batch": lambda: calque.vmap(ks.matmul, (None, 2))(x, jnp.stack([y, -y], 2)),
+            "batch of grads": lambda: calque.vmap(calque.grad(ours[0]))(jnp.stack([x, 2 * x]))[0],
+            "scan": lambda: lax.scan(lambda c, s: (ks.softmax(c) * s, ks.softmax(c)[0, 0]), x,
+                                     jnp.ones(3))[0],
+            "branch": lambda: lax.cond(
+                x[0, 0] > 100, lambda: ks.softmax(x), lambda: ks.softmax(-x)),
+            "while": lambda: lax.while_loop(
+                lambda c: c[1] < 2, lambda c: (ks.softmax(c[0]), c[1] + 1), (x, 0))[0]}
+        return {name: every[name]() for name in names}
 
-    got = calque.jit(f)(X, Y, weights)
-    for g in [*got["grads"], got["batch of grads"]]:
-        _close(g, got["plain"])
-    _close(got["hessian"], got["plain hessian"])
+    plainly = _by_numpy(f, X, Y, weights)
     product = np.maximum(X.astype(np.float64) @ Y, 0)
-    _close(got["product"][0], 2 * product @ Y.T)
-    _close(got["product"][1], 2 * X.T @ product)
-    _close(got["tangent"], 3 * (X.astype(np.float64) @ Y))
-    _close(got["batch"], np.stack([X.astype(np.float64) @ Y, -(X.astype(np.float64) @ Y)]))
-    once, twice = ks.normalized(X), ks.normalized(ks.normalized(X))
-    _close(got["while"], twice)
-    _close(got["scan"], ks.normalized(twice))
-    _close(got["branch"], ks.normalized(-X))
-    assert once.shape == X.shape
+    product_of, once = X.astype(np.float64) @ Y, ks.normalized(X)
+    wants = {
+        "grads": [plainly["plain"]] * 2, "batch of grads": plainly["plain"],
+        "hessian": plainly["plain hessian"], "product": [2 * product @ Y.T, 2 * X.T @ product],
+        "tangent": 3 * product_of, "batch": np.stack([product_of, -product_of]),
+        "while": ks.normalized(once), "scan": ks.normalized(ks.normalized(once)),
+        "branch": ks.normalized(-X), "plain": plainly["plain"],
+        "plain hessian": plainly["plain hessian"]}
+    for got in (plainly, calque.jit(f, static_argnums=3)(X, Y, weights, compiled)):
+        for name, value in got.items():
+            for a, want in zip(calque.tree.leaves(value), calque.tree.leaves(wants[name]),
+                               strict=True):
+                assert a.shape == want.shape, name
+                _close(a, want)
 
 
 @pytest.mark.slow

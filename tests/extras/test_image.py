@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.harness import some_and_more
+from support.harness import by_each
 
 import calque
 import calque.numpy as jnp
@@ -68,19 +68,16 @@ X = np.random.default_rng(0).normal(size=(3, 5, 6))
 SHAPES = [(3, 8, 4), (1, 2, 6)]  # wider and narrower; to a single pixel and to less than half
 
 
-parts = pytest.mark.parametrize("cases", some_and_more(
-    [(m, s, a) for m in METHODS for s in SHAPES for a in (True, False)], 0.25, lambda c: c[0]))
-
-
-@parts
+@pytest.mark.parametrize("jit, cases", by_each(
+    [(m, s, a) for m in METHODS for s in SHAPES for a in (True, False)], 0.1))
 def test_resize_is_the_sum_of_weighted_pixels(
-        cases: list[tuple[str, tuple[int, ...], bool]]) -> None:
+        jit: Any, cases: list[tuple[str, tuple[int, ...], bool]]) -> None:
     def run(x: Any) -> list[Any]:
         return [image.resize(x, shape, method, antialias=antialias)
                 for method, shape, antialias in cases]
 
     with calque.enable_x64(True):
-        got = calque.jit(run)(X)
+        got = jit(run)(X)
     for (method, shape, antialias), result in zip(cases, got, strict=True):
         want = X
         for d in range(3):
@@ -90,19 +87,19 @@ def test_resize_is_the_sum_of_weighted_pixels(
         np.testing.assert_allclose(result, want, rtol=1e-12, atol=1e-13, err_msg=method)
 
 
-@pytest.mark.slow
-@parts
+@pytest.mark.parametrize("jit, ways", [
+    pytest.param(*p.values, marks=[] if p.id == "numpy" else [pytest.mark.slow], id=p.id)
+    for p in by_each([(m, a) for m in METHODS for a in (True, False)], 0.25)])
 def test_scale_and_translate_by_traced_numbers(
-        cases: list[tuple[str, tuple[int, ...], bool]]) -> None:
+        jit: Any, ways: list[tuple[str, bool]]) -> None:
     scale, move = np.array([0.6, 1.5]), np.array([0.3, -1.2])
-    ways = list(dict.fromkeys((method, a) for method, _, a in cases))
 
     def run(x: Any, scale: Any, move: Any) -> list[Any]:
         return [image.scale_and_translate(x, (3, 7, 9), (1, -1), scale, move, method, antialias=a)
                 for method, a in ways]
 
     with calque.enable_x64(True):
-        got = calque.jit(run)(X, scale, move)
+        got = jit(run)(X, scale, move)
     for (method, a), result in zip(ways, got, strict=True):
         want = along(along(X, 1, 7, 0.6, 0.3, method, a), 2, 9, 1.5, -1.2, method, a)
         np.testing.assert_allclose(result, want, rtol=1e-12, atol=1e-13, err_msg=method)

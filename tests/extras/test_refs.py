@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import numpys
 
 import calque
 import calque.numpy as jnp
@@ -107,23 +108,24 @@ def test_slices_with_computed_starts() -> None:
 
 def test_slices_with_computed_starts_of_what_is_written() -> None:
     """What is read before a write is what was there, where both overlap, too."""
-    for dtype in (np.float32, np.int8, np.bool_, np.complex64):
-        a = (np.arange(48).reshape(8, 6) % 7).astype(dtype)
+    dtypes = (np.float32, np.int8, np.bool_, np.complex64)
+    arrays = [(np.arange(48).reshape(8, 6) % 7).astype(dtype) for dtype in dtypes]
 
-        @calque.jit
-        def run(x: Any, i: Any) -> tuple[Any, Any]:
-            r = calque.new_ref(x + x if x.dtype != bool else ~x)
-            before = calque.ref.swap(r, (calque.ds(i, 5), calque.ds(1, 3)),
-                                     r[calque.ds(i + 1, 5), calque.ds(2, 3)])
-            r[calque.ds(i, 2)] = r[calque.ds(i + 1, 2)]
-            return before, r[...]
+    def run(x: Any, i: Any) -> tuple[Any, Any]:
+        r = calque.new_ref(x + x if x.dtype != bool else ~x)
+        before = calque.ref.swap(r, (calque.ds(i, 5), calque.ds(1, 3)),
+                                 r[calque.ds(i + 1, 5), calque.ds(2, 3)])
+        r[calque.ds(i, 2)] = r[calque.ds(i + 1, 2)]
+        return before, r[...]
 
-        for i in (0, 2):
-            want = a + a if dtype != np.bool_ else ~a
+    every = calque.jit(lambda xs, i: [run(x, i) for x in xs])
+    for i in (0, 2):
+        for a, found in zip(arrays, every(arrays, i), strict=True):
+            want = a + a if a.dtype != np.bool_ else ~a
             before = want[i:i + 5, 1:4].copy()
             want[i:i + 5, 1:4] = want[i + 1:i + 6, 2:5].copy()
             want[i:i + 2] = want[i + 1:i + 3].copy()
-            for have, wanted in zip(run(a, i), (before, want), strict=True):
+            for have, wanted in zip(found, (before, want), strict=True):
                 same(have, wanted)
 
 
@@ -249,13 +251,12 @@ def test_gradients_through_references() -> None:
     x = np.array([1.5, -0.5])
     with calque.enable_x64():
         steps = np.eye(2) * 1e-6
-        wanted = [(float(powers(jnp.asarray(x + s))) - float(powers(jnp.asarray(x - s)))) / 2e-6
-                  for s in steps]
+        value = numpys(powers)
+        wanted = [(float(value(x + s)) - float(value(x - s))) / 2e-6 for s in steps]
         np.testing.assert_allclose(calque.grad(powers)(jnp.asarray(x)), wanted, rtol=1e-6)
-        np.testing.assert_allclose(calque.jit(calque.jacfwd(powers))(jnp.asarray(x)), wanted,
-                                   rtol=1e-6)
-        np.testing.assert_allclose(calque.grad(calque.checkpoint(powers))(jnp.asarray(x)), wanted,
-                                   rtol=1e-6)
+        for slope in calque.jit(lambda x: (
+                calque.jacfwd(powers)(x), calque.grad(calque.checkpoint(powers))(x)))(x):
+            np.testing.assert_allclose(slope, wanted, rtol=1e-6)
 
 
 def test_values_leave_a_gradient_by_reference() -> None:

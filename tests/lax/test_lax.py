@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import by_each
 
 import calque
 import calque.numpy as jnp
@@ -64,7 +65,21 @@ def test_axes_of_size_1_broadcast() -> None:
     assert got.shape == (4, 3) and got.tolist() == [[2.0] * 3] * 4
 
 
-def test_shapes_and_cuts() -> None:
+CUTS = {
+    "reshape": M.reshape(3, 2), "dimensions": M.T.reshape(3, 2), "transpose": M.T,
+    "broadcast": np.stack([M, M]), "in_dim": np.stack([N, N], 1), "expand": M[None, ..., None],
+    "squeeze": M, "collapse": M.ravel(), "rank": N[None, None], "slice": M[:, 1::2],
+    "in": M[:, :-1], "index": M[:, -1], "pad": [7, 1, 7, 2, 7], "rev": M[:, ::-1],
+    "cat": np.hstack([M, M]), "tile": np.tile(N, 2), "split": N[1:], "iota": [[0, 1], [0, 1]],
+    "argmax": [2, 2], "sum": M.sum(0), "prod": 6, "max": 5, "xor": 0, "and": False,
+    "clamp": [2, 2, 3], "select": [-1, 2, 3], "select_n": [1, 20, 300],
+    "bits": N.view(np.float32), "dot": M @ M.T, "vectors": 14,
+    "batch": np.einsum("ij,ik->ijk", M, M), "general": (M * M).sum(0),
+    "round": np.rint(M / 2)}
+
+
+@pytest.mark.parametrize("jit, names", by_each(list(CUTS), 0.25))
+def test_shapes_and_cuts(jit: Any, names: list[str]) -> None:
     def run(x: Any, n: Any) -> dict[str, Any]:
         return {
             "reshape": lax.reshape(x, (3, 2)), "dimensions": lax.reshape(x, (3, 2), (1, 0)),
@@ -88,20 +103,14 @@ def test_shapes_and_cuts() -> None:
             "general": lax.dot_general(x, x, (((0,), (0,)), ((1,), (1,)))),
             "round": lax.round(x / 2, lax.RoundingMethod.TO_NEAREST_EVEN)}
 
-    got = calque.jit(run)(M, N)
-    want = {
-        "reshape": M.reshape(3, 2), "dimensions": M.T.reshape(3, 2), "transpose": M.T,
-        "broadcast": np.stack([M, M]), "in_dim": np.stack([N, N], 1), "expand": M[None, ..., None],
-        "squeeze": M, "collapse": M.ravel(), "rank": N[None, None], "slice": M[:, 1::2],
-        "in": M[:, :-1], "index": M[:, -1], "pad": [7, 1, 7, 2, 7], "rev": M[:, ::-1],
-        "cat": np.hstack([M, M]), "tile": np.tile(N, 2), "split": N[1:], "iota": [[0, 1], [0, 1]],
-        "argmax": [2, 2], "sum": M.sum(0), "prod": 6, "max": 5, "xor": 0, "and": False,
-        "clamp": [2, 2, 3], "select": [-1, 2, 3], "select_n": [1, 20, 300],
-        "bits": N.view(np.float32), "dot": M @ M.T, "vectors": 14,
-        "batch": np.einsum("ij,ik->ijk", M, M), "general": (M * M).sum(0),
-        "round": np.rint(M / 2)}
-    for name, w in want.items():
-        assert np.array_equal(got[name], w), name
+    def chosen(x: Any, n: Any) -> dict[str, Any]:
+        made = run(x, n)
+        assert set(made) == set(CUTS)
+        return {name: made[name] for name in names}
+
+    got = jit(chosen)(M, N)
+    for name in names:
+        assert np.array_equal(got[name], CUTS[name]), name
 
 
 def test_dynamic_slices() -> None:

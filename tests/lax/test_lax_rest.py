@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import partly_slow
+from support.harness import numpys, partly_slow
 
 import calque
 import calque.numpy as jnp
@@ -109,23 +109,26 @@ RECORDED = [
         2772174290, 2392469163, 879280621])]
 
 
-@pytest.mark.parametrize("recorded", partly_slow(RECORDED, 0.2))
-def test_bits(recorded: Any) -> None:
+@pytest.mark.parametrize("recorded, jit", [
+    *[(r, numpys) for r in RECORDED],
+    *[pytest.param(*p.values, calque.jit, marks=p.marks) for p in partly_slow(RECORDED, 0.2)]])
+def test_bits(recorded: Any, jit: Any) -> None:
     kind, state, shape, after, bits = recorded
-    new, made = lax.rng_bit_generator(state, shape, algorithm=lax.RandomAlgorithm[kind])
+    (new, made), *narrower = jit(lambda state: [
+        lax.rng_bit_generator(state, shape, *dtype, algorithm=lax.RandomAlgorithm[kind])
+        for dtype in ((), ("uint8",), ("uint16",))])(state)
     np.testing.assert_array_equal(new, after)
     np.testing.assert_array_equal(np.ravel(made), bits)
-    for width in (8, 16):
-        narrow = lax.rng_bit_generator(state, shape, f"uint{width}",
-                                       lax.RandomAlgorithm[kind])[1]
+    for width, (_, narrow) in zip((8, 16), narrower, strict=True):
         np.testing.assert_array_equal(np.ravel(narrow), np.array(bits) % 2**width)
 
 
 def test_wide_bits(x64: None) -> None:
-    for kind, want in (("RNG_PHILOX", 5574906407289874532), ("RNG_THREE_FRY", 9662219624799024108)):
-        which = lax.RandomAlgorithm[kind]
-        assert int(lax.rng_bit_generator(STATE, (1,), np.uint64, which)[1][0]) == want
-    after, made = lax.rng_bit_generator(np.array([1, 2], np.uint64), (3,), np.uint64)
+    wants = {"RNG_PHILOX": 5574906407289874532, "RNG_THREE_FRY": 9662219624799024108}
+    found, (after, made) = calque.jit(lambda state, wide: (
+        [lax.rng_bit_generator(state, (1,), np.uint64, lax.RandomAlgorithm[k])[1] for k in wants],
+        lax.rng_bit_generator(wide, (3,), np.uint64)))(STATE, np.array([1, 2], np.uint64))
+    assert [int(one[0]) for one in found] == [*wants.values()]
     np.testing.assert_array_equal(after, np.array([1, 4], np.uint64))
     np.testing.assert_array_equal(made, np.array(
         [12229731395331991369, 3437131457114678231, 13465615291114923006], np.uint64))
@@ -133,33 +136,35 @@ def test_wide_bits(x64: None) -> None:
 
 def test_bits_under_vmap() -> None:
     states = np.stack([STATE, LATE])
-    news, bits = calque.vmap(lambda s: tuple(lax.rng_bit_generator(s, (3,))))(states)
-    for i in (0, 1):
-        new, one = lax.rng_bit_generator(states[i], (3,))
+    (news, bits), *ones = calque.jit(lambda states: [
+        calque.vmap(lambda s: tuple(lax.rng_bit_generator(s, (3,))))(states),
+        *[lax.rng_bit_generator(states[i], (3,)) for i in (0, 1)]])(states)
+    for i, (new, one) in enumerate(ones):
         np.testing.assert_array_equal(news[i], new)
         np.testing.assert_array_equal(bits[i], one)
 
 
 def test_rng_uniform_is_new_at_every_call() -> None:
-    f = calque.jit(lambda: lax.rng_uniform(np.float32(2), np.float32(3), (2000,)))
-    x, y = np.asarray(f()), np.asarray(f())
+    f = calque.jit(lambda: (lax.rng_uniform(np.float32(2), np.float32(3), (2000,)),
+                            lax.rng_uniform(np.int32(-3), np.int32(4), (2000,))))
+    (x, k), (y, _) = (tuple(map(np.asarray, f())) for _ in range(2))
     assert ((x >= 2) & (x < 3)).all() and (x != y).mean() > 0.99
     assert abs(x.mean() - 2.5) < 0.05  # eight standard deviations
-    k = np.asarray(lax.rng_uniform(np.int32(-3), np.int32(4), (2000,)))
     assert set(k.tolist()) == set(range(-3, 4))
 
 
 # ---- barriers and staging
 def test_optimization_barrier() -> None:
     tree = {"a": jnp.arange(3.0), "b": (1, np.array([True, False]))}
-    out = calque.jit(lax.optimization_barrier)(tree)
+    f = lambda x: jnp.sin(lax.optimization_barrier(x * x)).sum()  # noqa: E731
+    x = np.linspace(0.1, 1, 4, dtype=np.float32)
+    out, slope, rows = calque.jit(lambda tree, x: (
+        lax.optimization_barrier(tree), calque.grad(f)(x), calque.vmap(f)(x)))(tree, x)
     np.testing.assert_array_equal(out["a"], tree["a"])
     np.testing.assert_array_equal(out["b"][1], [True, False])
     assert lax.optimization_barrier(()) == () and lax.optimization_barrier(2.0).weak_type
-    f = lambda x: jnp.sin(lax.optimization_barrier(x * x)).sum()  # noqa: E731
-    x = np.linspace(0.1, 1, 4, dtype=np.float32)
-    close(calque.grad(f)(x), 2 * x * np.cos(x * x))
-    close(calque.vmap(f)(x), np.sin(x * x))
+    close(slope, 2 * x * np.cos(x * x))
+    close(rows, np.sin(x * x))
     assert "optimization_barrier" in str(calque.make_jaxpr(f)(x))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import partly_slow
+from support.harness import both_ways, numpys, partly_slow
 
 import calque
 from calque import lax
@@ -66,26 +66,31 @@ def test_associative_scan() -> None:
     close(y, want)
 
 
-def test_conv_transpose_is_the_gradient() -> None:
+@both_ways
+def test_conv_transpose_is_the_gradient(jit: Any) -> None:
     x, k = RNG.normal(size=(1, 9, 2)), RNG.normal(size=(3, 2, 4))
     numbers = ("NHC", "HIO", "NHC")
 
     def f(x: Any) -> Any:
         return lax.conv_general_dilated(x, k, (2,), "VALID", dimension_numbers=numbers)
 
-    ct = RNG.normal(size=f(x).shape)
-    _, back = calque.vjp(f, x)
-    close(lax.conv_transpose(ct, k, (2,), "VALID", transpose_kernel=True), back(ct)[0])
+    ct = RNG.normal(size=calque.eval_shape(f, x).shape)
+    got, want = jit(lambda x, ct: (
+        lax.conv_transpose(ct, k, (2,), "VALID", transpose_kernel=True),
+        calque.vjp(f, x)[1](ct)[0]))(x, ct)
+    close(got, want)
 
 
-def test_patches_and_local_convolution() -> None:
+@both_ways
+def test_patches_and_local_convolution(jit: Any) -> None:
     x = RNG.normal(size=(2, 3, 5, 6))
-    patches = np.asarray(lax.conv_general_dilated_patches(x, (2, 3), (1, 2), "VALID"))
+    kernels = RNG.normal(size=(4, 18, 4, 2))
+    patches, local = map(np.asarray, jit(lambda x, kernels: (
+        lax.conv_general_dilated_patches(x, (2, 3), (1, 2), "VALID"),
+        lax.conv_general_dilated_local(x, kernels, (1, 2), "VALID", (2, 3))))(x, kernels))
     view = np.lib.stride_tricks.sliding_window_view(x, (2, 3), (2, 3))[:, :, :, ::2]
     close(patches, view.transpose(0, 1, 4, 5, 2, 3).reshape(2, 18, 4, 2))
-    kernels = RNG.normal(size=(4, 18, 4, 2))
-    close(lax.conv_general_dilated_local(x, kernels, (1, 2), "VALID", (2, 3)),
-          np.einsum("nchw,ochw->nohw", patches, kernels))
+    close(local, np.einsum("nchw,ochw->nohw", patches, kernels))
 
 
 @pytest.mark.parametrize(("f", "error", "text"), [
@@ -111,18 +116,25 @@ def test_refusals(f: Any, error: Any, text: str) -> None:
         f()
 
 
-@pytest.mark.parametrize("dtype", partly_slow(
-    ["int8", "int16", "int32", "int64", "uint8", "bool", "float16"], 0.3))
-def test_an_infinity_is_the_identity_of_every_dtype(dtype: str) -> None:
+DTYPES = ["int8", "int16", "int32", "int64", "uint8", "bool", "float16"]
+
+
+@pytest.mark.parametrize("dtype, jit", [
+    *[(d, numpys) for d in DTYPES],
+    *[pytest.param(*p.values, calque.jit, marks=p.marks) for p in partly_slow(DTYPES, 0.3)]])
+def test_an_infinity_is_the_identity_of_every_dtype(dtype: str, jit: Any) -> None:
     x = np.array([5, 0, 9, 1, 1]).astype(dtype)
     low = x.astype("int8") - 7 if dtype.startswith("int") else x
     low = low.astype(dtype)
     view = np.lib.stride_tricks.sliding_window_view
-    close(lax.reduce_window(low, -np.inf, lax.max, (2,), (1,), "VALID"), view(low, 2).max(-1))
-    close(lax.reduce_window(x, np.inf, lax.min, (2,), (1,), "SAME"),
-          [*view(x, 2).min(-1), x[-1]])
-    close(lax.reduce(low, -np.inf, lax.max, (0,)), low.max())
-    close(lax.reduce(x, np.inf, lax.min, (0,)), x.min())
+    greatest, least, most, smallest = jit(lambda low, x: (
+        lax.reduce_window(low, -np.inf, lax.max, (2,), (1,), "VALID"),
+        lax.reduce_window(x, np.inf, lax.min, (2,), (1,), "SAME"),
+        lax.reduce(low, -np.inf, lax.max, (0,)), lax.reduce(x, np.inf, lax.min, (0,))))(low, x)
+    close(greatest, view(low, 2).max(-1))
+    close(least, [*view(x, 2).min(-1), x[-1]])
+    close(most, low.max())
+    close(smallest, x.min())
 
 
 def test_initial_values_of_other_dtypes_and_reductions_over_no_axes() -> None:

@@ -80,7 +80,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", partly_slow(list(FORMS), 0.15))
+@pytest.mark.parametrize("form", partly_slow(list(FORMS), 0.08))
 def test_the_host_does_not_wait(form) -> None:
     f, args = FORMS[form]
     assert host_waits(f, *args) == 0

@@ -61,7 +61,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], str, int]] = {
 
 
 # (each of these is beside another of its kind)
-SLOW = ("one branch", "in a scan", "in a loop", "in calls", "mapped")
+SLOW = ("one branch", "in a scan", "in a scan written out", "in a loop", "in calls", "mapped")
 
 
 @pytest.mark.parametrize("name", [

@@ -226,7 +226,7 @@ print("ok")
 
 
 def test_processes_write_the_same_keys_together(folder, tmp_path):
-    running = [subprocess.Popen([sys.executable, "-c", WRITER, "60"], cwd=tmp_path, text=True,
+    running = [subprocess.Popen([sys.executable, "-c", WRITER, "30"], cwd=tmp_path, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]
     results = [process.communicate(timeout=120) for process in running]
     assert results == [("ok\n", "")] * 3
@@ -269,7 +269,7 @@ def test_processes_that_want_one_program_compile_it_once(folder, tmp_path):
     def start(*words):
         return subprocess.Popen([sys.executable, "-c", SLOW, *words], cwd=tmp_path, text=True,
                                 stdout=subprocess.PIPE)
-    first = start("1.0", "100")
+    first = start("0.6", "100")
     assert first.stdout.readline() == "compiled\n"
     second = start("0", "100")
     assert second.communicate(timeout=60)[0] == first.communicate(timeout=60)[0] == ""

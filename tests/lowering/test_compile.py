@@ -135,7 +135,7 @@ def test_unknown_flags_are_errors_not_exits():
 
 
 def test_threads_compile_together():
-    sizes = range(3, 9)
+    sizes = range(3, 7)
     results = {}
 
     def work(n):
@@ -217,17 +217,22 @@ except KeyboardInterrupt:
 
 def test_the_compiler_inside_this_process_gives_the_same(tmp_path):
     """CALQUE_COMPILE=inside, and wherever Python cannot be started again."""
-    script = f"small = {ADD!r}" + """
+    inside = python(f"small = {ADD!r}" + """
+import os, sys
 from calque.lowering import compile as c, compiler_process
 from calque.lowering.targets import parse_target
-made = c.compile_module(small, parse_target("cpu:x86-64-v2"))
-print(len(made), not compiler_process._servers)
-"""
-    inside = python(script, tmp_path, env={**os.environ, "CALQUE_COMPILE": "inside"})
-    outside = python(script, tmp_path)
-    embedded = python("import sys; sys.executable = '/usr/bin/host-app'\n" + script, tmp_path)
-    assert inside.stdout.split() == [outside.stdout.split()[0], "True"], inside.stderr
-    assert inside.stdout == embedded.stdout and outside.stdout.endswith(" False\n")
+def compiled():
+    made = c.compile_module(small, parse_target("cpu:x86-64-v2"))
+    print(len(made), not compiler_process._servers)
+python, sys.executable = sys.executable, "/usr/bin/host-app"
+compiled()
+sys.executable = python
+os.environ["CALQUE_COMPILE"] = "inside"
+compiled()
+""", tmp_path)
+    outside = len(compile_module(ADD, parse_target("cpu:x86-64-v2")))
+    assert inside.stdout == f"{outside} True\n" * 2, inside.stderr
+    assert compiler_process._servers
 
 
 def test_the_compilers_process_takes_jemalloc(monkeypatch):
@@ -280,7 +285,7 @@ def test_a_full_disk_is_an_error(tmp_path):
         done = python("""
 import calque, calque.numpy as jnp
 try:
-    calque.jit(lambda x: jnp.cumsum(x) * 2)(jnp.arange(3000.))
+    calque.jit(lambda x: x + 1)(jnp.arange(3.))
 except calque.lowering.compile.CompileError as error:
     print(error)
 """, tmp_path, env={**os.environ, "TMPDIR": str(small), "CALQUE_CACHE": "0"})

@@ -96,9 +96,10 @@ def case(space: tuple[int, ...], inputs: int, outputs: int, strides: int, dilati
                 f"{dtype} features {features} groups {groups}", f, (x, k), check)
 
 
-@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("part", [
+    0, *[pytest.param(i, marks=pytest.mark.slow) for i in (1, 2)]])
 def test_drawn(part: int) -> None:
-    run([case(*c) for c in DEFAULT[part::2]], 20)
+    run([case(*c) for c in DEFAULT[part::3]], 20)
 
 
 @pytest.mark.slow
@@ -141,15 +142,17 @@ def by_taps_2(x: Any, k: Any, strides: tuple[int, int], pads: Any) -> Any:
                for i in range(k.shape[0]) for j in range(k.shape[1]))
 
 
-def test_groups_and_single_sizes() -> None:
-    run([case((6, 5), 8, 32, 1, 1, "SAME", "float32", features, 2)
-         for features in ("first", "last")]
-        + [case((9,), 4, 64, 2, 1, "wide", "float32", "last", 4),
-           case((1, 1), 33, 1, 1, 1, "SAME", "float32", "last"),
-           case((1,), 16, 1, 1, 1, "SAME", "float64", "first"),
-           case((40, 1), 16, 3, 1, 1, "SAME", "float32", "last"),
-           case((20, 20), 1, 17, 1, 2, "SAME", "float32", "first"),
-           case((20, 21), 1, 40, 3, 1, "VALID", BFLOAT16, "last")], 20)
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_groups_and_single_sizes(part: int) -> None:
+    cases = [((6, 5), 8, 32, 1, 1, "SAME", "float32", "first", 2),
+             ((6, 5), 8, 32, 1, 1, "SAME", "float32", "last", 2),
+             ((9,), 4, 64, 2, 1, "wide", "float32", "last", 4),
+             ((1, 1), 33, 1, 1, 1, "SAME", "float32", "last"),
+             ((1,), 16, 1, 1, 1, "SAME", "float64", "first"),
+             ((40, 1), 16, 3, 1, 1, "SAME", "float32", "last"),
+             ((20, 20), 1, 17, 1, 2, "SAME", "float32", "first"),
+             ((20, 21), 1, 40, 3, 1, "VALID", BFLOAT16, "last")]
+    run([case(*c) for c in cases[part::2]], 20)
 
 
 def test_kernel_gradients() -> None:

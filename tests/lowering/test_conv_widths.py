@@ -11,7 +11,8 @@ from calque.lowering.rules.conv import _is_uneven
 from calque.lowering.targets import parse_target
 
 
-def test_widths_in_a_program() -> None:
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_widths_in_a_program(part: int) -> None:
     """Widths without a divisor from 4 to 8, and some with one; by NumPy."""
     if not set(parse_target("cpu:x86-64-v4").features) <= set(parse_target("host").features):
         pytest.skip("this machine lacks the level's instructions")
@@ -25,4 +26,4 @@ def test_widths_in_a_program() -> None:
     cases += [case((9, 19), 4, 8, 2, 1, "VALID", "float32", "last"),
               case((6, 15), 4, 8, 1, 2, "wide", "float32", "first")]
     with config.context("calque_cpu", "x86-64-v4"), calque.enable_x64(True):
-        run(cases)
+        run(cases[part::2])

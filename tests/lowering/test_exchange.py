@@ -12,7 +12,8 @@ CASES = [  # shape, order
     ((2, 3, 4, 5000), (2, 0, 1, 3)), ((65, 70, 1024), (1, 0, 2)), ((4, 8, 2048), (0, 1, 2))]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
+@pytest.mark.parametrize("dtype", [
+    "float32", "int8", pytest.param("complex64", marks=pytest.mark.slow)])
 def test_exchange(dtype: str) -> None:
     xs = [np.arange(np.prod(shape)).reshape(shape).astype(dtype) for shape, _ in CASES]
     outs = calque.jit(lambda xs: [jnp.transpose(v, o) for v, (_, o) in zip(xs, CASES)])(xs)

@@ -25,9 +25,18 @@ pytestmark = pytest.mark.skipif(
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
-@pytest.fixture(params=[  # by default without the lowest
-    pytest.param(name, marks=[pytest.mark.slow] if name in HERE[:-1][:1] else []) for name in HERE])
+def levels(slow: list[str]) -> list[Any]:
+    return [pytest.param(n, marks=[pytest.mark.slow] if n in slow else []) for n in HERE]
+
+
+@pytest.fixture(params=levels(HERE[:-1][:1]))  # by default without the lowest
 def level(request: pytest.FixtureRequest) -> Iterator[str]:
+    with config.context("calque_cpu", request.param):
+        yield request.param
+
+
+@pytest.fixture(params=levels(HERE[:-1]))  # by default the highest
+def one_level(request: pytest.FixtureRequest) -> Iterator[str]:
     with config.context("calque_cpu", request.param):
         yield request.param
 
@@ -58,15 +67,17 @@ def taken(f: Any, *xs: Any) -> int:
     return str(calque.jit(f).lower(*xs).as_text()).count("call @calque_gemm_")
 
 
-def test_layouts(level: str, all_sizes: None, x64: None) -> None:
-    """Everything dot_general can say, in few programs."""
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_layouts(every: bool, level: str, all_sizes: None, x64: None) -> None:
+    """Everything dot_general can say, in few programs; of two levels by turns in some dtypes."""
+    dtypes = ("float32", "float64", BFLOAT16)
     cases = [  # subscripts of einsum, sizes by letter
         ("ij,jk->ik", {}), ("ji,jk->ik", {}), ("ij,kj->ik", {}), ("ji,kj->ki", {}),
         ("bij,bjk->bik", {}), ("bij,bkj->bik", {}), ("ibj,jbk->bik", {}), ("bij,jk->bik", {}),
         ("bihj,bkhj->bhik", {}), ("aij,ajik->ak", {"j": 3}), ("ijc,cjk->ik", {}),
         ("abij,bajk->abik", {"b": 1}), ("ij,jkl->ikl", {}), ("i,ik->k", {})]
     sizes = {"i": 33, "j": 20, "k": 41, "l": 5, "b": 3, "a": 2, "h": 2, "c": 4}
-    for dtype in ("float32", "float64", BFLOAT16):
+    for dtype in dtypes if every else dtypes[HERE.index(level) % 2::2]:
         inputs, wants, depths = [], [], []
         for i, (text, other) in enumerate(cases):
             size = sizes | other
@@ -98,7 +109,7 @@ def test_sizes(level: str) -> None:
             close(got, x.astype("f8") @ y, len(y))
 
 
-def test_a_transposition_is_read_where_it_lies(level: str, all_sizes: None) -> None:
+def test_a_transposition_is_read_where_it_lies(one_level: str, all_sizes: None) -> None:
     text = str(calque.jit(lambda x, y: x.T @ y.T).lower(
         normal(0, 70, 50), normal(1, 60, 70)).as_text())
     assert "stablehlo.transpose" not in text.split("flow.dispatch")[-1]
@@ -117,7 +128,7 @@ def test_halves_are_added_up_in_f32_and_rounded_once(dtype: Any, level: str) -> 
     np.testing.assert_array_equal(np.asarray(half), np.asarray(wide).astype(dtype))
 
 
-def test_complex_products_are_real_ones(level: str, all_sizes: None) -> None:
+def test_complex_products_are_real_ones(one_level: str, all_sizes: None) -> None:
     x = normal(0, 40, 50) + 1j * normal(1, 40, 50)
     y = normal(2, 50, 60) + 1j * normal(3, 50, 60)
     x, y = x.astype("c8"), y.astype("c8")
@@ -126,7 +137,7 @@ def test_complex_products_are_real_ones(level: str, all_sizes: None) -> None:
                                atol=1e-4)
 
 
-def test_derivatives_and_batches(level: str, all_sizes: None) -> None:
+def test_derivatives_and_batches(one_level: str, all_sizes: None) -> None:
     x, w = normal(0, 5, 30, 40), normal(1, 40, 20)
 
     def loss(w: Any, x: Any) -> Any:
@@ -166,7 +177,7 @@ def test_derivatives_are_not_transposed(dims: str, shapes: tuple[Any, Any]) -> N
     assert "transpose" not in names, names
 
 
-def test_constants_several_and_branches(level: str, all_sizes: None) -> None:
+def test_constants_several_and_branches(one_level: str, all_sizes: None) -> None:
     """Products of captured arrays, of one array with itself, in a loop's and a branch's body."""
     a = normal(0, 40, 40) / 8
 
@@ -185,16 +196,16 @@ def test_constants_several_and_branches(level: str, all_sizes: None) -> None:
         np.testing.assert_allclose(np.asarray(calque.jit(f)(x, flag)), y, rtol=2e-3, atol=2e-4)
 
 
-def test_what_is_not_finite(level: str, all_sizes: None) -> None:
+def test_what_is_not_finite(one_level: str, all_sizes: None) -> None:
     x, y = np.ones((9, 21), "f4"), np.ones((21, 35), "f4")
     x[3, 20], y[20, 34], y[0, 7] = np.nan, np.inf, -np.inf
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(np.asarray(calque.jit(jnp.matmul)(x, y)), x @ y)
 
 
-def test_artifacts_hold_it(level: str) -> None:
+def test_artifacts_hold_it(one_level: str) -> None:
     made = aot.compile(lambda x, y: x @ y, "f32[256,300]", "f32[300,256]", name="f",
-                       targets=f"cpu:{level}")
+                       targets=f"cpu:{one_level}")
     x, y = normal(0, 256, 300), normal(1, 300, 256)
     (got,) = aot.load(made.vmfb).f(x, y)
     close(got.numpy(), x.astype("f8") @ y, 300)
@@ -234,23 +245,30 @@ def test_what_is_left_to_iree() -> None:
         assert forms.form_of("dot_general", target, np.dtype("f4")) == want
 
 
-def test_sizes_that_iree_masks(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_sizes_that_iree_masks(compiled: bool, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With AVX-512 the kernel takes them early; elsewhere, or in whole tiles, IREE keeps them."""
-    rng, counted = np.random.default_rng(5), []
+    rng, taken = np.random.default_rng(5), []
     emit = gemm.emit_native
 
-    def count(*args: Any, **options: Any) -> Any:
-        counted.append(args[2])
+    def noted(*args: Any, **options: Any) -> Any:
+        batch, m, n, k, *_ = args[5]
+        taken.append((batch, m, k, n))
         return emit(*args, **options)
-    monkeypatch.setattr(gemm, "emit_native", count)
-    for batch, m, k, n, masked in ((1, 127, 127, 127, True), (1, 16, 64, 17, True),
-                                   (1, 128, 127, 128, False), (1, 15, 101, 33, False),
-                                   (3, 101, 64, 101, True), (3, 31, 31, 31, False)):
+    monkeypatch.setattr(gemm, "emit_native", noted)
+    sizes = {(1, 127, 127, 127): True, (1, 16, 64, 17): True, (1, 128, 127, 128): False,
+             (1, 15, 101, 33): False, (3, 101, 64, 101): True, (3, 31, 31, 31): False}
+    pairs = []
+    for batch, m, k, n in sizes:
         x, y = (rng.integers(-4, 5, (batch, *s)).astype("f4") for s in ((m, k), (k, n)))
-        counted.clear()
-        out = calque.jit(jnp.matmul)(*((x[0], y[0]) if batch == 1 else (x, y)))
-        np.testing.assert_array_equal(np.asarray(out).reshape(batch, m, n), x @ y)  # exact
-        assert len(counted) == (level == "x86-64-v4" and masked), (batch, m, k, n)
+        pairs.append((x[0], y[0]) if batch == 1 else (x, y))
+    f = calque.jit(lambda pairs: [jnp.matmul(*p) for p in pairs])
+    if compiled or level == "x86-64-v4":
+        for size, out, (x, y) in zip(sizes, f(pairs), pairs, strict=True):
+            np.testing.assert_array_equal(np.asarray(out), x @ y, str(size))  # exact
+    else:
+        f.lower(pairs)
+    assert taken == [s for s, masked in sizes.items() if level == "x86-64-v4" and masked]
 
 
 def test_flags_are_for_the_products_that_iree_makes() -> None:
@@ -275,7 +293,7 @@ def test_plans_are_small() -> None:
                 assert batch * m * n * k < 1 << 24 or plan.groups >= min(4, count)
 
 
-@pytest.mark.parametrize("donated", [(), (0,)])
+@pytest.mark.parametrize("donated", [pytest.param((), marks=pytest.mark.slow), (0,)])
 def test_an_operand_that_is_updated_afterwards(donated: tuple[int, ...]) -> None:
     """The kernel reads what a transposition is of: not what an update made of it."""
     rng = np.random.default_rng(3)

@@ -42,12 +42,13 @@ def test_conversions() -> None:
             0x33000000, 0x48000000, 100_000, dtype=np.uint32)]).view(np.float32)
     edges = [np.inf, -np.inf, np.nan, 65519, 65520, 65536, 6.1e-5, 5.96e-8, 2.98e-8, 2.99e-8, -0.0]
     x = np.concatenate([x, np.array(edges, np.float32)])
-    same(calque.jit(lambda x: x.astype(F16))(x), x.astype(F16))
     every = np.arange(1 << 16, dtype=np.uint16).view(F16)
-    back = np.asarray(calque.jit(lambda h: h.astype(np.float32) * 1)(every))
-    np.testing.assert_array_equal(back, every.astype(np.float32))
     whole = np.array([-70000, -65504, -3, 0, 1, 2049, 65519, 65520, 1 << 30], np.int32)
-    same(calque.jit(lambda i: i.astype(F16))(whole), whole.astype(F16))
+    half, back, number = calque.jit(lambda x, h, i: (
+        x.astype(F16), h.astype(np.float32) * 1, i.astype(F16)))(x, every, whole)
+    same(half, x.astype(F16))
+    np.testing.assert_array_equal(np.asarray(back), every.astype(np.float32))
+    same(number, whole.astype(F16))
 
 
 OPERATIONS: list[Callable[..., Any]] = [

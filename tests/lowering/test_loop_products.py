@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support.harness import some_and_more
 
 import calque
 import calque.numpy as jnp
@@ -71,30 +72,35 @@ PRODUCTS = [
     ("mk,kn->mn", dict(m=3, k=60, n=40), "i4", True)]
 
 
-def operands() -> list[tuple[Any, Any]]:
+def operands(products: list[Any]) -> list[tuple[Any, Any]]:
     found = []
-    for text, sizes, dtype, same in PRODUCTS:
+    for text, sizes, dtype, same in products:
         x, y = (tuple(sizes[c] for c in part) for part in text.split("->")[0].split(","))
         found.append((numbers((STEPS, *x), dtype), numbers(y if same else (STEPS, *y), dtype)))
     return found
 
 
-def every(arrays: Any) -> Any:
-    """All products in every step of one loop; what stays the same is captured."""
+def every(arrays: Any, products: list[Any]) -> Any:
+    """The products in every step of one loop; what stays the same is captured."""
     def step(c: Any, rows: Any) -> Any:
         return c + 1, [jnp.einsum(text, x, y if y is not None else whole[1]).astype(x.dtype)
-                       for (text, *_), (x, y), whole in zip(PRODUCTS, rows, arrays)]
-    rows = [(x, None if p[3] else y) for (x, y), p in zip(arrays, PRODUCTS)]
+                       for (text, *_), (x, y), whole in zip(products, rows, arrays)]
+    rows = [(x, None if p[3] else y) for (x, y), p in zip(arrays, products)]
     return lax.scan(step, jnp.zeros(3), rows)[1]
 
 
-def test_products(level: str) -> None:
-    arrays = operands()
-    (loop,) = [e for e in calque.make_jaxpr(every)(arrays).jaxpr.equations
+@pytest.mark.parametrize("products", some_and_more(PRODUCTS, 0.5, lambda p: p[2:]))
+def test_products(products: list[Any], level: str) -> None:
+    arrays = operands(products)
+
+    def f(arrays: Any) -> Any:
+        return every(arrays, products)
+
+    (loop,) = [e for e in calque.make_jaxpr(f)(arrays).jaxpr.equations
                if e.primitive.name == "scan"]
     assert cost.is_kernel(loop)
-    outs = calque.jit(every)(arrays)
-    for (text, _, dtype, same), (x, y), out in zip(PRODUCTS, arrays, outs, strict=True):
+    outs = calque.jit(f)(arrays)
+    for (text, _, dtype, same), (x, y), out in zip(products, arrays, outs, strict=True):
         left, right = text.split("->")[0].split(",")
         wide = np.int64 if np.dtype(dtype).kind in "iu" else np.float64
         want = np.einsum(f"t{left},{'' if same else 't'}{right}->t{text.split('->')[1]}",

@@ -66,8 +66,8 @@ def forms(n: int) -> tuple[Any, Any]:
                                      final, final)
 
 
-@pytest.mark.parametrize("n", [1, 17, 33, *[
-    pytest.param(n, marks=pytest.mark.slow) for n in (2, 15, 16, 31, 60, 200)]])
+@pytest.mark.parametrize("n", [1, 33, *[
+    pytest.param(n, marks=pytest.mark.slow) for n in (2, 15, 16, 17, 31, 60, 200)]])
 def test_loops_of_many_arrays(n: int) -> None:
     (f, args), wants = forms(n)
     outs = calque.jit(f)(*args)
@@ -80,7 +80,8 @@ def test_loops_of_many_arrays(n: int) -> None:
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.parametrize("n", [13, 40, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [
+    40, *[pytest.param(n, marks=pytest.mark.slow) for n in (13, 200)]])
 def test_gradients_of_loops_of_many_arrays(n: int) -> None:
     step = np.eye(n) * 0.75
     step[:, 0] += 0.25

@@ -39,9 +39,9 @@ def decode(dtype):
 
 
 def some(*kinds):
-    """Functions, of which a quarter of each kind is called by default."""
+    """Functions, of which a tenth of each kind is called by default."""
     return Functions({n: f for kind in kinds for n, f in kind.items()}, first=[
-        n for i, kind in enumerate(kinds) for n in drawn(list(kind), 0.25, i)[0]])
+        n for i, kind in enumerate(kinds) for n in drawn(list(kind), 0.1, i)[0]])
 
 
 CONVERSIONS = some(

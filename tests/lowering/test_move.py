@@ -2,6 +2,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from support.harness import some_and_more
 
 import calque
 import calque.numpy as jnp
@@ -45,8 +46,8 @@ def arrays(dtype):
     return [m > 0 if dtype.kind == "b" else m.astype(dtype) for m in made]
 
 
-def check(dtypes):
-    """All functions over all dtypes, in one compiled module; and rows picked by positions."""
+def check(dtypes, names):
+    """Functions over all dtypes, in one compiled module; and rows picked by positions."""
     values = [arrays(np.dtype(d)) for d in dtypes]
     i = RNG.integers(0, 301, 1900).astype(np.int32)
     i[::7] = -1 - i[::7]
@@ -55,12 +56,12 @@ def check(dtypes):
     outside = (at < 0) | (at > 300)
 
     def everything(values, i):
-        return [{name: f(jnp, *v) for name, f in FUNCTIONS.items()}
+        return [{name: FUNCTIONS[name](jnp, *v) for name in names}
                 | {"clip": jnp.take(v[0], i, axis=0, mode="clip"), "get": v[0][i],
                    "fill": v[0].at[i].get(mode="fill", fill_value=3)} for v in values]
 
     for d, v, got in zip(dtypes, values, calque.jit(everything)(values, i)):
-        want = {name: f(np, *v) for name, f in FUNCTIONS.items()}
+        want = {name: FUNCTIONS[name](np, *v) for name in names}
         rows = v[0][np.clip(at, 0, 300)]
         want |= {"clip": np.take(v[0], i, axis=0, mode="clip"), "get": rows,
                  "fill": np.where(outside[:, None], np.array(3).astype(v[0].dtype), rows)}
@@ -70,15 +71,16 @@ def check(dtypes):
             assert g.tobytes() == np.ascontiguousarray(w).tobytes(), (d, name)
 
 
-def test_moved():
-    check(["f4"])
+@pytest.mark.parametrize("names", some_and_more([*FUNCTIONS], 0.5))
+def test_moved(names):
+    check(["f4"], names)
 
 
 @pytest.mark.slow
 def test_moved_in_every_dtype():
-    check(["i1", "c8", "u1", "i2", "u2", "i4", "f2", "bool", ml_dtypes.bfloat16])
+    check(["i1", "c8", "u1", "i2", "u2", "i4", "f2", "bool", ml_dtypes.bfloat16], FUNCTIONS)
     with calque.enable_x64(True):
-        check(["f8", "i8", "u8", "c16"])
+        check(["f8", "i8", "u8", "c16"], FUNCTIONS)
 
 
 def test_moves_are_kernels_where_they_pay():
@@ -123,6 +125,7 @@ def test_masks_of_large_arrays():
 
     for got, want in zip(calque.jit(lambda x: f(jnp, x, calque.lax))(x), f(np, x)):
         np.testing.assert_array_equal(got, want)
-    for dtype in (np.uint8, np.float16, np.int8):
-        got = calque.jit(lambda d=dtype: calque.lax.broadcasted_iota(d, (200, 120), 1))()
+    dtypes = (np.uint8, np.float16, np.int8)
+    iotas = calque.jit(lambda: [calque.lax.broadcasted_iota(d, (200, 120), 1) for d in dtypes])()
+    for dtype, got in zip(dtypes, iotas, strict=True):
         np.testing.assert_array_equal(got, np.tile(np.arange(120, dtype=dtype), (200, 1)))

@@ -268,9 +268,10 @@ def test_pads_with_wide_patterns() -> None:
                 p = np.pad(x, 1, constant_values=value)
                 np.testing.assert_allclose(np.asarray(out), p @ p.T, rtol=1e-14)
         z = np.array([1 + 2j, -1j])
-        for kind in (np.complex64, np.complex128):
-            out = calque.jit(lambda z: lax.pad(z, z.dtype.type(3 - 0j), ((1, 0, 1),)))(
-                z.astype(kind))
+        kinds = (np.complex64, np.complex128)
+        padded = calque.jit(lambda zs: [
+            lax.pad(z, z.dtype.type(3 - 0j), ((1, 0, 1),)) for z in zs])([*map(z.astype, kinds)])
+        for kind, out in zip(kinds, padded, strict=True):
             assert out.dtype == kind and np.asarray(out).tolist() == [3, z[0], 3, z[1]]
 
 

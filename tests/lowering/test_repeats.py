@@ -59,26 +59,32 @@ def test_every_number_arrives() -> None:
             np.testing.assert_array_equal(w, counts * np.int32(i))
 
 
-def test_same_bits_as_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form, dtype", [
+    ("layers", "float32"), *[pytest.param(*p, marks=pytest.mark.slow) for p in (
+        ("layers", "float64"), ("gradient", "float32"))]])
+def test_same_bits_as_written_out(form: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: Any) -> Any:
+        if form == "layers":
+            return chain(12)(x)
+        return calque.grad(lambda x: chain(12)(x).sum())(x)
+
     x = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (N, N)).astype(np.float32))
     with calque.enable_x64(True):
-        wide = jnp.asarray(np.asarray(x), "float64")
-        given = [calque.jit(chain(12))(v) for v in (x, wide)]
-        gradient = calque.jit(calque.grad(lambda x: chain(12)(x).sum()))(x)
+        x = x.astype(dtype)
+        given = calque.jit(f)(x)
         monkeypatch.setattr(repeats, "LEAST", 1000)
         assert GIVEN not in text(chain(13), x)
-        written = [calque.jit(lambda v: chain(12)(v))(v) for v in (x, wide)]
-        other = calque.jit(calque.grad(lambda x: chain(12)(x).sum()))(x)
-    for a, b in zip((*given, gradient), (*written, other)):
-        np.testing.assert_array_equal(np.asarray(a).view(np.uint8), np.asarray(b).view(np.uint8))
+        written = calque.jit(lambda x: f(x))(x)
+    np.testing.assert_array_equal(*[np.asarray(v).view(np.uint8) for v in (given, written)])
 
 
-def test_a_hundred_layers_are_few_kernels() -> None:
-    made = lower(calque.make_jaxpr(chain(100))(jnp.ones((N, N))), cpu_target())
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.slow)])
+def test_many_layers_are_few_kernels(count: int) -> None:
+    made = lower(calque.make_jaxpr(chain(count))(jnp.ones((N, N))), cpu_target())
     assert made.module is not None
     flow = compiling.compile_to(made.module, cpu_target(), "flow")
     assert flow.count("flow.executable private") <= 3
-    assert flow.count("= flow.dispatch @") >= 100
+    assert flow.count("= flow.dispatch @") >= count
 
 
 def most_scalars(f: Any, *args: Any) -> int:
@@ -101,15 +107,15 @@ FUSED = {  # operations that end a layer and that IREE makes elementwise: all la
     "window of one": lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 1), (1, 1), "VALID")}
 
 
-@pytest.mark.parametrize("dtype", [
-    "float32", pytest.param("float64", marks=pytest.mark.slow)])
-def test_a_dispatch_takes_64_words(dtype: str) -> None:
+@pytest.mark.parametrize("dtype, stride", [
+    ("float32", 2), *[pytest.param(d, 1, marks=pytest.mark.slow) for d in ("float32", "float64")]])
+def test_a_dispatch_takes_64_words(dtype: str, stride: int) -> None:
     """Beyond them a program is not loaded: 40 layers with two numbers each that IREE would fuse."""
     pairs = [(0.3 + i * 1e-3, 0.4 + i * 1e-3) for i in range(40)]
 
     def f(x: Any) -> Any:
         out = []
-        for same in FUSED.values():
+        for same in list(FUSED.values())[::stride]:
             y = x
             for k, c in pairs:
                 y = same(y * k) + c

@@ -98,35 +98,38 @@ def test_a_fold_that_is_spread_is_written_at_once() -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
-SOME = [3, pytest.param(1, marks=pytest.mark.slow)]  # of a list: every third, or all
+def some(stride: int) -> list[Any]:
+    """Of a list: a part by default, and all."""
+    return [stride, pytest.param(1, marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("stride", SOME)
+@pytest.mark.parametrize("stride", some(7))
 def test_dtypes(stride: int, x64: None) -> None:
     found = [(f, normal(19, 70, dtype=d), axis) for d in CLOSE for f in FUNCTIONS
              for axis in (1, 0)][::stride]
     check(found, len(found))
 
 
-@pytest.mark.parametrize("level", [
-    "x86-64-v2", pytest.param("x86-64-v3", marks=pytest.mark.slow)])
-def test_levels(level: str) -> None:
+@pytest.mark.parametrize("level, stride", [("x86-64-v2", 3), *[
+    pytest.param(level, 1, marks=pytest.mark.slow) for level in ("x86-64-v2", "x86-64-v3")]])
+def test_levels(level: str, stride: int) -> None:
     with config.context("calque_cpu", level):
         try:
             runnable_target()
         except TargetError as error:
             pytest.skip(str(error).splitlines()[0])
         check([(f, normal(9, 70, dtype=d), axis) for d in (np.float16, bfloat16, np.float32)
-               for f, axis in ((softmax, 1), (norm, 0))])
+               for f, axis in ((softmax, 1), (norm, 0))][::stride])
 
 
-def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stride", some(3))
+def test_sizes(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rows and of columns: not a multiple of anything, fewer than a vector, long."""
     monkeypatch.setattr(rows, "SHORTEST", 1)
     sizes = [(33, n) for n in (2, 3, 7, 16, 31, 33, 63, 65, 129, 1025)] + [
         (1, 300), (2, 5000), (300, 17), (1025, 3), (65, 1)]
     found = [(f, normal(*s), axis) for s in sizes for f, axis in ((softmax, 1), (norm, 0))
-             if s[axis] > 1]
+             if s[axis] > 1][::stride]
     check(found, len(found))
 
 
@@ -186,7 +189,7 @@ def test_integers() -> None:
         np.testing.assert_array_equal(np.asarray(out), want)
 
 
-@pytest.mark.parametrize("stride", SOME)
+@pytest.mark.parametrize("stride", some(6))
 def test_places_of_extrema(stride: int, x64: None) -> None:
     """The first NaN, else the first of equals; also along columns, and of what is computed."""
     found: list[tuple[Any, int]] = []
@@ -214,16 +217,19 @@ def test_places_of_extrema(stride: int, x64: None) -> None:
 def test_gradients() -> None:
     """Against central differences in float64."""
     x, y = normal(6, 35), normal(6, 35)
-    for f in (softmax, norm):
-        for axis in (1, 0):
-            def loss(np: Any, x: Any, f: Any = f, axis: int = axis) -> Any:
-                return (f(np, x, axis) * y).sum()
-            found = calque.jit(calque.grad(lambda x: loss(jnp, x)))
-            assert groups(calque.grad(lambda x: loss(jnp, x)), x)
-            v = normal(6, 35).astype(np.float64)
-            x_ = x.astype(np.float64)
-            want = (loss(np, x_ + 1e-5 * v) - loss(np, x_ - 1e-5 * v)) / 2e-5
-            np.testing.assert_allclose((np.asarray(found(x)) * v).sum(), want, rtol=1e-4)
+    cases = [(f, axis) for f in (softmax, norm) for axis in (1, 0)]
+
+    def loss(np: Any, x: Any, f: Any, axis: int) -> Any:
+        return (f(np, x, axis) * y).sum()
+
+    gradients = [calque.grad(lambda x, case=case: loss(jnp, x, *case)) for case in cases]
+    found = calque.jit(lambda x: [g(x) for g in gradients])(x)
+    for case, gradient, got in zip(cases, gradients, found, strict=True):
+        assert groups(gradient, x)
+        v = normal(6, 35).astype(np.float64)
+        x_ = x.astype(np.float64)
+        want = (loss(np, x_ + 1e-5 * v, *case) - loss(np, x_ - 1e-5 * v, *case)) / 2e-5
+        np.testing.assert_allclose((np.asarray(got) * v).sum(), want, rtol=1e-4, err_msg=str(case))
 
 
 def test_several_groups_between_products() -> None:
@@ -286,7 +292,7 @@ def test_no_path_comes_back() -> None:
                                rtol=1e-4)
 
 
-@pytest.mark.parametrize("stride", SOME)
+@pytest.mark.parametrize("stride", some(6))
 def test_sums_alone(stride: int, x64: None) -> None:
     """Sums and the like of what is in memory, of every dtype and axis; NaN goes through maxima."""
     found: list[tuple[Any, Any]] = []

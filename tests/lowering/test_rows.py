@@ -87,7 +87,8 @@ def pairs(x: Any) -> Any:
 CASES = [
     pytest.param("recurrent", recurrent, (normal(32, 32), normal(8, 32), normal(201, 8, 32)), 2,
                  marks=pytest.mark.slow),
-    ("square", recurrent, (normal(12, 12), normal(12, 12), normal(201, 12, 12)), 3),
+    pytest.param("square", recurrent, (normal(12, 12), normal(12, 12), normal(201, 12, 12)), 3,
+                 marks=pytest.mark.slow),
     pytest.param("counted", counted, (normal(16, 16), normal(12, 16), normal(201, 12, 16)), 3,
                  marks=pytest.mark.slow),
     ("rows of two groups", counted, (normal(16, 16), normal(13, 16), normal(201, 13, 16)), 3),

@@ -34,19 +34,28 @@ NEW: dict[str, Callable[[Any], Any]] = {
     "/2": lambda x: x / 2, "x+x": lambda x: x + x}
 
 
-def shares(f: Callable[[Any], Any], x: Any) -> bool:
-    y = calque.jit(f)(x)
-    return bool(y._buffer.view.get_buffer().ref == x._buffer.view.get_buffer().ref)
+def shares(f: Callable[..., list[Any]], xs: list[Any]) -> list[bool]:
+    """Which results are the argument at their place."""
+    return [y._buffer.view.get_buffer().ref == x._buffer.view.get_buffer().ref
+            for x, y in zip(xs, calque.jit(f)(*xs), strict=True)]
 
 
-def may_alias(f: Callable[[Any], Any], x: Any) -> tuple[int, ...]:
-    return lower(calque.make_jaxpr(f)(x), cpu_target()).call.may_alias
+def may_alias(f: Callable[..., Any], *xs: Any) -> tuple[int, ...]:
+    return lower(calque.make_jaxpr(f)(*xs), cpu_target()).call.may_alias
 
 
-@pytest.mark.parametrize("cases, x", [(INTEGERS, jnp.arange(N)), (FLOATS, jnp.ones(N))],
-                         ids=["integers", "floats"])
-def test_shared_memory_is_known(cases: Any, x: Any) -> None:
-    found = {name: (shares(f, x), may_alias(f, x)) for name, f in cases.items()}
+@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.slow)],
+                         ids=["one program", "alone"])
+@pytest.mark.parametrize("cases, x", [(INTEGERS, np.arange(N, dtype=np.int32)),
+                                      (FLOATS, np.ones(N, np.float32))], ids=["integers", "floats"])
+def test_shared_memory_is_known(cases: Any, x: Any, together: bool) -> None:
+    found = {}
+    for names in ([list(cases)] if together else [[n] for n in cases]):
+        def f(*xs: Any, names: list[str] = names) -> list[Any]:
+            return [cases[n](x) for n, x in zip(names, xs)]
+        xs = [jnp.asarray(x.copy()) for _ in names]
+        shared, known = shares(f, xs), may_alias(f, *xs)
+        found |= {n: (s, i in known) for i, (n, s) in enumerate(zip(names, shared))}
     assert all(known for shared, known in found.values() if shared), found
     assert any(shared for shared, _ in found.values())
 

@@ -94,7 +94,7 @@ def same(f: Callable[..., Any], args: Any, monkeypatch: pytest.MonkeyPatch) -> d
 
 
 # each compiles twice, without a cache: all tests are linked here, so most of these are slow
-DRAWN = {"edges", "gradient", "nothing is an argument", "C kernels"}
+DRAWN = {"edges", "nothing is an argument", "C kernels"}
 
 
 @pytest.mark.parametrize("name", [

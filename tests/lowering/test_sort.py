@@ -56,11 +56,16 @@ def _as_other_target(monkeypatch: pytest.MonkeyPatch, ranked: int, wanted: Any,
         clear_caches()
 
 
-def test_kernel_at_sizes_where_it_changes() -> None:
+SHAPES = [(32,), (33,), (4095,), (4096,), (20_001,), (700, 31), (300, 40), (3, 5000)]
+
+
+@pytest.mark.parametrize("shapes", [
+    SHAPES[1::2], pytest.param(SHAPES[::2], marks=pytest.mark.slow)], ids=["some", "more"])
+def test_kernel_at_sizes_where_it_changes(shapes: list[tuple[int, ...]]) -> None:
     """Insertion up to 32, digits of 8 bits up to 4096, then of 11; one row and several groups."""
     rng = np.random.default_rng(3)
     cases = []
-    for shape in ((32,), (33,), (4095,), (4096,), (20_001,), (700, 31), (300, 40), (3, 5000)):
+    for shape in shapes:
         x = rng.integers(-50, 50, shape).astype(np.float32) / 4
         order = np.argsort(x, -1, kind="stable").astype(np.int32)
         positions = np.broadcast_to(np.arange(shape[-1], dtype=np.int32), shape).copy()

@@ -54,7 +54,8 @@ def test_sums_products_joins() -> None:
     holds(g, X, N, close=8)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["bool", "bfloat16", *[
+    pytest.param(d, marks=pytest.mark.slow) for d in ("int8", "uint32")]])
 def test_reductions_of_every_kind(dtype: str) -> None:
     """What they start from: minima of bools started from False."""
     reductions = ("sum", "prod", "min", "max", "all", "any")

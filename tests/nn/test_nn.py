@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special as ss
+from support.harness import both_ways, by_each
 
 import calque
 import calque.numpy as jnp
@@ -49,9 +50,9 @@ ORACLES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def test_activations() -> None:
-    names = list(ORACLES)
-    got = calque.jit(lambda x: [getattr(nn, n)(x) for n in names])(X)
+@pytest.mark.parametrize("jit, names", by_each(list(ORACLES), 0.25))
+def test_activations(jit: Any, names: list[str]) -> None:
+    got = jit(lambda x: [getattr(nn, n)(x) for n in names])(X)
     with np.errstate(all="ignore"):
         for name, out in zip(names, got):
             want = ORACLES[name](X.astype(np.float64))
@@ -62,23 +63,24 @@ def test_activations() -> None:
             assert out.dtype == np.float32 and out.shape == X.shape
 
 
-def test_derivatives_at_kinks_are_those_of_jax() -> None:
+@both_ways
+def test_derivatives_at_kinks_are_those_of_jax(jit: Any) -> None:
     """Where functions have a kink, JAX's value (recorded with jax 0.10.2)."""
     places = np.array([-3.0, -1.0, 0.0, 1.0, 3.0, 6.0], np.float32)
     wanted = {"relu": [0, 0, 0, 1, 1, 1], "relu6": [0, 0, 0, 1, 1, 0],
               "leaky_relu": [.01, .01, 1, 1, 1, 1], "hard_tanh": [0, 1, 1, 1, 0, 0],
               "hard_sigmoid": [0, 1 / 6, 1 / 6, 1 / 6, 0, 0], "sparse_plus": [0, 0, .5, 1, 1, 1],
               "sparse_sigmoid": [0, .25, .5, .25, 0, 0]}
-    got = calque.jit(lambda x: [calque.vmap(calque.grad(getattr(nn, n)))(x) for n in wanted])(
-        places)
+    got = jit(lambda x: [calque.vmap(calque.grad(getattr(nn, n)))(x) for n in wanted])(places)
     for (name, want), out in zip(wanted.items(), got):
         np.testing.assert_allclose(out, want, rtol=1e-6, err_msg=name)
 
 
-def test_derivatives_are_differences() -> None:
+@pytest.mark.parametrize("jit, names", by_each([
+    "softplus", "silu", "mish", "gelu", "elu", "selu", "celu", "squareplus", "soft_sign",
+    "log_sigmoid", "log1mexp"], 0.2))
+def test_derivatives_are_differences(jit: Any, names: list[str]) -> None:
     """Smooth activations in float64, against central differences."""
-    names = ["softplus", "silu", "mish", "gelu", "elu", "selu", "celu", "squareplus", "soft_sign",
-             "log_sigmoid", "log1mexp"]
     with calque.enable_x64(True):
         x, h = np.array([0.3, 1.7]), 1e-6
 
@@ -86,23 +88,28 @@ def test_derivatives_are_differences() -> None:
             return [(calque.vmap(calque.grad(getattr(nn, n)))(x),
                      (getattr(nn, n)(x + h) - getattr(nn, n)(x - h)) / (2 * h)) for n in names]
 
-        for name, (exact, about) in zip(names, calque.jit(both)(x)):
+        for name, (exact, about) in zip(names, jit(both)(x)):
             # h**2 of truncation and eps / h of rounding
             np.testing.assert_allclose(exact, about, rtol=1e-8, atol=1e-9, err_msg=name)
 
 
-def test_softmax_and_its_kin() -> None:
+@pytest.mark.parametrize("jit, chosen", by_each(range(18), 0.25))
+def test_softmax_and_its_kin(jit: Any, chosen: list[int]) -> None:
     huge = np.array([1000.0, 0.0, -1000.0], np.float32)
 
-    def run(m: Any, keep: Any) -> list[Any]:
-        return [nn.softmax(m), nn.softmax(m, axis=0), nn.softmax(m, axis=(0, 1)),
-                nn.softmax(m, where=keep), nn.log_softmax(m, axis=0), nn.logsumexp(m, axis=1),
-                nn.logsumexp(m, axis=1, b=m, return_sign=True)[0],
-                nn.logsumexp(m, where=keep), nn.logmeanexp(m, axis=0), nn.standardize(m),
-                nn.standardize(m, axis=0, algorithm="stable"), nn.softmax(huge),
-                nn.log_softmax(huge), nn.logsumexp(np.full(3, -np.inf, np.float32)),
-                nn.logsumexp(np.zeros(0, np.float32)), nn.glu(m), nn.gelu(m, approximate=False),
-                calque.jacobian(nn.softmax)(m[0])]
+    cases: list[Callable[[Any, Any], Any]] = [
+        lambda m, keep: nn.softmax(m), lambda m, keep: nn.softmax(m, axis=0),
+        lambda m, keep: nn.softmax(m, axis=(0, 1)), lambda m, keep: nn.softmax(m, where=keep),
+        lambda m, keep: nn.log_softmax(m, axis=0), lambda m, keep: nn.logsumexp(m, axis=1),
+        lambda m, keep: nn.logsumexp(m, axis=1, b=m, return_sign=True)[0],
+        lambda m, keep: nn.logsumexp(m, where=keep), lambda m, keep: nn.logmeanexp(m, axis=0),
+        lambda m, keep: nn.standardize(m),
+        lambda m, keep: nn.standardize(m, axis=0, algorithm="stable"),
+        lambda m, keep: nn.softmax(huge), lambda m, keep: nn.log_softmax(huge),
+        lambda m, keep: nn.logsumexp(np.full(3, -np.inf, np.float32)),
+        lambda m, keep: nn.logsumexp(np.zeros(0, np.float32)), lambda m, keep: nn.glu(m),
+        lambda m, keep: nn.gelu(m, approximate=False),
+        lambda m, keep: calque.jacobian(nn.softmax)(m[0])]
 
     m = M.astype(np.float64)
     s = ss.softmax(m[0])
@@ -114,9 +121,11 @@ def test_softmax_and_its_kin() -> None:
             (m - m.mean(1)[:, None]) / np.sqrt(m.var(1)[:, None] + 1e-5),
             centered / np.sqrt(m.var(0) + 1e-5), [1, 0, 0], [0, -1000, -2000], -np.inf, -np.inf,
             m[:, :2] * ss.expit(m[:, 2:]), m * ss.ndtr(m), np.diag(s) - np.outer(s, s)]
-    for i, (out, value) in enumerate(zip(calque.jit(run)(M, KEEP), want)):
+    assert len(want) == len(cases)
+    found = jit(lambda m, keep: [cases[k](m, keep) for k in chosen])(M, KEEP)
+    for i, out in zip(chosen, found, strict=True):
         # standardize takes the difference of two sums
-        np.testing.assert_allclose(out, value, rtol=3e-6, atol=2e-6, err_msg=str(i))
+        np.testing.assert_allclose(out, want[i], rtol=3e-6, atol=2e-6, err_msg=str(i))
 
 
 def test_one_hot() -> None:
@@ -138,7 +147,8 @@ def _attention(q: Any, k: Any, v: Any, seen: Any, bias: Any = 0.0) -> Any:
     return out
 
 
-def test_attention() -> None:
+@pytest.mark.parametrize("jit, chosen", by_each(range(5), 0.3))
+def test_attention(jit: Any, chosen: list[int]) -> None:
     r = np.random.default_rng(1)
     q, k, v = (r.standard_normal(s).astype(np.float32)
                for s in ((2, 4, 6, 8), (2, 5, 3, 8), (2, 5, 3, 8)))
@@ -152,7 +162,8 @@ def test_attention() -> None:
              ({"bias": bias, "mask": mask}, full & mask, bias),
              ({"local_window_size": (1, 0)}, full & (j <= i) & (j >= i - 1), 0),
              ({"key_value_seq_lengths": lengths}, full & (j < lengths[:, None, None, None]), 0)]
-    got = calque.jit(lambda: [nn.dot_product_attention(q, k, v, **c[0]) for c in cases])()
+    cases = [cases[i] for i in chosen]
+    got = jit(lambda: [nn.dot_product_attention(q, k, v, **c[0]) for c in cases])()
     wide = [x.astype(np.float64) for x in (q, k, v)]
     for (options, seen, extra), out in zip(cases, got):
         np.testing.assert_allclose(out, _attention(*wide, seen, extra), rtol=2e-5, atol=2e-6,
@@ -180,23 +191,26 @@ def test_errors(call: Callable[[], Any], error: type[Exception], text: str) -> N
         call()
 
 
-def test_initializers_scale() -> None:
+@pytest.mark.parametrize("jit, chosen", by_each(range(7), 0.3))
+def test_initializers_scale(jit: Any, chosen: list[int]) -> None:
     """Sample moments of 40,000 draws: the standard error of a variance is sqrt(2 / n) = 0.7 %."""
     key, shape = calque.random.key(0), (100, 400)
     i = nn.initializers
-    wanted = {i.normal(0.5): 0.25, i.uniform(2.0): 4 / 12, i.he_uniform(): 2 / 100,
-              i.lecun_normal(): 1 / 100, i.glorot_normal(): 2 / 500, i.glorot_uniform(): 2 / 500,
-              i.variance_scaling(2.0, "fan_geo_avg", "normal"): 2 / 200}
-    got = calque.jit(lambda: [f(key, shape) for f in wanted])()
+    every = {i.normal(0.5): 0.25, i.uniform(2.0): 4 / 12, i.he_uniform(): 2 / 100,
+             i.lecun_normal(): 1 / 100, i.glorot_normal(): 2 / 500, i.glorot_uniform(): 2 / 500,
+             i.variance_scaling(2.0, "fan_geo_avg", "normal"): 2 / 200}
+    wanted = dict(list(every.items())[k] for k in chosen)
+    got = jit(lambda: [f(key, shape) for f in wanted])()
     for variance, out in zip(wanted.values(), got):
         np.testing.assert_allclose(np.var(np.asarray(out, np.float64)), variance, rtol=0.04)
     np.testing.assert_array_equal(i.constant(2)(key, (2,)), [2, 2])
     assert i.zeros(key, (2,), int).dtype == np.int32 and float(i.ones(key, ())) == 1
 
 
-def test_orthogonal_initializers() -> None:
+@both_ways
+def test_orthogonal_initializers(jit: Any) -> None:
     shapes = ((2, 3, 4), (2, 5))
-    *made, kernel = calque.jit(lambda key: [
+    *made, kernel = jit(lambda key: [
         *[nn.initializers.orthogonal(2.0)(key, shape) for shape in shapes],
         nn.initializers.delta_orthogonal()(key, (3, 3, 4, 5))])(calque.random.key(0))
     for shape, q in zip(shapes, made):

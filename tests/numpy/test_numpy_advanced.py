@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import some_and_more
+from support.harness import both_ways, by_each, numpys
 
 import calque
 import calque.numpy as jnp
@@ -73,14 +73,14 @@ def test_eager_indices() -> None:
         same(x[i], X[i], i)
 
 
-@pytest.mark.parametrize("indices", some_and_more(EVERY, 0.25))
-def test_indices_in_a_program(indices: list[Any]) -> None:
-    for i, got in zip(indices, calque.jit(lambda x: [x[k] for k in indices])(X)):
+@pytest.mark.parametrize("jit, indices", by_each(EVERY, 0.1))
+def test_indices_in_a_program(jit: Any, indices: list[Any]) -> None:
+    for i, got in zip(indices, jit(lambda x: [x[k] for k in indices])(X)):
         same(got, X[i], i)
 
 
-@pytest.mark.parametrize("indices", some_and_more(EVERY, 0.25))
-def test_traced_index_arrays(indices: list[Any]) -> None:
+@pytest.mark.parametrize("jit, indices", by_each(EVERY, 0.1))
+def test_traced_index_arrays(jit: Any, indices: list[Any]) -> None:
     def parted(index: Any) -> tuple[list[Any], list[Any]]:
         """The index with its integer arrays taken out."""
         arrays: list[Any] = []
@@ -98,7 +98,7 @@ def test_traced_index_arrays(indices: list[Any]) -> None:
         return [x[tuple(arrays[i[0]] if isinstance(i, tuple) else i for i in items)]
                 for (items, _), arrays in zip(taken, every)]
 
-    for (items, arrays), got in zip(taken, calque.jit(f)(X, [a for _, a in taken])):
+    for (items, arrays), got in zip(taken, jit(f)(X, [a for _, a in taken])):
         index = tuple(arrays[i[0]] if isinstance(i, tuple) else i for i in items)
         same(got, X[index], index)
 
@@ -108,10 +108,11 @@ UPDATES: dict[str, Callable[[Any, Any, Any], None]] = {
     "multiply": np.multiply.at, "min": np.minimum.at, "max": np.maximum.at}
 
 
-@pytest.mark.parametrize("few", [
-    {"set": 7, "add": 14, "subtract": 27, "multiply": 27, "min": 22, "max": 27},
-    pytest.param({}, marks=pytest.mark.slow)], ids=["some", "all"])
-def test_updates(few: dict[str, int]) -> None:
+@pytest.mark.parametrize("jit, few", [
+    (numpys, {}), (calque.jit, {
+        "set": 14, "add": 27, "subtract": 60, "multiply": 60, "min": 44, "max": 60}),
+    pytest.param(calque.jit, {}, marks=pytest.mark.slow)], ids=["numpy", "some", "all"])
+def test_updates(jit: Any, few: dict[str, int]) -> None:
     rng = np.random.default_rng(2)
     values = [rng.integers(1, 9, X[i].shape).astype(np.float32) for i in EVERY]
 
@@ -119,7 +120,7 @@ def test_updates(few: dict[str, int]) -> None:
         return {n: [getattr(x.at[i], n)(v) for i, v in list(zip(EVERY, every))[::few.get(n, 1)]]
                 for n in UPDATES}
 
-    for name, rows in calque.jit(f)(X, values).items():
+    for name, rows in jit(f)(X, values).items():
         for got, (i, v) in zip(rows, list(zip(EVERY, values))[::few.get(name, 1)]):
             want = X.copy()
             if not (isinstance(i, bool) and name != "set"):
@@ -244,20 +245,25 @@ def test_changed_copies() -> None:
             getattr(jnp, name)(jnp.asarray(y), *args)
 
 
-def test_sizes_under_jit() -> None:
+SIZED: list[tuple[Callable[[Any], Any], Any]] = [
+    (lambda x: jnp.nonzero(x, size=4, fill_value=-1), ([0, 1, 1, -1], [1, 0, 2, -1])),
+    (lambda x: jnp.nonzero(x, size=2), ([0, 1], [1, 0])),
+    (lambda x: jnp.flatnonzero(x, size=5), [1, 3, 5, 0, 0]),
+    (lambda x: jnp.argwhere(x, size=4, fill_value=(7, 8)), [[0, 1], [1, 0], [1, 2], [7, 8]]),
+    (lambda x: jnp.where(x > 3, size=3), ([1, 1, 0], [0, 2, 0])),
+    (lambda x: jnp.extract(x > 3, x, size=3, fill_value=9), [4, 5, 9]),
+    (lambda x: jnp.compress(x[0] > 0, x, axis=1, size=2, fill_value=6), [[3, 6], [0, 6]])]
+
+
+@pytest.mark.parametrize("jit, cases", by_each(SIZED, 0.25))
+def test_sizes_under_jit(jit: Any, cases: list[tuple[Callable[[Any], Any], Any]]) -> None:
     x = np.array([[0, 3, 0], [4, 0, 5]])
+    for got, (_, want) in zip(jit(lambda x: [c[0](x) for c in cases])(x), cases, strict=True):
+        assert calque.tree.map(lambda v: v.tolist(), got) == want
 
-    def f(x: Any) -> Any:
-        return (jnp.nonzero(x, size=4, fill_value=-1), jnp.nonzero(x, size=2),
-                jnp.flatnonzero(x, size=5), jnp.argwhere(x, size=4, fill_value=(7, 8)),
-                jnp.where(x > 3, size=3), jnp.extract(x > 3, x, size=3, fill_value=9),
-                jnp.compress(x[0] > 0, x, axis=1, size=2, fill_value=6))
 
-    for got in (f(jnp.asarray(x)), calque.jit(f)(x)):
-        lists = calque.tree.map(lambda v: v.tolist(), got)
-        assert lists == (([0, 1, 1, -1], [1, 0, 2, -1]), ([0, 1], [1, 0]), [1, 3, 5, 0, 0],
-                         [[0, 1], [1, 0], [1, 2], [7, 8]], ([1, 1, 0], [0, 2, 0]), [4, 5, 9],
-                         [[3, 6], [0, 6]])
+def test_sizes_are_asked_for_under_jit() -> None:
+    x = np.array([[0, 3, 0], [4, 0, 5]])
     for g in (jnp.nonzero, jnp.where, jnp.argwhere, jnp.flatnonzero):
         with pytest.raises(ConcretizationTypeError, match="size argument of jnp.nonzero must be"):
             calque.jit(g)(x)
@@ -289,6 +295,16 @@ def test_errors_of_functions() -> None:
             f()
 
 
+@both_ways
+def test_edits_at_traced_positions(jit: Any) -> None:
+    a = np.array([0, 1, 0, 2])
+    insert, delete = jit(lambda a, i, j: (
+        jnp.insert(a, i, 5), jnp.delete(a, j, assume_unique_indices=True)))(
+            a, np.array([2, 1]), np.array([2, 0]))
+    assert insert.tolist() == np.insert(a, [2, 1], 5).tolist()
+    assert delete.tolist() == [1, 2]
+
+
 def test_edits_and_tricks() -> None:
     a, x = np.array([0, 1, 0, 2]), X[:3, :4, 0, 0]
     for name, args in [
@@ -299,11 +315,6 @@ def test_edits_and_tricks() -> None:
             ("delete", (a, np.array([0, -1, 0]))), ("delete", (x, 1, 0)),
             ("delete", (a, slice(None, None, -2))), ("delete", (a, a > 0)), ("trim_zeros", (a,))]:
         check(name, *args)
-    insert, delete = calque.jit(lambda a, i, j: (
-        jnp.insert(a, i, 5), jnp.delete(a, j, assume_unique_indices=True)))(
-            a, np.array([2, 1]), np.array([2, 0]))
-    assert insert.tolist() == np.insert(a, [2, 1], 5).tolist()
-    assert delete.tolist() == [1, 2]
     for name, key in [("mgrid", np.s_[0:3, 0:2]), ("mgrid", np.s_[0:1:3j]),
                       ("r_", (1, a, np.s_[5:7])),
                       ("r_", ("0,2", a, a)), ("r_", ("-1", a, a)), ("c_", (a, a)),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import both_ways, by_each
 
 import calque
 import calque.numpy as jnp
@@ -62,9 +63,11 @@ REDUCTIONS: list[Callable[[Any], Any]] = [
     lambda np: np.array_equal(B, B)]
 
 
-@pytest.mark.parametrize("table", [SHAPES, PRODUCTS, REDUCTIONS],
-                         ids=["shapes", "products", "reductions"])
-def test_functions_agree_with_numpy(table: list[Callable[[Any], Any]]) -> None:
+@pytest.mark.parametrize("jit, table", [
+    pytest.param(*p.values, marks=p.marks, id=f"{name}-{p.id}")
+    for name, table in (("shapes", SHAPES), ("products", PRODUCTS), ("reductions", REDUCTIONS))
+    for p in by_each(table, 0.25)])
+def test_functions_agree_with_numpy(jit: Any, table: list[Callable[[Any], Any]]) -> None:
     # operands are arguments, so that nothing is known while tracing
     def run(*operands: Any) -> list[Any]:
         names = dict(zip("ABV", operands))
@@ -75,7 +78,7 @@ def test_functions_agree_with_numpy(table: list[Callable[[Any], Any]]) -> None:
         finally:
             globals().update(saved)
 
-    got = calque.jit(run)(A, B, V)
+    got = jit(run)(A, B, V)
     for i, (f, g) in enumerate(zip(table, got)):
         try:
             want = f(np)
@@ -89,13 +92,12 @@ def test_functions_agree_with_numpy(table: list[Callable[[Any], Any]]) -> None:
             np.testing.assert_allclose(m, w, rtol=1e-5, atol=1e-6, err_msg=str(i))
 
 
-def test_nan_and_infinity_in_reductions() -> None:
+@pytest.mark.parametrize("jit, names", by_each(["max", "min", "argmax", "argmin", "sum"], 0.4))
+def test_nan_and_infinity_in_reductions(jit: Any, names: list[str]) -> None:
     x = np.array([[1, np.nan, -np.inf], [np.inf, 2, 3]], np.float32)
-    got = calque.jit(lambda x: [f(x, axis) for f in (jnp.max, jnp.min, jnp.argmax, jnp.argmin,
-                                                     jnp.sum) for axis in (0, 1)])(x)
+    got = jit(lambda x: [getattr(jnp, n)(x, axis) for n in names for axis in (0, 1)])(x)
     with np.errstate(invalid="ignore"):
-        want = [f(x, axis) for f in (np.max, np.min, np.argmax, np.argmin, np.sum)
-                for axis in (0, 1)]
+        want = [getattr(np, n)(x, axis) for n in names for axis in (0, 1)]
     for g, w in zip(got, want):
         assert np.array_equal(g, w, equal_nan=g.dtype == np.float32)
 
@@ -276,10 +278,11 @@ def test_scalars_repeat_along_any_axis() -> None:
         assert got.tolist() == [2.5, 2.5, 2.5]
 
 
-def test_degrees_of_half_precision() -> None:
+@both_ways
+def test_degrees_of_half_precision(jit: Any) -> None:
     """dtypes and values as jax 0.10.2."""
     dtypes = (jnp.float16, jnp.bfloat16)
-    many, ones, got = calque.jit(lambda many, ones, x: (
+    many, ones, got = jit(lambda many, ones, x: (
         [jnp.angle(v, deg=True) for v in many], [jnp.angle(v, deg=True) for v in ones],
         jnp.spacing(x)))([jnp.asarray([-1, 2], d) for d in dtypes],
                          [jnp.asarray(-1.918, d) for d in dtypes],

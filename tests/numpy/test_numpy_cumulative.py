@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import some_and_more
+from support.harness import by_each
 
-import calque
 import calque.numpy as jnp
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -43,10 +42,11 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("i0", (X,), {})]
 
 
-@pytest.mark.parametrize("chosen", some_and_more(CASES, 0.4, lambda c: c[0]))
-def test_against_numpy(chosen: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> None:
-    with calque.dispatch.eager.lazy_eval():
-        outs = [getattr(jnp, f)(*args, **kwargs) for f, args, kwargs in chosen]
+@pytest.mark.parametrize("jit, chosen", by_each(CASES, 0.15))
+def test_against_numpy(jit: Any, chosen: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> None:
+    outs = jit(lambda operands: [
+        getattr(jnp, f)(*args, **kwargs) for args, (f, _, kwargs) in zip(operands, chosen)])(
+            [args for _, args, _ in chosen])
     for (f, args, kwargs), out in zip(chosen, outs, strict=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # NumPy warns of slices without numbers

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import some_and_more
+from support.harness import both_ways, by_each
 
 import calque
 import calque.numpy as jnp
@@ -28,10 +28,10 @@ def wide(x: Any) -> Any:
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
 
 
-def agree(calls: list[tuple[str, Any, dict[str, Any]]]) -> None:
+def agree(jit: Any, calls: list[tuple[str, Any, dict[str, Any]]]) -> None:
     """All calls in one program."""
-    outs = calque.jit(lambda xs: [getattr(jnp.fft, name)(x, **kw) for (name, _, kw), x in
-                                  zip(calls, xs)])([x for _, x, _ in calls])
+    outs = jit(lambda xs: [getattr(jnp.fft, name)(x, **kw) for (name, _, kw), x in
+                           zip(calls, xs)])([x for _, x, _ in calls])
     for (name, x, kw), out in zip(calls, outs):
         want = getattr(np.fft, name)(wide(x), **kw)
         assert out.shape == want.shape, (name, kw)
@@ -40,13 +40,13 @@ def agree(calls: list[tuple[str, Any, dict[str, Any]]]) -> None:
         assert gap <= CLOSE * np.abs(want).max(initial=0), (name, x.shape, kw)
 
 
-@pytest.mark.parametrize("calls", some_and_more([
+@pytest.mark.parametrize("jit, calls", by_each([
     (name, n, axis, norm) for name in LINES for n, axis, norm in (
         (None, -1, None), (7, 0, "ortho"), (16, 1, "forward"), (9, -1, "backward"))],
-    0.4, lambda c: c[0]))
-def test_lines(calls: list[tuple[str, int | None, int, str | None]]) -> None:
-    agree([(name, array(name, 3, 10), {"n": n, "axis": axis, "norm": norm})
-           for name, n, axis, norm in calls])
+    0.25, lambda c: c[0]))
+def test_lines(jit: Any, calls: list[tuple[str, int | None, int, str | None]]) -> None:
+    agree(jit, [(name, array(name, 3, 10), {"n": n, "axis": axis, "norm": norm})
+                for name, n, axis, norm in calls])
 
 
 SEVERAL: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
@@ -57,9 +57,9 @@ SEVERAL: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
     if name.endswith("n") or shape == (3, 4, 5) and kw.get("axes") != (1,)]
 
 
-@pytest.mark.parametrize("calls", some_and_more(SEVERAL, 0.3, lambda c: c[0]))
-def test_several_axes(calls: list[tuple[str, tuple[int, ...], dict[str, Any]]]) -> None:
-    agree([(name, array(name, *shape), kw) for name, shape, kw in calls])
+@pytest.mark.parametrize("jit, calls", by_each(SEVERAL, 0.1, lambda c: c[0]))
+def test_several_axes(jit: Any, calls: list[tuple[str, tuple[int, ...], dict[str, Any]]]) -> None:
+    agree(jit, [(name, array(name, *shape), kw) for name, shape, kw in calls])
 
 
 def test_dtypes() -> None:
@@ -130,8 +130,9 @@ def test_lax_takes_names_and_no_axes() -> None:
     assert int(lax.FftType.IRFFT) == 3
 
 
-def test_gradient_of_power_is_parseval() -> None:
+@both_ways
+def test_gradient_of_power_is_parseval(jit: Any) -> None:
     """sum |X[k]|^2 = n sum x[j]^2: the gradient is 2 n x."""
     x = np.random.default_rng(6).standard_normal(30).astype(np.float32)
-    power = calque.grad(lambda x: (jnp.abs(jnp.fft.fft(x)) ** 2).sum())
+    power = jit(calque.grad(lambda x: (jnp.abs(jnp.fft.fft(x)) ** 2).sum()))
     np.testing.assert_allclose(power(x), 60 * x, rtol=1e-4, atol=1e-4)

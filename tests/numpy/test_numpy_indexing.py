@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.harness import some_and_more
+from support.harness import by_each, numpys
 
 import calque
 import calque.numpy as jnp
@@ -23,9 +23,10 @@ INDICES: list[Any] = [
     (slice(0, 0), 1), np.int64(2), np.array(1), (np.uint8(1), slice(None, None, -1))]
 
 
-def test_static_indices_in_a_program() -> None:
-    got = calque.jit(lambda x: [x[i] for i in INDICES])(VALUE)
-    for i, g in zip(INDICES, got):
+@pytest.mark.parametrize("jit, indices", by_each(INDICES, 0.3))
+def test_static_indices_in_a_program(jit: Any, indices: list[Any]) -> None:
+    got = jit(lambda x: [x[i] for i in indices])(VALUE)
+    for i, g in zip(indices, got, strict=True):
         assert np.array_equal(g, VALUE[i]) and g.shape == VALUE[i].shape, i
 
 
@@ -91,9 +92,11 @@ def test_a_program_for_a_slice_prints_as_in_jax() -> None:
     assert not calque.make_jaxpr(lambda x: x[:])(jnp.ones(3)).equations
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bool", *[
-    pytest.param(d, marks=pytest.mark.slow) for d in ("uint8", "complex64")]])
-def test_slices_with_negative_steps(dtype: str) -> None:
+@pytest.mark.parametrize("dtype, jit", [
+    *[(d, numpys) for d in ("float32", "bool", "uint8", "complex64")], ("float32", calque.jit), *[
+        pytest.param(d, calque.jit, marks=pytest.mark.slow)
+        for d in ("bool", "uint8", "complex64")]])
+def test_slices_with_negative_steps(dtype: str, jit: Any) -> None:
     """A strided slice and its reversal, in whatever order: IREE compiles no reversal of a slice."""
     x = (np.arange(8 * 7) % 5).astype(dtype).reshape(8, 7)
     at = [np.s_[::-2], np.s_[-2:1:-3], np.s_[..., ::-2], np.s_[::-2, ::-3], np.s_[1::-1, ::2],
@@ -103,7 +106,7 @@ def test_slices_with_negative_steps(dtype: str) -> None:
         return [x[i] for i in at], [(x == x[0])[i] for i in at], lax.rev(lax.slice(
             lax.rev(x, (1,)), (1, 0), (8, 7), (3, 2)), (0, 1))
 
-    parts, equal, both = calque.jit(read)(x)
+    parts, equal, both = jit(read)(x)
     for i, part, same in zip(at, parts, equal):
         np.testing.assert_array_equal(part, x[i])
         np.testing.assert_array_equal(same, (x == x[0])[i])
@@ -150,10 +153,10 @@ FORMS: dict[str, Any] = {
     "max": np.maximum, "subtract": np.subtract, "divide": np.divide, "power": np.power}
 
 
-@pytest.mark.parametrize("cases", some_and_more(
-    [(i, v, n) for i, v in UPDATES for n in FORMS], 0.15, lambda c: c[2]))
-def test_updates_in_a_program(cases: list[Any]) -> None:
-    got = calque.jit(lambda x: [getattr(x.at[i], n)(v) for i, v, n in cases])(VALUE)
+@pytest.mark.parametrize("jit, cases", by_each(
+    [(i, v, n) for i, v in UPDATES for n in FORMS], 0.08, lambda c: c[2]))
+def test_updates_in_a_program(jit: Any, cases: list[Any]) -> None:
+    got = jit(lambda x: [getattr(x.at[i], n)(v) for i, v, n in cases])(VALUE)
     for (i, v, name), g in zip(cases, got):
         want = VALUE.astype(np.float64)
         with np.errstate(divide="ignore"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import by_each
 
 import calque
 import calque.numpy as jnp
@@ -25,20 +26,24 @@ def both(f: Callable[..., Any], *args: Any) -> list[Any]:
     return [f(*map(jnp.asarray, args)), calque.jit(f)(*args)]
 
 
-def test_operators_agree_with_numpy() -> None:
+@pytest.mark.parametrize("jit, binary", by_each(BINARY, 0.2))
+def test_operators_of_floats_agree_with_numpy(jit: Any, binary: list[Any]) -> None:
     def floats(x: Any, y: Any) -> Any:
-        return [[f(x, y), f(x, 2), f(2.5, y)] for f in BINARY] + [
+        return [[f(x, y), f(x, 2), f(2.5, y)] for f in binary] + [
             -x, +x, abs(x), y ** 2, 2 ** y, x @ y, y ** 0.5]
 
     y = np.array([2.0, 4.0, 0.5], np.float32)
-    got, want = calque.jit(floats)(X, y), floats(X, y)
+    got, want = jit(floats)(X, y), floats(X, y)
     for g, w in zip(calque.tree_util.tree_leaves(got), calque.tree_util.tree_leaves(want)):
         np.testing.assert_allclose(g, w, rtol=1e-5)
 
-    def bits(n: Any) -> Any:
-        return [[f(n, 3), f(3, abs(n)), f(n, abs(n))] for f in BITS] + [~n, n ** 2]
 
-    for g, w in zip(calque.tree_util.tree_leaves(calque.jit(bits)(N)),
+@pytest.mark.parametrize("jit, operators", by_each(BITS, 0.3))
+def test_operators_of_integers_agree_with_numpy(jit: Any, operators: list[Any]) -> None:
+    def bits(n: Any) -> Any:
+        return [[f(n, 3), f(3, abs(n)), f(n, abs(n))] for f in operators] + [~n, n ** 2]
+
+    for g, w in zip(calque.tree_util.tree_leaves(jit(bits)(N)),
                     calque.tree_util.tree_leaves(bits(N))):
         assert np.array_equal(g, w)
 
@@ -91,17 +96,18 @@ METHODS: list[Callable[[Any], Any]] = [
     lambda x: x.diagonal(1), lambda x: x[0], lambda x: len(x), lambda x: x.nbytes]
 
 
-def test_methods_agree_with_numpy() -> None:
+@pytest.mark.parametrize("jit, chosen", by_each(range(len(METHODS)), 0.2))
+def test_methods_agree_with_numpy(jit: Any, chosen: list[int]) -> None:
     x = np.array([[1.25, -2.0], [3.5, 0.75], [0.0, 4.0]], np.float32).T.copy()
     wide = np.array([[1.25, -2.0, 3.5, 1.0], [3.5, 0.75, 2.0, 8.0]], np.float32)
 
     def run(values: Any) -> list[Any]:
         a, b = values
-        return [f(b if i in (35,) else a) for i, f in enumerate(METHODS)]
+        return [METHODS[i](b if i == 35 else a) for i in chosen]
 
     want = run((x, wide))
-    for got in (calque.jit(run)((x, wide)), run((jnp.asarray(x), jnp.asarray(wide)))):
-        for i, (g, w) in enumerate(zip(got, want)):
+    for got in (jit(run)((x, wide)), run((jnp.asarray(x), jnp.asarray(wide)))):
+        for i, g, w in zip(chosen, got, want, strict=True):
             g = np.asarray(g)
             assert g.shape == np.shape(w), i
             np.testing.assert_allclose(g, w, rtol=1e-6, err_msg=str(i))

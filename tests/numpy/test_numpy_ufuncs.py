@@ -1,15 +1,15 @@
-"""Elementwise functions of calque.numpy against NumPy: one compiled program per dtype, with NaN,
-infinities, -0 and extreme integers among the operands, and sizes 0 and 1."""
+"""Elementwise functions of calque.numpy against NumPy: one program per dtype, with NaN, infinities,
+-0 and extreme integers among the operands, and sizes 0 and 1."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 import scipy.integrate
-from support.harness import drawn
+from support.harness import by_each
 
 import calque
 import calque.numpy as jnp
@@ -35,28 +35,27 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-1
              "complex64": 1e-5, "complex128": 1e-13}
 
 
+Jit = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
 def shared(names: tuple[str, ...], dtypes: dict[str, float]) -> list[Any]:
-    """Parameters (dtype, functions): of each dtype a part by default, the rest is slow."""
-    found = []
-    for seed, (dtype, share) in enumerate(dtypes.items()):
-        some, rest = map(tuple, drawn(names, share, seed))
-        found += [pytest.param(dtype, some, id=dtype)] + [
-            pytest.param(dtype, rest, marks=pytest.mark.slow, id=f"{dtype}-rest")] * bool(rest)
-    return found
+    """Parameters (dtype, jit, functions): all by NumPy and a part compiled by default."""
+    return [pytest.param(dtype, *p.values, marks=p.marks, id=f"{dtype}-{p.id}")
+            for dtype, share in dtypes.items() for p in by_each(names, share) if p.values[1]]
 
 
-def tables(parts: list[tuple[tuple[str, ...], tuple[Any, ...]]]) -> list[dict[str, Any]]:
+def tables(jit: Jit, parts: list[tuple[Sequence[str], tuple[Any, ...]]]) -> list[dict[str, Any]]:
     """All functions of some operands, and of others, in one program."""
-    return calque.jit(lambda every: [
+    return jit(lambda every: [
         {n: getattr(jnp, n)(*xs) for n in names} for (names, _), xs in zip(parts, every)])(
             [operands for _, operands in parts])
 
 
-def table(names: tuple[str, ...], *operands: Any) -> dict[str, Any]:
-    return tables([(names, operands)])[0]
+def table(jit: Jit, names: Sequence[str], *operands: Any) -> dict[str, Any]:
+    return tables(jit, [(names, operands)])[0]
 
 
-def compare(names: tuple[str, ...], got: dict[str, Any], operands: tuple[Any, ...],
+def compare(names: Sequence[str], got: dict[str, Any], operands: tuple[Any, ...],
             dtype: Any) -> list[str]:
     wide = [np.asarray(x).astype(np.float64) if dtype.kind in "fV" else np.asarray(x)
             for x in operands]
@@ -85,33 +84,34 @@ def pairs(values: list[Any], dtype: Any) -> tuple[Any, Any]:
         return tuple(np.ascontiguousarray(g).astype(dtype) for g in grid)  # type: ignore
 
 
-@pytest.mark.parametrize("name, names", shared(UNARY_FLOAT, {
-    "float32": 1, "float64": 0.3, "float16": 0.2, "bfloat16": 0.2}))
-def test_unary_floats(name: str, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("name, jit, names", shared(UNARY_FLOAT, {
+    "float32": 0.3, "float64": 0.2, "float16": 0.1, "bfloat16": 0.1}))
+def test_unary_floats(name: str, jit: Jit, names: list[str]) -> None:
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     x = np.array(SPECIAL).astype(dtype)
-    names = tuple(n for n in names if n != "nan_to_num" or dtype.kind == "f")
+    names = [n for n in names if n != "nan_to_num" or dtype.kind == "f"]
     with calque.enable_x64(True):
-        assert not compare(names, table(names, x), (x,), dtype)
+        assert not compare(names, table(jit, names, x), (x,), dtype)
 
 
-@pytest.mark.parametrize("name, names", shared(BINARY_FLOAT, {"float32": 1, "float64": 0.3}))
-def test_binary_floats(name: str, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("name, jit, names", shared(BINARY_FLOAT, {
+    "float32": 0.3, "float64": 0.15}))
+def test_binary_floats(name: str, jit: Jit, names: list[str]) -> None:
     dtype = np.dtype(name)
     x, y = pairs(SPECIAL, dtype)
     # NumPy's floor_divide of infinities gives NaN (test_special_values_of_division)
     finite = np.isfinite(x) & np.isfinite(y) & (y != 0)
-    parts = [(tuple(n for n in names if n != "floor_divide"), (x, y)),
-             (tuple(n for n in names if n == "floor_divide"), (x[finite], y[finite]))]
+    parts = [([n for n in names if n != "floor_divide"], (x, y)),
+             ([n for n in names if n == "floor_divide"], (x[finite], y[finite]))]
     with calque.enable_x64(True):
-        for (part, operands), got in zip(parts, tables(parts)):
+        for (part, operands), got in zip(parts, tables(jit, parts)):
             assert not compare(part, got, operands, dtype)
 
 
-@pytest.mark.parametrize("name", ["int8", "int32", "uint64", *[
-    pytest.param(name, marks=pytest.mark.slow)
-    for name in ("int16", "int64", "uint8", "uint16", "uint32")]])
-def test_integers(name: str) -> None:
+@pytest.mark.parametrize("name, jit, names", shared((*UNARY_INT, *BINARY_INT), {
+    "int32": 0.25, "int8": 0.15, "uint64": 0.15, **dict.fromkeys((
+        "int16", "int64", "uint8", "uint16", "uint32"), 0.0)}))
+def test_integers(name: str, jit: Jit, names: list[str]) -> None:
     dtype = np.dtype(name)
     limits = np.iinfo(dtype)
     values = [limits.min, limits.max, 0, 1, 2, 3, 7] + ([-1, -3] if dtype.kind == "i" else [])
@@ -120,12 +120,13 @@ def test_integers(name: str) -> None:
     whole = (b != 0) & ~((a == limits.min) & (b.astype(object) == -1))
     small = (b.astype(object) >= 0) & (b.astype(object) < 8)
     shifts = ("left_shift", "right_shift", "power")
-    rest = tuple(n for n in BINARY_INT if n not in shifts)
-    parts = [(UNARY_INT, (x,)), (rest, (a[whole], b[whole])), (shifts, (a[small], b[small]))]
+    parts = [([n for n in names if n in UNARY_INT], (x,)),
+             ([n for n in names if n in BINARY_INT and n not in shifts], (a[whole], b[whole])),
+             ([n for n in names if n in shifts], (a[small], b[small]))]
     with calque.enable_x64(True):
-        for (names, operands), got in zip(parts, tables(parts)):
+        for (part, operands), got in zip(parts, tables(jit, parts)):
             with np.errstate(all="ignore"):
-                assert not compare(names, got, operands, dtype)
+                assert not compare(part, got, operands, dtype)
 
 
 def test_division_by_zero_keeps_xlas_rules() -> None:
@@ -141,16 +142,16 @@ BINARY_COMPLEX = ("add", "subtract", "multiply", "divide", "equal", "less", "gre
                   "power")
 
 
-@pytest.mark.parametrize("name, names", shared((*UNARY_COMPLEX, *BINARY_COMPLEX), {
-    "complex64": 1, "complex128": 0.25}))
-def test_complex(name: str, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("name, jit, names", shared((*UNARY_COMPLEX, *BINARY_COMPLEX), {
+    "complex64": 0.25, "complex128": 0.15}))
+def test_complex(name: str, jit: Jit, names: list[str]) -> None:
     dtype = np.dtype(name)
     values = [0.5 + 1j, -2 - 0.25j, 1j, 3 + 0j, -1 + 1e-3j]
     x, y = pairs(values, dtype)
-    parts = [(tuple(n for n in names if n in UNARY_COMPLEX), (x,)),
-             (tuple(n for n in names if n in BINARY_COMPLEX), (x, y))]
+    parts = [([n for n in names if n in UNARY_COMPLEX], (x,)),
+             ([n for n in names if n in BINARY_COMPLEX], (x, y))]
     with calque.enable_x64(True):
-        results = tables(parts)
+        results = tables(jit, parts)
     for (part, operands), got in zip(parts, results):
         for n in part:
             np.testing.assert_allclose(
@@ -158,11 +159,12 @@ def test_complex(name: str, names: tuple[str, ...]) -> None:
                 atol=TOLERANCE[name], err_msg=n)
 
 
-def test_bools() -> None:
+@pytest.mark.parametrize("jit, names", by_each((
+    "add", "multiply", "logical_and", "logical_xor", "bitwise_or", "maximum", "equal", "less"),
+    0.25))
+def test_bools(jit: Jit, names: list[str]) -> None:
     a, b = pairs([False, True], np.dtype(bool))
-    names = ("add", "multiply", "logical_and", "logical_xor", "bitwise_or", "maximum", "equal",
-             "less")
-    got = table(names, a, b)
+    got = table(jit, names, a, b)
     for n in names:
         assert np.array_equal(got[n], getattr(np, n)(a, b)), n
     for f in (jnp.subtract, jnp.left_shift):
@@ -171,16 +173,18 @@ def test_bools() -> None:
                 f(a, b)
 
 
-@pytest.mark.parametrize("shape", [
-    (0,), (1,), pytest.param((2, 0, 3), marks=pytest.mark.slow), ()])
-def test_empty_and_single(shape: tuple[int, ...]) -> None:
-    x = np.full(shape, 0.5, np.float32)
-    got = calque.jit(lambda x: [jnp.sin(x), jnp.hypot(x, 2), jnp.where(x > 0, x, 0), x // 2,
-                                jnp.logaddexp(x, x), jnp.round(x, 1), jnp.clip(x, 0, 0.25)])(x)
-    want = [np.sin(x), np.hypot(x, 2), x, x // 2, np.logaddexp(x, x), x, np.minimum(x, 0.25)]
-    for g, w in zip(got, want):
-        assert g.shape == shape
-        np.testing.assert_allclose(g, w, rtol=1e-6)
+@pytest.mark.parametrize("jit, shapes", by_each([(0,), (1,), (2, 0, 3), ()], 0.25))
+def test_empty_and_single(jit: Jit, shapes: list[tuple[int, ...]]) -> None:
+    def run(x: Any) -> list[Any]:
+        return [jnp.sin(x), jnp.hypot(x, 2), jnp.where(x > 0, x, 0), x // 2,
+                jnp.logaddexp(x, x), jnp.round(x, 1), jnp.clip(x, 0, 0.25)]
+
+    xs = [np.full(shape, 0.5, np.float32) for shape in shapes]
+    for x, got in zip(xs, jit(lambda xs: [*map(run, xs)])(xs)):
+        want = [np.sin(x), np.hypot(x, 2), x, x // 2, np.logaddexp(x, x), x, np.minimum(x, 0.25)]
+        for g, w in zip(got, want, strict=True):
+            assert g.shape == x.shape
+            np.testing.assert_allclose(g, w, rtol=1e-6, err_msg=str(x.shape))
 
 
 def test_powers_take_the_form_of_their_exponent() -> None:
@@ -200,9 +204,11 @@ def test_powers_take_the_form_of_their_exponent() -> None:
 
 def test_gradients_have_no_nan_where_a_branch_is_discarded() -> None:
     inf = float("inf")
-    for f, x in ((lambda x: jnp.sinc(x), 0.0), (lambda x: jnp.logaddexp(x, -inf), 0.0),
-                 (lambda x: jnp.hypot(x, 0.0), 1.0), (lambda x: jnp.logaddexp(-inf, x), -inf)):
-        assert np.isfinite(float(calque.grad(f)(x))), x
+    cases = [(lambda x: jnp.sinc(x), 0.0), (lambda x: jnp.logaddexp(x, -inf), 0.0),
+             (lambda x: jnp.hypot(x, 0.0), 1.0), (lambda x: jnp.logaddexp(-inf, x), -inf)]
+    slopes = calque.jit(lambda xs: [calque.grad(f)(x) for (f, _), x in zip(cases, xs)])(
+        [x for _, x in cases])
+    assert np.isfinite(slopes).all(), slopes
 
 
 def test_arguments_are_checked() -> None:
@@ -257,11 +263,12 @@ def test_weak_types_of_comparisons_and_powers():
         jnp.power(strong, jnp.asarray(-1))
 
 
-def test_complex_exponents_are_told_apart():
+@pytest.mark.parametrize("jit, exponents", by_each([2 + 1j, 2 + 3j, 2 - 1j, 1 + 1j], 0.5))
+def test_complex_exponents_are_told_apart(jit: Jit, exponents: list[complex]) -> None:
     x = jnp.asarray([1.5, 2.0], jnp.complex64)
-    for exponent in (2 + 1j, 2 + 3j, 2 - 1j, 1 + 1j):
+    for exponent, got in zip(exponents, jit(lambda x: [x ** e for e in exponents])(x)):
         # f32: exponential and logarithm of numbers near 1
-        np.testing.assert_allclose(x ** exponent, np.asarray([1.5, 2.0]) ** exponent, rtol=1e-5)
+        np.testing.assert_allclose(got, np.asarray([1.5, 2.0]) ** exponent, rtol=1e-5)
 
 
 def test_bools_choose_in_products_of_vectors():

@@ -1,10 +1,12 @@
 """Ordering functions of numpy against NumPy's own, with what differs by JAX's contract named."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import by_each, numpys
 
 import calque
 import calque.numpy as jnp
@@ -36,15 +38,16 @@ def test_orders() -> None:
     assert jnp.asarray(V).argsort().dtype == np.int32
 
 
-@pytest.mark.parametrize("kth", [0, 3, -1])
-def test_partition_parts(kth: int) -> None:
-    got = np.asarray(jnp.partition(X, kth))
-    at = np.asarray(jnp.argpartition(X, kth))
-    k = kth % 7
-    for rows in (got, np.take_along_axis(X, at, -1)):
-        same(np.sort(rows), np.sort(X))
-        same(rows[:, k], np.sort(X)[:, k])
-        assert (rows[:, :k] <= rows[:, k:k + 1]).all() and (rows[:, k:] >= rows[:, k:k + 1]).all()
+@pytest.mark.parametrize("jit, places", by_each([0, 3, -1], 0.3))
+def test_partition_parts(jit: Any, places: list[int]) -> None:
+    parts = jit(lambda x: [(jnp.partition(x, k), jnp.argpartition(x, k)) for k in places])(X)
+    for kth, (got, at) in zip(places, parts, strict=True):
+        k = kth % 7
+        for rows in (np.asarray(got), np.take_along_axis(X, np.asarray(at), -1)):
+            same(np.sort(rows), np.sort(X))
+            same(rows[:, k], np.sort(X)[:, k])
+            assert (rows[:, :k] <= rows[:, k:k + 1]).all(), kth
+            assert (rows[:, k:] >= rows[:, k:k + 1]).all(), kth
 
 
 @pytest.mark.parametrize("method", ["linear", "lower", "higher", "midpoint", "nearest",
@@ -90,10 +93,6 @@ def test_bins() -> None:
     same(tuple(got), tuple(want), 1e-6)
 
 
-def traced(f: Any, *args: Any, **static: Any) -> Any:
-    return calque.jit(lambda *xs: f(*xs, **static))(*args)
-
-
 def test_unique() -> None:
     every = {"return_index": True, "return_inverse": True, "return_counts": True}
     same(jnp.unique(V, **every), np.unique(V, **every))
@@ -101,11 +100,11 @@ def test_unique() -> None:
     same(jnp.unique(table, axis=0, **every), np.unique(table, axis=0, **every))
 
 
-@pytest.mark.parametrize("names", [
-    ("union1d", "setdiff1d"), pytest.param(("intersect1d", "setxor1d"), marks=pytest.mark.slow)])
-def test_sets(names: tuple[str, ...]) -> None:
-    sized = traced(lambda v, w: [(getattr(jnp, n)(v, w, size=31, fill_value=-1),
-                                  getattr(jnp, n)(v, w, size=31)) for n in names], V, W)
+@pytest.mark.parametrize("jit, names", by_each(
+    ("union1d", "setdiff1d", "intersect1d", "setxor1d"), 0.25))
+def test_sets(jit: Any, names: list[str]) -> None:
+    sized = jit(lambda v, w: [(getattr(jnp, n)(v, w, size=31, fill_value=-1),
+                               getattr(jnp, n)(v, w, size=31)) for n in names])(V, W)
     for name, (full, unfilled) in zip(names, sized, strict=True):
         want = getattr(np, name)(V, W)
         same(getattr(jnp, name)(V, W), want)
@@ -116,16 +115,18 @@ def test_sets(names: tuple[str, ...]) -> None:
     same(jnp.intersect1d(V, W, return_indices=True), np.intersect1d(V, W, return_indices=True))
 
 
-@pytest.mark.parametrize("which", [
-    (0, 2, 3, 4), pytest.param((1, 5), marks=pytest.mark.slow)], ids=["some", "more"])
-def test_unique_under_jit_equals_outside(which: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("jit, which", [
+    (numpys, range(6)), (calque.jit, (3,)),
+    pytest.param(calque.jit, (0, 1, 2, 4, 5), marks=pytest.mark.slow)],
+    ids=["numpy", "some", "more"])
+def test_unique_under_jit_equals_outside(jit: Any, which: Sequence[int]) -> None:
     every = {"return_index": True, "return_inverse": True, "return_counts": True}
     arrays = (V, NAN, np.array([0.0, -0.0, 1.0], np.float32))
 
     def unique(*arrays: Any) -> Any:
         return [jnp.unique(arrays[i // 2], size=9, equal_nan=i % 2 == 0, **every) for i in which]
 
-    for got, want in zip(traced(unique, *arrays), unique(*arrays), strict=True):
+    for got, want in zip(jit(unique)(*arrays), unique(*arrays), strict=True):
         same(got, tuple(np.asarray(r) for r in want))
 
 

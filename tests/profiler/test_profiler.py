@@ -32,7 +32,7 @@ def test_what_a_program_does(tmp_path) -> None:
         calque.debug.callback(seen.append, x.sum())
         return jnp.sin(x) * 1.25 + len(seen)
 
-    big = jnp.asarray(np.ones((2000, 2000), np.float32))  # its product is not there at once
+    big = jnp.asarray(np.ones((1500, 1500), np.float32))  # its product is not there at once
 
     @calque.jit
     def product(x):
@@ -240,7 +240,7 @@ def test_a_run_that_fails_and_queued_copies(tmp_path) -> None:
     donating(x @ x)
     with profiler.trace(tmp_path):
         y = x
-        for _ in range(12):  # so long that y is not there when it is copied
+        for _ in range(6):  # so long that y is not there when it is copied
             y = y @ x
         shared = y.reshape(2_250_000)  # the same memory: donating it copies first
         z = donating(y)

@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 from random_calls import CALLS, LOOPS
 from random_recorded import RECORDED
+from support.harness import both_ways, by_each
 
 import calque
 from calque import random
@@ -20,36 +21,25 @@ N = 4000
 KEY = np.array([0, 7], np.uint32)
 
 
-def draws(calls: dict[str, Any], key: Any) -> dict[str, Any]:
+def draws(calls: dict[str, Any], key: Any, jit: Any = calque.jit) -> dict[str, Any]:
     """The results of calls of (random, key), as one program."""
-    made = calque.jit(lambda k: {n: f(random, k) for n, f in calls.items()})(key)
+    made = jit(lambda k: {n: f(random, k) for n, f in calls.items()})(key)
     return {n: np.asarray(v) for n, v in made.items()}
 
 
-# the distributions of these are tested below, or the others are forms of the same
-RARE = ("gumbel", "exponential", "truncated normal", "laplace", "logistic", "cauchy", "pareto",
-        "maxwell", "weibull", "rayleigh", "wald", "lognormal", "triangular",
-        "randint to the largest", "randint uint8", "randint, arrays", "permutation, long",
-        "permutation, independent", "choice of columns")
-PARTS = {"formulas": [n for n in CALLS if n not in LOOPS and n not in RARE],
-         "more formulas": list(RARE),
-         "loops": ["gamma", "poisson", "binomial"],
-         "more loops": [n for n in LOOPS if n not in ("gamma", "poisson", "binomial")]}
+FORMULAS = [n for n in CALLS if n not in LOOPS]
 
 
-@pytest.mark.parametrize("part, stream", [
-    ("formulas", True), pytest.param("loops", True, marks=pytest.mark.slow),
-    pytest.param("more formulas", True, marks=pytest.mark.slow),
-    pytest.param("formulas", False, marks=pytest.mark.slow),
-    pytest.param("more formulas", False, marks=pytest.mark.slow),
-    pytest.param("loops", False, marks=pytest.mark.slow),
-    pytest.param("more loops", False, marks=pytest.mark.slow),
-    pytest.param("more loops", True, marks=pytest.mark.slow)])
-def test_as_recorded(part: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("jit, names, stream", [
+    pytest.param(*p.values, stream, marks=pytest.mark.slow if p.id == "some" and not (
+        stream and names is FORMULAS) else p.marks, id=f"{part}-{stream}-{p.id}")
+    for part, names in (("formulas", FORMULAS), ("loops", list(LOOPS))) for stream in (True, False)
+    for p in by_each(names, 0.15 if names is FORMULAS else 0.33)])
+def test_as_recorded(jit: Any, names: list[str], stream: bool,
+                     monkeypatch: pytest.MonkeyPatch) -> None:
     """In the original stream (False) and today's."""
     monkeypatch.setattr(calque.config, "jax_threefry_partitionable", stream)
-    names = PARTS[part]
-    made = draws({n: CALLS[n][0] for n in names}, random.key(42))
+    made = draws({n: CALLS[n][0] for n in names}, random.key(42), jit)
     wrong = []
     for n in names:
         got, want = made[n].astype(np.float64).ravel(), np.array(RECORDED[n][stream])
@@ -89,21 +79,22 @@ MADE_OF_GAMMA: dict[str, tuple[Any, Any]] = {
                            scipy.stats.gennorm(1.5))}
 
 
-def _distances(table: dict[str, tuple[Any, Any]]) -> None:
+def _distances(table: dict[str, tuple[Any, Any]], jit: Any) -> None:
     """Kolmogorov-Smirnov: one wrong alarm in 1e4, but the key stays the same."""
-    made = draws({n: f for n, (f, _) in table.items()}, KEY)
+    made = draws({n: f for n, (f, _) in table.items()}, KEY, jit)
     far = {n: p for n, (_, law) in table.items()
            if (p := scipy.stats.kstest(made[n], law.cdf).pvalue) < 1e-4}
     assert not far
 
 
-def test_distributions() -> None:
-    _distances(CONTINUOUS)
+@pytest.mark.parametrize("jit, names", by_each(list(CONTINUOUS), 0.2))
+def test_distributions(jit: Any, names: list[str]) -> None:
+    _distances({n: CONTINUOUS[n] for n in names}, jit)
 
 
 @pytest.mark.slow
 def test_distributions_made_of_gamma() -> None:
-    _distances(MADE_OF_GAMMA)
+    _distances(MADE_OF_GAMMA, calque.jit)
 
 
 @pytest.mark.slow
@@ -167,10 +158,11 @@ def test_loops_carry_keys() -> None:
     np.testing.assert_array_equal(np.asarray(rows)[0], np.asarray(alone))
 
 
-def test_edges() -> None:
+@both_ways
+def test_edges(jit: Any) -> None:
     k = random.key(0)
     special = np.array([-1, 0, np.nan, np.inf], F)
-    gammas, words, out = calque.jit(lambda k, special, low: (
+    gammas, words, out = jit(lambda k, special, low: (
         random.gamma(k, special), random.randint(k, (64,), -2**31, 2**31 - 1),
         random.truncated_normal(k, low, np.nextafter(F(1), F(2)), (3,))))(k, special, F(1))
     np.testing.assert_array_equal(gammas, [np.nan, 0, np.nan, np.inf])

@@ -76,7 +76,7 @@ STREAMS: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize("cases", some_and_more(
-    [(i, n) for i in EXPECTED for n in STREAMS], 0.35, lambda c: c[1]))
+    [(i, n) for i in EXPECTED for n in STREAMS], 0.2, lambda c: c[1]))
 def test_streams(cases: list[tuple[str, str]]) -> None:
     def draw(seed: Any) -> list[Any]:
         keys = {impl: random.key(seed, impl=impl) for impl, _ in cases}
@@ -150,8 +150,9 @@ def test_keys_of_other_implementations_move_as_keys() -> None:
 
 def test_large_arrays_of_keys_compare() -> None:
     keys = random.split(random.key(0), 20_000)  # more than NumPy takes over
-    assert int((keys == keys[7]).sum()) == 1
-    assert int((jnp.where(keys == keys[7], keys[0], keys) == keys[0]).sum()) == 2
+    same = keys == keys[7]
+    assert np.asarray(same).sum() == 1
+    assert np.asarray(jnp.where(same, keys[0], keys) == keys[0]).sum() == 2
 
 
 def test_errors_and_the_default() -> None:
@@ -167,10 +168,18 @@ def test_errors_and_the_default() -> None:
         jnp.stack([random.key(0), random.key(0, impl="rbg")])
     calque.config.update("jax_default_prng_impl", "philox2x32")
     try:
-        key, keys, drawn = calque.jit(lambda: (
-            random.PRNGKey(42), random.split(random.PRNGKey(42), 3)[1:],
-            random.gamma(random.key(0), 3.0, (2,))))()
+        key, keys = calque.jit(lambda: (
+            random.PRNGKey(42), random.split(random.PRNGKey(42), 3)[1:]))()
         assert key.tolist() == [3991259024] and keys.tolist() == [[413155073], [2864015503]]
+    finally:
+        calque.config.update("jax_default_prng_impl", "threefry2x32")
+
+
+@pytest.mark.slow
+def test_gamma_of_another_default() -> None:
+    calque.config.update("jax_default_prng_impl", "philox2x32")
+    try:
+        drawn = calque.jit(lambda: random.gamma(random.key(0), 3.0, (2,)))()
         # jax 0.10.2: random.gamma(random.key(0, impl="philox2x32"), 3.0, (2,))
         np.testing.assert_allclose(drawn, [3.2026005, 1.8642595], rtol=1e-6)
     finally:

@@ -129,5 +129,5 @@ start = time.process_time()
 import calque.runtime
 print(time.process_time() - start)
 """
-    seconds = min(float(run(python, code)) for _ in range(3))
-    assert seconds < 1.0, f"import took {seconds:.2f} s of processor time"
+    tries = (float(run(python, code)) for _ in range(3))
+    assert any(seconds < 1.0 for seconds in tries), "importing took a second of processor time"

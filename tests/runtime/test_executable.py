@@ -239,7 +239,7 @@ def test_dropped_results_give_their_memory_back(program, device, poll):
     warm.wait()
     del warm
     before = resident_mb()
-    for _ in range(12):  # 1.2 GB in all
+    for _ in range(8):  # 0.8 GB in all
         big([x])
     assert poll(lambda: resident_mb() < before + 350)
 

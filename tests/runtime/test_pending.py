@@ -97,14 +97,14 @@ def test_calls_from_several_threads() -> None:
     want, found = float(f(x)), []
 
     def work() -> None:
-        found.extend([f(x) for _ in range(60)])
+        found.extend([f(x) for _ in range(30)])
 
     threads = [threading.Thread(target=work) for _ in range(6)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    assert len(found) == 360 and {float(y) for y in found} == {want}
+    assert len(found) == 180 and {float(y) for y in found} == {want}
 
 
 PROGRAM = """
@@ -117,13 +117,13 @@ def size():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
 
 def between(x):
-    return jnp.tanh(x @ x) * 0.001 + x
+    return jnp.maximum(x @ x[:250], 0) * 0.001 + x
 
 def result(x):
     return jnp.sin(jnp.sin(x) + x.sum(0))
 
 if sys.argv[1] == "between":
-    f, x, keep = calque.jit(between), jnp.ones((1000, 1000), "float32"), False
+    f, x, keep = calque.jit(between), jnp.ones((4000, 250), "float32"), False
 elif sys.argv[1] == "results":
     f, x, keep = calque.jit(result), jnp.ones((400, 400), "float32"), True
 else:

@@ -1,13 +1,14 @@
 """calque.scipy against SciPy: special functions, their derivatives, and linear algebra."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg as sl
 import scipy.special as ss
+from support.harness import both_ways, by_each, numpys
 
 import calque
 from calque.scipy import linalg, special
@@ -25,14 +26,15 @@ CASES: dict[str, tuple[Any, ...]] = {
 WIDE = ("ndtr", "log_ndtr", "ndtri", "boxcox")  # whose constants depend on the dtype
 
 
-@pytest.mark.parametrize("wide, rtol", [(False, 1e-5), (True, 1e-12)])
-def test_special(wide: bool, rtol: float) -> None:
+@pytest.mark.parametrize("wide, rtol, jit, names", [
+    *[pytest.param(False, 1e-5, *p.values, marks=p.marks) for p in by_each(list(CASES), 0.2)],
+    *[pytest.param(True, 1e-12, *p.values, marks=p.marks) for p in by_each(WIDE, 0.25)]])
+def test_special(wide: bool, rtol: float, jit: Any, names: list[str]) -> None:
     """A few ulp of the primitives, times condition numbers of up to 20 (gamma, poch, boxcox)."""
-    names = WIDE if wide else list(CASES)
     with calque.enable_x64(wide):
         kind = np.float64 if wide else np.float32
         args = [[np.asarray(a, kind) for a in CASES[n]] for n in names]
-        got = calque.jit(lambda args: [getattr(special, n)(*a) for n, a in zip(names, args)])(args)
+        got = jit(lambda args: [getattr(special, n)(*a) for n, a in zip(names, args)])(args)
         for name, a, out in zip(names, args, got):
             with np.errstate(all="ignore"):
                 want = getattr(ss, name)(*[v.astype(np.float64) for v in a])
@@ -40,20 +42,21 @@ def test_special(wide: bool, rtol: float) -> None:
                                        err_msg=name)
 
 
-def test_special_at_the_edges() -> None:
+@both_ways
+def test_special_at_the_edges(jit: Any) -> None:
     p = np.array([0, 1e-30, 1e-10, 0.13, 0.14, 0.86, 0.87, 1, -1, 2, np.nan], np.float32)
     edge = np.array([0.0, 0.0, 0.0, np.inf, np.nan, -1.0], np.float32)
     other = np.array([0.0, np.nan, np.inf, 1.0, 0.0, 1.0], np.float32)
     cases = [("ndtri", (p,)), ("xlogy", (edge, other)), ("xlog1py", (edge, other)),
              ("entr", (edge,)), ("rel_entr", (edge[3:4], other[3:4])),
              ("gammasgn", (np.array([0.0, -0.0, -1.0, -1.5, np.nan], np.float32),))]
-    got = calque.jit(lambda: [getattr(special, n)(*a) for n, a in cases])()
+    got = jit(lambda: [getattr(special, n)(*a) for n, a in cases])()
     for (name, a), out in zip(cases, got):
         with np.errstate(all="ignore"):
             want = getattr(ss, name)(*[v.astype(np.float64) for v in a])
         np.testing.assert_allclose(out, want, rtol=1e-5, err_msg=name)
-    np.testing.assert_allclose(special.multigammaln(np.float32(4), 3), ss.multigammaln(4, 3),
-                               rtol=1e-6)
+    found = jit(lambda x: special.multigammaln(x, 3))(np.float32(4))
+    np.testing.assert_allclose(found, ss.multigammaln(4, 3), rtol=1e-6)
     with pytest.raises(TypeError, match="not supported"):
         special.ndtr(np.arange(3))
     with pytest.raises(NotImplementedError, match="exact"):
@@ -94,8 +97,8 @@ def test_bessel_jn() -> None:
         special.bessel_jn(1.0, v=-1)
 
 
-@pytest.mark.slow
-def test_derivatives_of_special() -> None:
+@both_ways
+def test_derivatives_of_special(jit: Any) -> None:
     """Rules of their own, against central differences in float64."""
     h = 1e-6
     names = ["entr", "logit", "ndtr", "log_ndtr", "ndtri"]
@@ -106,18 +109,16 @@ def test_derivatives_of_special() -> None:
             fs = [getattr(special, n) for n in names]
             return [(calque.vmap(calque.grad(f))(x), (f(x + h) - f(x - h)) / (2 * h)) for f in fs]
 
-        for name, (exact, about) in zip(names, calque.jit(run)(x)):
+        for name, (exact, about) in zip(names, jit(run)(x)):
             np.testing.assert_allclose(exact, about, rtol=1e-7, err_msg=name)
-        dx, dy = calque.grad(special.xlogy, (0, 1))(0.0, 2.0)
+        dx, dy = jit(calque.grad(special.xlogy, (0, 1)))(0.0, 2.0)
         assert float(dx) == pytest.approx(np.log(2)) and float(dy) == 0
 
 
-# long to compile, or another form of what the others do: exponentials of complex matrices, ...
-RARE = {1, 5, 7, 9, 15, 20, 21}
-
-
-@pytest.mark.parametrize("rare", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_linalg(rare: bool) -> None:
+@pytest.mark.parametrize("jit, chosen", [
+    (numpys, range(24)), (calque.jit, (0, 2, 6, 11, 14, 22)), pytest.param(calque.jit, (
+        1, 3, 4, 5, 7, 8, 9, 10, 12, 13, 15, 16, 17, 18, 19, 20, 21, 23), marks=pytest.mark.slow)])
+def test_linalg(jit: Any, chosen: Sequence[int]) -> None:
     a = R.standard_normal((4, 4)).astype(np.float32)
     b, c = R.standard_normal((4, 3)).astype(np.float32), R.standard_normal(4).astype(np.float32)
     s = a @ a.T + 4 * np.eye(4, dtype=np.float32)
@@ -136,12 +137,16 @@ def test_linalg(rare: bool) -> None:
         lambda m: m.eigh(s, eigvals_only=True), lambda m: m.expm(a), lambda m: m.expm(z * 3),
         lambda m: m.expm(a * 1e-3), lambda m: m.block_diag(b, c, 2),
         lambda m: m.toeplitz(c, b[:, 0])]
-    chosen = [i for i in range(len(cases)) if (i in RARE) == rare]
-    for i, out in zip(chosen, calque.jit(lambda: [cases[j](linalg) for j in chosen])()):
+    for i, out in zip(chosen, jit(lambda: [cases[j](linalg) for j in chosen])()):
         want = cases[i](sl)
         # conditions of a few hundred; expm squares up to 8 times
         np.testing.assert_allclose(out, want, rtol=2e-3, atol=2e-4 * np.abs(want).max(),
                                    err_msg=str(i))
     with pytest.raises(ValueError, match="trans"):
         linalg.solve_triangular(a, b, trans="X")
-    assert np.isnan(np.asarray(linalg.expm(a * 1e9))).all()
+
+
+@both_ways
+def test_exponentials_beyond_the_range(jit: Any) -> None:
+    a = R.standard_normal((4, 4)).astype(np.float32)
+    assert np.isnan(np.asarray(jit(linalg.expm)(a * 1e9))).all()

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import both_ways
 
 import calque
 import calque.numpy as jnp
@@ -107,56 +108,61 @@ def test_complex_schur_forms(a: Any, output: str) -> None:
     assert np.all(np.tril(t, -1) == 0)
 
 
+@both_ways
 @ALSO_COMPLEX
-def test_factors(a: Any) -> None:
-    real, z = ours.schur(a)
+def test_factors(a: Any, jit: Any) -> None:
+    (real, z), (t, w), (h, q), only = jit(lambda a: (
+        ours.schur(a), ours.rsf2csf(*ours.schur(a)), ours.hessenberg(a, calc_q=True),
+        ours.hessenberg(a)))(a)
     same(z @ real @ z.conj().T, a)
     same(z @ z.conj().T, np.eye(5))
-    t, z = ours.rsf2csf(real, z)
-    same(z @ t @ z.conj().T, a)
+    same(w @ t @ w.conj().T, a)
     assert np.all(np.tril(t, -1) == 0)
-    h, q = ours.hessenberg(a, calc_q=True)
     same(q @ h @ q.conj().T, a)
-    assert np.all(np.tril(h, -2) == 0) and np.array_equal(h, ours.hessenberg(a))
+    assert np.all(np.tril(h, -2) == 0) and np.array_equal(h, only)
 
 
+@both_ways
 @ALSO_COMPLEX
-def test_polar(a: Any) -> None:
-    for b, side in ((a, "right"), (a[:, :3], "right"), (a[:2], "left")):
-        for method in ("qdwh", "svd"):
-            u, p = ours.polar(b, side, method=method)
-            same(u, theirs.polar(b, side)[0])
-            same(p, theirs.polar(b, side)[1])
+def test_polar(a: Any, jit: Any) -> None:
+    cases = [(b, side, method) for b, side in ((a, "right"), (a[:, :3], "right"), (a[:2], "left"))
+             for method in ("qdwh", "svd")]
+    found = jit(lambda bs: [ours.polar(b, side, method=method)
+                            for b, (_, side, method) in zip(bs, cases)])([b for b, *_ in cases])
+    for (u, p), (b, side, _) in zip(found, cases, strict=True):
+        same(u, theirs.polar(b, side)[0])
+        same(p, theirs.polar(b, side)[1])
 
 
+@both_ways
 @pytest.mark.parametrize("shape", [
     (5, 3), *[pytest.param(s, marks=pytest.mark.slow) for s in ((5, 5), (3, 5))]])
-def test_qr(shape: tuple[int, int]) -> None:
+def test_qr(shape: tuple[int, int], jit: Any) -> None:
     a = COMPLEX[:shape[0], :shape[1]]
     k = min(shape)
-    for mode in ("full", "economic"):
-        q, r = ours.qr(a, mode=mode)
+    products = [(COMPLEX[:2, :shape[0]], "right"), (COMPLEX[0, :shape[0]], "right"),
+                (COMPLEX[:k, :2], "left"), (COMPLEX[:k, 0], "left")]
+    plain, pivoted, only, multiplied, conjugated = jit(lambda a: (
+        [ours.qr(a, mode=mode) for mode in ("full", "economic")],
+        [ours.qr(a, mode=mode, pivoting=True) for mode in ("full", "economic")],
+        ours.qr(a, mode="r"), [ours.qr_multiply(a, *args) for args in products],
+        ours.qr_multiply(a, COMPLEX[:k], "left", conjugate=True)))(a)
+    for mode, (q, r), (pivoted_q, pivoted_r, p) in zip(("full", "economic"), plain, pivoted):
         same(q @ r, a)
         assert r.shape == theirs.qr(a, mode=mode)[1].shape
-        q, r, p = ours.qr(a, mode=mode, pivoting=True)
-        same(q @ r, a[:, np.asarray(p)])
+        same(pivoted_q @ pivoted_r, a[:, np.asarray(p)])
         assert np.array_equal(p, theirs.qr(a, pivoting=True)[2])
-    assert ours.qr(a, mode="r")[0].shape == shape
-    q, r = ours.qr(a, mode="economic")
-    for c, mode, expected in ((COMPLEX[:2, :shape[0]], "right", COMPLEX[:2, :shape[0]] @ q),
-                              (COMPLEX[0, :shape[0]], "right", COMPLEX[0, :shape[0]] @ q),
-                              (COMPLEX[:k, :2], "left", q @ COMPLEX[:k, :2]),
-                              (COMPLEX[:k, 0], "left", q @ COMPLEX[:k, 0])):
-        found, other = ours.qr_multiply(a, c, mode)
-        same(found, expected)
+    assert only[0].shape == shape
+    q, r = plain[1]
+    for (c, mode), (found, other) in zip(products, multiplied, strict=True):
+        same(found, c @ q if mode == "right" else q @ c)
         same(other, r)
-    same(ours.qr_multiply(a, COMPLEX[:k], "left", conjugate=True)[0],
-         np.conj(q) @ COMPLEX[:k])
+    same(conjugated[0], np.conj(q) @ COMPLEX[:k])
 
 
 def test_eigh_tridiagonal() -> None:
     d, e = RNG.normal(size=40), RNG.normal(size=39)
-    w, v = ours.eigh_tridiagonal(d, e)
+    w, v = map(np.asarray, ours.eigh_tridiagonal(d, e))
     same(w, theirs.eigh_tridiagonal(d, e, eigvals_only=True))
     same((np.diag(d) + np.diag(e, 1) + np.diag(e, -1)) @ v, v * w)
     part, columns = ours.eigh_tridiagonal(d, e, select="i", select_range=(3, 7))
@@ -168,18 +174,19 @@ def test_eigh_tridiagonal() -> None:
 
 @pytest.mark.parametrize("a", [
     PLAIN, *[pytest.param(a, marks=pytest.mark.slow) for a in (COMPLEX, PLAIN[:1, :1])]])
-def test_functions(a: Any) -> None:
-    root = ours.sqrtm(a)
+@both_ways
+def test_functions(a: Any, jit: Any) -> None:
+    root, (found, error) = jit(lambda a: (ours.sqrtm(a), ours.funm(a, jnp.exp, disp=False)))(a)
+    value, along = jit(lambda a: ours.expm_frechet(a, a.T))(a)
+    only = jit(lambda a: ours.expm_frechet(a, a.T, compute_expm=False))(a)
     same(root, theirs.sqrtm(a))
     same(root @ root, a)
-    found, error = ours.funm(a, jnp.exp, disp=False)
     same(found, theirs.expm(a), 1e-11)  # Parlett's recurrence divides by differences
     assert error < 1e-11
-    value, along = ours.expm_frechet(a, a.T)
     expected = theirs.expm_frechet(a, a.T)
     same(value, expected[0])
     same(along, expected[1])
-    assert np.array_equal(along, ours.expm_frechet(a, a.T, compute_expm=False))
+    assert np.array_equal(along, only)
 
 
 @pytest.mark.slow
@@ -197,9 +204,9 @@ def test_sylvester(a: Any, method: str) -> None:
 @pytest.mark.parametrize("method", ["schur", pytest.param("eigen", marks=pytest.mark.slow)])
 def test_sylvester_of_many(method: str) -> None:
     b = RNG.uniform(-1, 1, (3, 3)) + 3 * np.eye(3)
-    stacked = ours.solve_sylvester(np.stack([PLAIN, PLAIN.T, np.eye(5)]),
-                                   np.stack([b, b.T, -np.eye(3)]), np.ones((3, 5, 3)),
-                                   method=method)
+    stacked = np.asarray(ours.solve_sylvester(
+        np.stack([PLAIN, PLAIN.T, np.eye(5)]), np.stack([b, b.T, -np.eye(3)]), np.ones((3, 5, 3)),
+        method=method))
     same(PLAIN @ stacked[0] + stacked[0] @ b, np.ones((5, 3)), 1e-11)
     same(stacked[1], theirs.solve_sylvester(PLAIN.T, b.T, np.ones((5, 3))), 1e-11)
     # (SciPy's own solution of a complex A with a real B does not solve the equation)

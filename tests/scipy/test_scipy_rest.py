@@ -1,6 +1,7 @@
 """scipy.ndimage, cluster.vq, interpolate and spatial.transform against SciPy and values of JAX."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy import interpolate as interpolation
 from scipy import ndimage as image_oracle
 from scipy.spatial.transform import Rotation as Oracle
 from scipy.spatial.transform import Slerp as SlerpOracle
+from support.harness import by_each, numpys
 
 import calque
 import calque.numpy as jnp
@@ -26,17 +28,17 @@ def _close(got: Any, want: Any) -> None:
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_coordinates_in_every_mode(turn: int, x64: None) -> None:
+@pytest.mark.parametrize("jit, cases", by_each(
+    [(mode, order) for mode in MODES for order in (0, 1)], 0.2, lambda c: c[1]))
+def test_coordinates_in_every_mode(jit: Any, cases: list[tuple[str, int]], x64: None) -> None:
     rng = np.random.default_rng(0)
     a, at = rng.standard_normal((3, 4)), rng.uniform(-6, 9, (2, 60))
-    cases = [(mode, (i + turn) % 2) for i, mode in enumerate(MODES)]
-    found = calque.jit(lambda a, at: [ndimage.map_coordinates(a, at, order, mode, cval=0.5)
-                                      for mode, order in cases])(a, at)
+    found, slope = jit(lambda a, at: (
+        [ndimage.map_coordinates(a, at, order, mode, cval=0.5) for mode, order in cases],
+        calque.grad(lambda t: ndimage.map_coordinates(a, [t, jnp.full(2, 1.25)], 1).sum())(
+            jnp.array([0.5, 1.5]))))(a, at)
     for (mode, order), got in zip(cases, found):
         _close(got, image_oracle.map_coordinates(a, at, order=order, mode=MODES[mode], cval=0.5))
-    slope = calque.grad(lambda t: ndimage.map_coordinates(a, [t, jnp.full(2, 1.25)], 1).sum())(
-        jnp.array([0.5, 1.5]))
     _close(slope, np.diff(a[:, 1] * 0.75 + a[:, 2] * 0.25))
 
 
@@ -68,18 +70,16 @@ def test_nearest_codes() -> None:
     assert code.tolist() == [0] and np.isnan(distance).all()
 
 
-@pytest.mark.parametrize("cases", [
-    [("linear", np.nan), ("linear", None), ("nearest", 3.0)], pytest.param(
-        [("linear", 3.0), ("nearest", np.nan), ("nearest", None)], marks=pytest.mark.slow)],
-    ids=["some", "more"])
-def test_a_regular_grid(cases: list[tuple[str, float | None]], x64: None) -> None:
+@pytest.mark.parametrize("jit, cases", by_each(
+    [(method, fill) for method in ("linear", "nearest") for fill in (np.nan, 3.0, None)], 0.3))
+def test_a_regular_grid(jit: Any, cases: list[tuple[str, float | None]], x64: None) -> None:
     rng = np.random.default_rng(0)
     grid = np.array([0.0, 1, 3]), np.array([2.0, 2.5, 4, 7])
     values = rng.standard_normal((3, 4, 2))
     at = np.concatenate([rng.uniform(-1, 8, (40, 2)), [[0, 2.0], [3, 7], [1, 2.5], [0.5, 2.25],
                                                        [np.nan, 3]]])
-    found = calque.jit(lambda at: [RegularGridInterpolator(grid, values, m, fill_value=f)(at)
-                                   for m, f in cases])(at)
+    found = jit(lambda at: [RegularGridInterpolator(grid, values, m, fill_value=f)(at)
+                            for m, f in cases])(at)
     for (method, fill), got in zip(cases, found):
         _close(got, interpolation.RegularGridInterpolator(
             grid, values, method, bounds_error=False, fill_value=fill)(at))
@@ -89,16 +89,19 @@ def test_a_regular_grid(cases: list[tuple[str, float | None]], x64: None) -> Non
     assert line(np.zeros((0, 1))).shape == (0,)
 
 
-@pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_rotations(rest: bool, x64: None) -> None:
-    """The rest is long to compile, or another form of what is tested by default."""
+@pytest.mark.parametrize("jit, parts, sequences", [
+    (numpys, range(13), SEQUENCES), (calque.jit, (0, 3, 7), ()),
+    pytest.param(calque.jit, (1, 2, 4, 5, 6, 8, 9, 10, 11, 12), SEQUENCES,
+                 marks=pytest.mark.slow)], ids=["numpy", "some", "more"])
+def test_rotations(jit: Any, parts: Sequence[int], sequences: Sequence[str],
+                   x64: None) -> None:
     rng = np.random.default_rng(0)
     quat, vectors, angles = rng.standard_normal((6, 4)), rng.standard_normal((6, 3)), (
         rng.uniform(-3, 3, (6, 3)))
     o, weights = Oracle.from_quat(quat), rng.random(6)
 
     m = o.as_matrix()
-    parts: list[tuple[Any, Any]] = [
+    every: list[tuple[Any, Any]] = [
         (lambda r: r.as_matrix(), m), (lambda r: r.as_rotvec(), o.as_rotvec()),
         (lambda r: r.as_mrp(), o.as_mrp()),
         (lambda r: r.as_quat(canonical=True), o.as_quat(canonical=True)),
@@ -106,24 +109,20 @@ def test_rotations(rest: bool, x64: None) -> None:
         (lambda r: r.inv().as_matrix(), o.inv().as_matrix()),
         (lambda r: (r * r[0]).as_matrix(), (o * o[0]).as_matrix()),
         (lambda r: r.apply(vectors), o.apply(vectors)),
-        (lambda r: r.mean(weights).as_matrix(), o.mean(weights).as_matrix())]
-    if rest:
-        parts = [
-            (lambda r: r.apply(vectors[0], inverse=True), o.apply(vectors[0], inverse=True)),
-            (lambda r: Rotation.from_matrix(r.as_matrix()).as_matrix(), m),
-            (lambda r: Rotation.from_rotvec(r.as_rotvec(degrees=True), degrees=True).as_matrix(),
-             m),
-            (lambda r: Rotation.from_mrp(r.as_mrp()).as_matrix(), m)]
-    sequences = SEQUENCES[1:] if rest else SEQUENCES[:1]
+        (lambda r: r.mean(weights).as_matrix(), o.mean(weights).as_matrix()),
+        (lambda r: r.apply(vectors[0], inverse=True), o.apply(vectors[0], inverse=True)),
+        (lambda r: Rotation.from_matrix(r.as_matrix()).as_matrix(), m),
+        (lambda r: Rotation.from_rotvec(r.as_rotvec(degrees=True), degrees=True).as_matrix(), m),
+        (lambda r: Rotation.from_mrp(r.as_mrp()).as_matrix(), m)]
 
     def program(quat: Any) -> Any:
         r = Rotation.from_quat(quat)
-        return [f(r) for f, _ in parts], [
+        return [every[i][0](r) for i in parts], [
             (r.as_euler(s), Rotation.from_euler(s, angles).as_matrix()) for s in sequences]
 
-    found, turned = calque.jit(program)(quat)
-    for got, (_, want) in zip(found, parts, strict=True):
-        _close(got, want)
+    found, turned = jit(program)(quat)
+    for got, i in zip(found, parts, strict=True):
+        _close(got, every[i][1])
     for s, (read, made) in zip(sequences, turned):
         _close(read, o.as_euler(s))
         _close(made, Oracle.from_euler(s, angles).as_matrix())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import signal as oracle
+from support.harness import both_ways, numpys
 
 import calque
 import calque.numpy as jnp
@@ -48,21 +49,21 @@ def _spectra(module: Any, x: Any, y: Any, case: Any, axis: int) -> list[Any]:
     return made
 
 
-@pytest.mark.parametrize("shape, axis, count", [
-    (*SIGNALS[1], 1), *[pytest.param(*s, 5, marks=pytest.mark.slow) for s in SIGNALS]])
-def test_spectra(shape: tuple[int, ...], axis: int, count: int, x64: None) -> None:
+@pytest.mark.parametrize("shape, axis, jit", [
+    *[(*s, numpys) for s in SIGNALS],
+    *[pytest.param(*s, calque.jit, marks=pytest.mark.slow) for s in SIGNALS]])
+def test_spectra(shape: tuple[int, ...], axis: int, jit: Any, x64: None) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, *shape))
-    found = calque.jit(lambda x, y: [_spectra(signal, x, y, c, axis)
-                                      for c in CASES[:count]])(x, y)
+    found = jit(lambda x, y: [_spectra(signal, x, y, c, axis) for c in CASES])(x, y)
     for case, results in zip(CASES, found):
         for got, want in zip(results, _spectra(oracle, x, y, case, axis)):
             _close(got, want)
 
 
-@pytest.mark.parametrize("shape, axis", [
-    SIGNALS[1], *[pytest.param(*s, marks=pytest.mark.slow) for s in SIGNALS[2:]]])
-def test_the_way_back(shape: tuple[int, ...], axis: int, x64: None) -> None:
+@both_ways
+@pytest.mark.parametrize("shape, axis", SIGNALS[1:])
+def test_the_way_back(shape: tuple[int, ...], axis: int, jit: Any, x64: None) -> None:
     x = np.random.default_rng(0).standard_normal(shape)
     place = axis if axis >= 0 else axis - 1
     cases = [(True, 7, True), (True, 1, False), (False, 7, False)]
@@ -76,13 +77,25 @@ def test_the_way_back(shape: tuple[int, ...], axis: int, x64: None) -> None:
     with warnings.catch_warnings():  # SciPy's, where windows do not add up at the ends
         warnings.simplefilter("ignore")
         wanted = back(oracle, spectra)
-    found, again = calque.jit(lambda z, x: (
+    found, again = jit(lambda z, x: (
         back(signal, dict(zip(spectra, z))),
         signal.istft(signal.stft(x, nperseg=8, axis=axis)[2], freq_axis=place)[1]))(
             list(spectra.values()), x)
     for got, want in zip(found, wanted):
         _close(got, want)
     _close([again[..., :x.shape[axis]]], [np.moveaxis(x, axis, -1)])
+
+
+def test_a_compiled_way_and_back(x64: None) -> None:
+    x = np.random.default_rng(0).standard_normal(50)
+
+    def both(x: Any) -> Any:
+        spectrum = signal.stft(x, nperseg=8)[2]
+        return spectrum, signal.istft(spectrum)[1], signal.csd(x, x[::-1], nperseg=8)[1]
+
+    spectrum, again, cross = calque.jit(both)(x)
+    _close([spectrum, again[:50], cross], [
+        oracle.stft(x, nperseg=8)[2], x, oracle.csd(x, x[::-1], nperseg=8)[1]])
 
 
 def test_trends(x64: None) -> None:

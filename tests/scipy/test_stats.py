@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats as ss
-from support.harness import drawn
+from support.harness import both_ways, by_each, numpys
 
 import calque
 from calque.scipy import stats
@@ -38,23 +38,25 @@ def arguments(name: str, f: str) -> tuple[Any, ...]:
     return (P if f in ("ppf", "isf") else x, *shapes, *placed)
 
 
-FIRST, REST = drawn([*SHAPES, *COUNTS], 0.15)
+EVERY = by_each([(n, f) for n in (*SHAPES, *COUNTS) for f in functions(getattr(stats, n))], 0.05)
+NARROW = [(n, f) for n in ("gamma", "truncnorm") for f in functions(getattr(stats, n))]
 
 
-@pytest.mark.parametrize("names, wide, rtol", [
-    pytest.param(["gamma", "truncnorm"], False, 3e-5, marks=pytest.mark.slow), (FIRST, True, 1e-11),
-    pytest.param(REST, True, 1e-11, marks=pytest.mark.slow)], ids=["float32", "float64", "more"])
-def test_distributions(names: Sequence[str], wide: bool, rtol: float) -> None:
+@pytest.mark.parametrize("jit, calls, wide, rtol", [
+    pytest.param(calque.jit, NARROW, False, 3e-5, marks=pytest.mark.slow),
+    pytest.param(numpys, NARROW, False, 3e-5), *[
+        pytest.param(*p.values, True, 1e-11, marks=p.marks) for p in EVERY]],
+    ids=["float32", "float32-numpy", "numpy", "float64", "more"])
+def test_distributions(jit: Any, calls: Sequence[Any], wide: bool, rtol: float) -> None:
     """A few ulp times the conditions of differences of logs of gamma functions, and of tails."""
     kind = np.float64 if wide else np.float32
-    cases = [(n, f, [np.asarray(a, kind) for a in arguments(n, f)])
-             for n in names for f in functions(getattr(stats, n))]
+    cases = [(n, f, [np.asarray(a, kind) for a in arguments(n, f)]) for n, f in calls]
 
     def program(args: Any) -> Any:
         return [getattr(getattr(stats, n), f)(*a) for (n, f, _), a in zip(cases, args)]
 
     with calque.enable_x64(wide):
-        got = calque.jit(program)([a for *_, a in cases])
+        got = jit(program)([a for *_, a in cases])
     for (n, f, a), out in zip(cases, got):
         with np.errstate(all="ignore"):
             want = getattr(getattr(ss, n), f)(*[v.astype(np.float64) for v in a])
@@ -70,32 +72,34 @@ TAILS: list[tuple[str, str, float, tuple[float, ...]]] = [
     ("truncnorm", "logpdf", -11.0, (-12.0, -10.0))]
 
 
-@pytest.mark.parametrize("a", [
-    TAILS[:6], pytest.param(TAILS[6:], marks=pytest.mark.slow)], ids=["some", "more"])
-def test_tails_keep_their_digits(a: list[tuple[str, str, float, tuple[float, ...]]]) -> None:
+@pytest.mark.parametrize("jit, a", by_each(TAILS, 0.3))
+def test_tails_keep_their_digits(jit: Any, a: list[Any]) -> None:
     with calque.enable_x64(True):
-        got = calque.jit(lambda: [getattr(getattr(stats, n), f)(x, *s) for n, f, x, s in a])()
+        got = jit(lambda: [getattr(getattr(stats, n), f)(x, *s) for n, f, x, s in a])()
     for (n, f, x, s), out in zip(a, got):
         # the tail of log_ndtr beyond -20 has four terms of its series
         np.testing.assert_allclose(out, getattr(getattr(ss, n), f)(x, *s), rtol=1e-7, err_msg=n)
 
 
-def test_derivatives_are_finite_beyond_the_support() -> None:
+@both_ways
+def test_derivatives_are_finite_beyond_the_support(jit: Any) -> None:
     x = np.array([-1.0, 0.5, 7.0], np.float32)
 
     def total(x: Any) -> Any:
         return sum(calque.numpy.sum(getattr(stats, n).pdf(x, *SHAPES[n]))
                    for n in ("gamma", "beta", "pareto", "truncnorm", "expon"))
 
-    assert np.isfinite(calque.jit(calque.grad(total))(x)).all()
-    assert float(calque.grad(stats.norm.logcdf)(0.0)) == pytest.approx(0.79788456)
+    assert np.isfinite(jit(calque.grad(total))(x)).all()
+    assert float(jit(calque.grad(stats.norm.logcdf))(0.0)) == pytest.approx(0.79788456)
 
 
-def test_what_is_no_parameter_gives_nan() -> None:
+@both_ways
+def test_what_is_no_parameter_gives_nan(jit: Any) -> None:
     one = np.float32(0.5)
-    assert np.isnan([stats.gamma.logpdf(one, -1.0), stats.truncnorm.cdf(one, 2.0, 1.0),
-                     stats.norm.ppf(1.5), stats.uniform.ppf(-1.0), stats.vonmises.pdf(one, -1.0),
-                     stats.bernoulli.cdf(0, 1.5), stats.norm.pdf(np.nan)]).all()
+    assert np.isnan(jit(lambda: [
+        stats.gamma.logpdf(one, -1.0), stats.truncnorm.cdf(one, 2.0, 1.0), stats.norm.ppf(1.5),
+        stats.uniform.ppf(-1.0), stats.vonmises.pdf(one, -1.0), stats.bernoulli.cdf(0, 1.5),
+        stats.norm.pdf(np.nan)])()).all()
 
 
 def test_calls() -> None:
@@ -112,19 +116,21 @@ def test_calls() -> None:
         stats.norm.pdf(1j)
 
 
-def test_vectors() -> None:
+@both_ways
+def test_vectors(jit: Any) -> None:
     r = np.random.default_rng(0)
     x, mean = r.standard_normal((5, 3)), r.standard_normal(3)
     cov = np.eye(3) + 0.3
     p = np.array([0.2, 0.3, 0.5])
     with calque.enable_x64(True):
-        normal = stats.multivariate_normal.logpdf(x, mean, cov)
-        made = [stats.multivariate_normal.pdf(x[0], mean, 2.0),
+        normal, made = jit(lambda x, mean, cov, p: (
+            stats.multivariate_normal.logpdf(x, mean, cov), [
+                stats.multivariate_normal.pdf(x[0], mean, 2.0),
                 stats.dirichlet.logpdf(p, np.array([1.5, 2, 3])),
                 stats.dirichlet.pdf(p[:2], np.array([1.5, 2, 3])),
                 stats.multinomial.pmf(np.array([1, 2, 0]), 3, p),
                 stats.multinomial.logpmf(np.array([1, 2, 1]), 3, p),
-                stats.poisson.entropy(7.5), stats.poisson.entropy(60.0)]
+                stats.poisson.entropy(7.5), stats.poisson.entropy(60.0)]))(x, mean, cov, p)
     np.testing.assert_allclose(normal, ss.multivariate_normal.logpdf(x, mean, cov), rtol=1e-12)
     np.testing.assert_allclose(made, [
         ss.multivariate_normal.pdf(x[0], mean, 2.0), ss.dirichlet.logpdf(p, [1.5, 2, 3]),
@@ -171,9 +177,9 @@ def test_ranks() -> None:
         stats.mode(x, nan_policy="omit")
 
 
-@pytest.mark.parametrize("some", [
-    slice(1), pytest.param(slice(1, 2), marks=pytest.mark.slow)], ids=["line", "plane"])
-def test_gaussian_kde(some: slice) -> None:
+@both_ways
+@pytest.mark.parametrize("some", [slice(1), slice(1, 2)], ids=["line", "plane"])
+def test_gaussian_kde(some: slice, jit: Any) -> None:
     r = np.random.default_rng(1)
     every = ((r.standard_normal(8), None), (r.standard_normal((2, 9)), r.random(9)))
     rules = ("scott", "silverman", 0.4)
@@ -190,7 +196,7 @@ def test_gaussian_kde(some: slice) -> None:
     for data, weights in every[some]:
         points = r.standard_normal((*data.shape[:-1], 5))
         with calque.enable_x64(True):
-            ours, logs, values, both, (gaussian, drawn, box) = calque.jit(run)(
+            ours, logs, values, both, (gaussian, drawn, box) = jit(run)(
                 data, points, weights)
             for rule, log in zip(rules, logs):
                 theirs = ss.gaussian_kde(data, rule, weights)

@@ -78,9 +78,27 @@ def outputs(cases: Sequence[Case], put: Callable[[Any], Any] = _copied) -> list[
 
 def by_numpy(f: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
     """What a function gives by NumPy, equation by equation of its traced Program."""
-    program = calque.make_jaxpr(f)(*args).jaxpr
-    return interpret(program.consts_as_inputs(), [
-        *map(np.asarray, program.consts), *calque.tree_util.tree_leaves(list(args))])
+    return calque.tree_util.tree_leaves(numpys(f)(*args))
+
+
+def _host(x: Any) -> Any:
+    """An argument as the oracle takes it: typed keys as uint64."""
+    if not calque.dtypes.issubdtype(getattr(x, "dtype", np.dtype(bool)), calque.dtypes.prng_key):
+        return np.asarray(x)
+    two = np.asarray(calque.random.key_data(x)).astype(np.uint64)
+    return np.asarray(two[..., 0] << np.uint64(32) | two[..., 1])
+
+
+def numpys(f: Callable[..., Any]) -> Callable[..., Any]:
+    """As jit(f), but evaluated by NumPy from the traced Program: nothing is compiled."""
+    def run(*args: Any) -> Any:
+        made, shapes = calque.make_jaxpr(f, return_shape=True)(*args)
+        leaves = [_host(x) for x in calque.tree_util.tree_leaves(list(args))]
+        inputs = [x if v.aval.dtype.kind == "K" else x.astype(v.aval.dtype)
+                  for x, v in zip(leaves, made.jaxpr.inputs)]
+        outs = interpret(made.jaxpr.consts_as_inputs(), [*map(_host, made.jaxpr.consts), *inputs])
+        return calque.tree_util.tree_structure(shapes).unflatten(outs)
+    return run
 
 
 def traced(cases: Sequence[Case]) -> list[Any]:
@@ -144,6 +162,20 @@ def some_and_more(items: Sequence[Any], share: float, kind: Callable[[Any], Any]
                 more.remove(i)
     return [pytest.param([items[i] for i in sorted(some)], id="some"),
             pytest.param([items[i] for i in more], marks=pytest.mark.slow, id="more")]
+
+
+def by_each(items: Sequence[Any], share: float, kind: Callable[[Any], Any] | None = None
+            ) -> list[Any]:
+    """Parameters (numpys or jit, items) of a test: all by NumPy and a part compiled by default,
+    with one of each kind at least; the rest compiled, which is slow."""
+    some, more = some_and_more(items, share, kind)
+    return [pytest.param(numpys, list(items), id="numpy"), *[
+        pytest.param(calque.jit, *p.values, marks=p.marks, id=p.id) for p in (some, more)]]
+
+
+both_ways = pytest.mark.parametrize("jit", [
+    pytest.param(numpys, id="numpy"),
+    pytest.param(calque.jit, marks=pytest.mark.slow, id="compiled")])
 
 
 def check_loop(f: Callable[..., Any], args: Sequence[Any], name: str, scale: float = 1) -> None:
