@@ -61,6 +61,7 @@ class LowerOptions:
       output_buffers: large results are written into memory passed as extra arguments.
       in_process: the program will run in this process, where NumPy can be called.
       views: every loop from the host carries buffer views (rules/views).
+      whole: a small program becomes one kernel of ours, where it can (cost.is_whole).
     """
 
     donated: Sequence[int] = ()
@@ -72,6 +73,7 @@ class LowerOptions:
     output_buffers: bool = False
     in_process: bool = False
     views: bool = False
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ def lower(program: Program, target: Target, options: LowerOptions = LowerOptions
 
 def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     plain = accumulate(combined(hoist(eliminate_dead_code(program))))
-    p = grouped(plain) if target.backend == "llvm-cpu" and not cost.is_whole(plain) else plain
+    p = grouped(plain) if target.backend == "llvm-cpu" and not (
+        options.whole and cost.is_whole(plain)) else plain
     baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     leading = () if options.bake_consts else program.const_vars
@@ -224,7 +227,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                     env[const] = emitter.constant(c) if key is None else emitter.parameter(key, c)
             emitter.measure(arguments, values)
             results = emit_at_once(ctx, Program(tuple(env), p.equations, tuple(outputs)),
-                                   list(env.values()))
+                                   list(env.values())) if options.whole else None
             if results is None:
                 emitter.equations(p, env, repeats.numbers(p) if ctx.cpu else repeats.NOTHING)
                 results = [emitter.read(o, env) for o in outputs]

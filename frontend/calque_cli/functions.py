@@ -148,8 +148,8 @@ def _find(module: Any, path: Path, names: str) -> Callable[..., Any]:
 
 def module_at(traced: aot.Traced, stage: str, target: Target) -> str:
     """The module of a function as text, after a stage; without the record, for reading."""
-    low = lower(traced.program, target,
-                LowerOptions(donated=traced.donated, bake_consts=True))
+    low = lower(traced.program, target, LowerOptions(
+        donated=traced.donated, bake_consts=True, whole=stage != "stablehlo"))
     if low.module is None:
         low = aot.lower_for(traced, target)  # nothing to compute: only the record is left
     assert low.module is not None

@@ -23,6 +23,7 @@ MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
 KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup does a loop
 WHOLE_WORK = 30_000  # the same for a whole program
+ALONE_WORK = 10_000  # and for one of a single dispatch, of which IREE may make vectors
 WHOLE_EQUATIONS = 300
 MOST_STACKED = 64 << 20  # bytes that host loops of queued programs stack
 MOST_BINDINGS = 30  # of a dispatch: IREE's loader takes 32
@@ -172,12 +173,16 @@ def is_kernel(e: Equation) -> bool:
 
 def is_whole(p: Program) -> bool:
     """Whether a Program becomes one kernel of ours on CPU targets: IREE would make a dispatch of
-    each of its sums, products and joins, which costs more than what a few hundred elements do."""
+    each of its sums, products and joins, which costs more than what a few hundred elements do; and
+    of one dispatch, too, the kernel is compiled in half the time (lowering/stream_module.py)."""
     if not loops.enabled or any(map(is_dynamic, p.equations)):
         return False
-    return loops.passes(p) > 1 and len(p.inputs) + len(p.outputs) <= MOST_BINDINGS and (
-        _equations(p) <= WHOLE_EQUATIONS and work(p) <= WHOLE_WORK and loops.have_kernel_forms(p)
-        and not loops.decomposes(p))  # C is better at one
+    alone = loops.passes(p) <= 1
+    if not p.equations or alone and loops.folds(p):  # a fold is one kernel anyway (passes/rows)
+        return False
+    return len(p.inputs) + len(p.outputs) <= MOST_BINDINGS and _equations(p) <= WHOLE_EQUATIONS and (
+        work(p) <= min(WHOLE_WORK, ALONE_WORK if alone else WHOLE_WORK)
+        and loops.have_kernel_forms(p) and not loops.decomposes(p))  # C is better at one
 
 
 def loop_steps(p: Program) -> int:

@@ -90,6 +90,12 @@ def passes(p: Program) -> int:
                e.primitive.kernel in ("fold", "loop", "nest") for e in p.equations)
 
 
+def folds(p: Program) -> bool:
+    """Whether a sum, an extremum or the like is in it."""
+    return any(e.primitive.kernel == "fold" or e.name == "jit" and any(
+        map(folds, inner_of(e.params))) for e in p.equations)
+
+
 def lanes(e: Equation) -> tuple[int, ...] | None:
     """The shape over which a loop falls into one loop per element; None if it does not."""
     if e.primitive.kernel != "loop" or not is_plain(e):

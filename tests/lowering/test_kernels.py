@@ -237,7 +237,7 @@ SLOW = ("rnn of a vector", "reductions of one row", "ode of 1", "ode of 2", "ode
     pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in WHOLE])
 def test_whole_loops(name: str, loops_over_memory: None) -> None:
     f, args = WHOLE[name]
-    text = calque.jit(f).lower(*args).as_text()
+    text = calque.jit(f).lower(*args)._text(whole=True)
     assert "stream.executable" in text and "stablehlo.while" not in text
     check_loop(f, args, name)
 
@@ -245,7 +245,7 @@ def test_whole_loops(name: str, loops_over_memory: None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_loops_in_the_portable_form(name: str, host_loops: None) -> None:
-    text = calque.jit(WHOLE[name][0]).lower(*WHOLE[name][1]).as_text()
+    text = calque.jit(WHOLE[name][0]).lower(*WHOLE[name][1])._text(whole=True)
     loop = "scf.while" if name == "nested" else "stablehlo.while"  # (rules/views)
     assert loop in text and "stream.executable" not in text
     check_loop(*WHOLE[name], name)

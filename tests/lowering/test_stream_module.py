@@ -165,7 +165,7 @@ def test_every_primitive(part: int, x64: None) -> None:
 def test_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     compiling._short_counts.clear()
     answers(layers, (X[:5, :5],))
-    answers(jnp.negative, (X,))
+    answers(jnp.negative, (np.tile(X, (40, 40)),))
     assert compiling.short_way_counts() == {"taken": 1, "no kernels of ours": 1}
     monkeypatch.setenv("CALQUE_SHORT_WAY", "0")
     compiling._short_counts.clear()

@@ -207,16 +207,22 @@ class Lowered(_Stage):
         """The Python function."""
         return self._fun._fun
 
-    def _module(self, locations: bool = False) -> bytes | None:
+    def _module(self, locations: bool = False, whole: bool = False) -> bytes | None:
         from calque.dispatch.eager import target_of
         return lower(self._entry.program, target_of(current_device()), LowerOptions(
-            locations=locations, in_process=True, name=f"jit_{self._name}")).module
+            locations=locations, in_process=True, name=f"jit_{self._name}", whole=whole)).module
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The module as MLIR text (dialect 'stablehlo'); ValueError for other dialects."""
+        """The module as MLIR text (dialect 'stablehlo'); ValueError for other dialects.
+
+        A small program is compiled as one kernel on CPUs: that is what compile().as_text() gives.
+        """
         _check_dialect("as_text", dialect)
-        module = self._module(debug_info)
-        return "module {\n}\n" if module is None else module_text(module, debug_info)
+        return self._text(debug_info)
+
+    def _text(self, locations: bool = False, whole: bool = False) -> str:
+        module = self._module(locations, whole)
+        return "module {\n}\n" if module is None else module_text(module, locations)
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The module as an object of MLIR's Python bindings (iree.compiler.ir.Module)."""
@@ -276,7 +282,7 @@ class Compiled(_Stage):
 
     def as_text(self) -> str:
         """The module that was compiled."""
-        return Lowered(self._fun, self._entry, self._in_tree).as_text()
+        return Lowered(self._fun, self._entry, self._in_tree)._text(whole=True)
 
     def cost_analysis(self) -> dict[str, Any]:
         """What it costs: flops, transcendentals, and the least of bytes: arguments and results.
