@@ -293,18 +293,18 @@ class _Run:
         return memory.entry(reduce(self.emitter, x, axes, how, kind, start))
 
     def indexed(self, e: Equation) -> Entry:
-        x, indices, *updates = [self.in_memory(self.read(a)) for a in e.inputs]
-        if updates:
-            made = self.writable(e, x, updates)
-            indexing.scatter(e, made, indices, updates[0], elementwise)
+        x, *others = [self.in_memory(self.read(a)) for a in e.inputs]
+        if len(others) > 1:
+            made = self.writable(e, x, others)
+            indexing.scatter(e, made, *others, elementwise)
         else:
             made = self.emitter.allocate(e.outputs[0].aval.shape, x.dtype)
-            indexing.gather(e, x, indices, made, elementwise)
+            indexing.gather(e, x, *others, made, elementwise)
         return memory.entry(made)
 
-    def writable(self, e: Equation, x: Memory, updates: list[Any]) -> Memory:
+    def writable(self, e: Equation, x: Memory, others: list[Any]) -> Memory:
         """The memory of e's first operand for e to write into: itself where nobody reads it any
-        more, else a copy."""
+        more, else a copy.  others: what e reads meanwhile; views of that memory become copies."""
         self.flush()
         now, a = self.position[id(e)], e.inputs[0]
         mine = any(x.ref is r for r in (*self.owned, *self.emitter.made[self.before:]))
@@ -313,8 +313,8 @@ class _Run:
                 self.last_use(v) > now for v, m in self.env.items()
                 if any(r is x.ref for r in joined.refs(m))):
             return self.emitter.temporary(x)
-        updates[:] = [self.emitter.temporary(u) if any(r is x.ref for r in joined.refs(u)) else u
-                      for u in updates]
+        others[:] = [self.emitter.temporary(o) if any(r is x.ref for r in joined.refs(o)) else o
+                     for o in others]
         return x
 
     def last_use(self, v: Var) -> int:

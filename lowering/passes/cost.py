@@ -180,8 +180,9 @@ def is_whole(p: Program) -> bool:
     alone = loops.passes(p) <= 1
     if not p.equations or alone and loops.folds(p):  # a fold is one kernel anyway (passes/rows)
         return False
-    return len(p.inputs) + len(p.outputs) <= MOST_BINDINGS and _equations(p) <= WHOLE_EQUATIONS and (
-        work(p) <= min(WHOLE_WORK, ALONE_WORK if alone else WHOLE_WORK)
+    return len(p.inputs) + len(p.outputs) <= MOST_BINDINGS and (
+        _equations(p) <= WHOLE_EQUATIONS
+        and work(p) <= min(WHOLE_WORK, ALONE_WORK if alone else WHOLE_WORK)
         and loops.have_kernel_forms(p) and not loops.decomposes(p))  # C is better at one
 
 

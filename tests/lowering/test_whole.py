@@ -238,6 +238,21 @@ def test_the_text_is_stablehlo_until_it_is_compiled() -> None:
     assert "flow.dispatch @" in lowered.compile().as_text()
 
 
+def test_an_update_that_reads_what_it_writes() -> None:
+    """Indices and updates that are views of the operand are what they were before."""
+    a = (np.arange(16) * 5 % 7).astype(np.uint32)
+
+    def f(a: Any) -> Any:
+        x = jnp.maximum(a, a)  # memory of the kernel's own
+        return [x.at[x].add(x), a.max()]
+
+    assert dispatches(f, a) == 1
+    want = a.copy()
+    np.add.at(want, a, a)
+    np.testing.assert_array_equal(calque.jit(f)(a)[0], want)
+    np.testing.assert_array_equal(calque.jit(lambda a: f(a)[0])(a), want)
+
+
 @pytest.fixture
 def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is no kernel as a whole is none in parts either (passes/rows)."""
