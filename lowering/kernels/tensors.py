@@ -296,10 +296,10 @@ class _Run:
         x, *others = [self.in_memory(self.read(a)) for a in e.inputs]
         if len(others) > 1:
             made = self.writable(e, x, others)
-            indexing.scatter(e, made, *others, elementwise)
+            indexing.scatter(e, made, others[0], others[1], elementwise)
         else:
             made = self.emitter.allocate(e.outputs[0].aval.shape, x.dtype)
-            indexing.gather(e, x, *others, made, elementwise)
+            indexing.gather(e, x, others[0], made, elementwise)
         return memory.entry(made)
 
     def writable(self, e: Equation, x: Memory, others: list[Any]) -> Memory:
