@@ -29,7 +29,10 @@ _KIND = r"tensor<(?:\d+x)*[a-z]\w*>"
 _KINDS = rf"{_KIND}(?:, {_KIND})*"
 
 # top level
-_EXECUTABLE = re.compile(r"  stream\.executable private @(\w+) \{")
+_EXECUTABLE = re.compile(
+    r"  stream\.executable private @(\w+)(?: attributes \{hal\.executable\.objects = "  # in C
+    r"#hal\.executable\.objects<\{(?:#\w+|#hal\.executable\.target<[^<>]*>) = "
+    r"(\[[^\[\]]*\])\}>\})? \{")
 _MAIN = re.compile(rf"  func\.func @main\((%arg0: {_KIND}(?:, %arg\d+: {_KIND})*)\) -> "
                    rf"(?:({_KIND})|\(({_KINDS})\)) \{{")
 # of main
@@ -242,8 +245,10 @@ def _executable(name: str, lines: list[str], target: str, operands: int, results
             _NUMBER.fullmatch(line) for line in lines[2:end - 1]) or (
             lines[end + 1] != "    builtin.module {" or lines[-2:] != ["    }", "  }"]):
         raise Unknown(f"executable {name}")
+    found = _EXECUTABLE.fullmatch(lines[0])
+    objects = f" objects({found[2]})" if found is not None and found[2] else ""
     yield f"  hal.executable private @{name} {{"
-    yield f"    hal.executable.variant public @embedded_elf_x86_64 target({target}) {{"
+    yield f"    hal.executable.variant public @embedded_elf_x86_64 target({target}){objects} {{"
     yield (f"    hal.executable.export public @{export[1]} ordinal(0) layout(#hal.pipeline.layout"
            f"{layout}) count(%device: !hal.device) -> (index, index, index) {{")
     yield from lines[2:end - 1]

@@ -16,7 +16,9 @@ import calque.numpy as jnp
 from calque import lax
 from calque.lowering import compile as compiling
 from calque.lowering import stream_module
+from calque.lowering.kernels.native import object_of
 from calque.lowering.passes import cost, loops
+from calque.lowering.targets import cpu_target
 
 RNG = np.random.default_rng(5)
 X = (RNG.standard_normal((5, 7)) * 3).astype(np.float32)
@@ -111,6 +113,19 @@ def test_several_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(70):
         want = np.tanh(want @ want) + i
     np.testing.assert_allclose(np.asarray(rows), want, rtol=1e-5)  # (as in test_values)
+
+
+def test_kernels_in_c() -> None:
+    """They are linked from the objects that their executables name."""
+    if any(object_of(cpu_target(), family) is None for family in ("gemm", "factor")):
+        pytest.skip("the package was built without a C compiler")
+    x, y = (RNG.standard_normal(s).astype(np.float32) for s in ((300, 70), (70, 100)))
+    (got,) = same(lambda x, y: x @ y, x, y)
+    want = x.astype(np.float64) @ y.astype(np.float64)
+    np.testing.assert_allclose(got, want, atol=70 * 6e-8 * np.abs(x).max() * np.abs(y).max())
+    packed, _, order = same(lax.linalg.lu, x[:70])
+    lower, upper = np.tril(packed, -1) + np.eye(70), np.triu(packed)
+    np.testing.assert_allclose(lower @ upper, x[:70][order], atol=70 * 6e-8 * np.abs(x).max() * 8)
 
 
 @pytest.mark.parametrize("dtype", [
