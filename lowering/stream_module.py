@@ -20,6 +20,7 @@ AFTER = "executable-sources"  # the last of the stages that are not needed
 
 _BYTES = {"i1": 1, **{f"{sign}i{n}": n // 8 for sign in ("", "u") for n in (8, 16, 32, 64)},
           **{f"f{n}": n // 8 for n in (16, 32, 64)}, "bf16": 2}
+_FLOATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 _LINE = 64  # bytes: where each array of an allocation begins
 _DEVICE = "on(#hal.device.affinity<@__device_0>)"
 # (An element's name begins with a letter: where a pattern can match in two ways, a line of many
@@ -33,11 +34,11 @@ _EXECUTABLE = re.compile(
     r"  stream\.executable private @(\w+)(?: attributes \{hal\.executable\.objects = "  # in C
     r"#hal\.executable\.objects<\{(?:#\w+|#hal\.executable\.target<[^<>]*>) = "
     r"(\[[^\[\]]*\])\}>\})? \{")
-_MAIN = re.compile(rf"  func\.func @main\((%arg0: {_KIND}(?:, %arg\d+: {_KIND})*)\) -> "
+_MAIN = re.compile(rf"  func\.func @main\(((?:%arg0: {_KIND}(?:, %arg\d+: {_KIND})*)?)\) -> "
                    rf"(?:({_KIND})|\(({_KINDS})\)) \{{")
 # of main
 _DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, ]*)\) : "
-                       rf"\(({_KINDS})\) -> (?:({_KIND})|\(({_KINDS})\))")
+                       rf"\(((?:{_KINDS})?)\) -> (?:({_KIND})|\(({_KINDS})\))")
 _CONSTANT = re.compile(r"    %(\w+) = stablehlo\.constant dense<([^>\[\]]+)> : (tensor<[a-z]\w*>)")
 _SPREAD = re.compile(rf"    %(\w+) = stablehlo\.broadcast_in_dim %(\w+), dims = \[\] : "
                      rf"\((tensor<[a-z]\w*>)\) -> ({_KIND})")
@@ -87,7 +88,7 @@ class _Program:
         self.arguments, self.kinds = arguments, kinds  # (of the results)
         self.steps: list[_Dispatch] = []
         self.made: list[_Array] = []
-        self.fills: list[tuple[_Array, int]] = []  # with the bits of the number
+        self.fills: list[tuple[_Array, int, int]] = []  # with so many bits, and these
         self.results: list[_Array] = []
 
 
@@ -156,7 +157,7 @@ def _read_main(lines: list[str]) -> _Program:
     head = _MAIN.fullmatch(lines[0])
     if head is None:
         raise Unknown(lines[0].strip()[:80])
-    kinds = [a.split(": ")[1] for a in head[1].split(", ")]
+    kinds = [a.split(": ")[1] for a in _split(head[1])]
     p = _Program(kinds, _split(head[2] or head[3]))
     env = {f"arg{i}": _Array("argument", i, kind) for i, kind in enumerate(kinds)}
     numbers: dict[str, tuple[str, str]] = {}
@@ -211,24 +212,34 @@ def _filled(p: _Program, value: str, kind: str) -> _Array:
     """An array of one number everywhere."""
     found = _TENSOR.fullmatch(kind)
     element = "" if found is None else found[2]
-    if element == "f32":
-        bits = int(value, 16) if value.startswith("0x") else struct.unpack(
-            "<I", struct.pack("<f", float(value)))[0]
-    elif element in ("i32", "ui32") and re.fullmatch(r"-?\d+", value):
-        bits = int(value) % (1 << 32)
+    width = 8 * _BYTES.get(element, 0)
+    if value.startswith("0x"):
+        bits = int(value, 16)
+    elif element in _FLOATS:
+        bits = int.from_bytes(struct.pack(_FLOATS[element], float(value)), "little")
+    elif element == "bf16":  # (what is printed is one)
+        bits = int.from_bytes(struct.pack("<f", float(value))[2:], "little")
+    elif value in ("true", "false"):
+        bits = int(value == "true")
+    elif element.lstrip("u").startswith("i") and re.fullmatch(r"-?\d+", value):
+        bits = int(value) % (1 << width)
     else:
         raise Unknown(f"a number of {kind}")
+    if width == 64 and bits >> 32 == bits % (1 << 32):
+        width, bits = 32, bits >> 32
+    if width > 32:
+        raise Unknown("a number of 64 bits")  # IREE writes those by a dispatch
     made = _Array("filled", len(p.fills), kind)
-    p.fills.append((made, bits))
+    p.fills.append((made, width, bits))
     return made
 
 
 def _split(kinds: str) -> list[str]:
-    return kinds.split(", ")
+    return kinds.split(", ") if kinds else []
 
 
 def _names(text: str) -> list[str]:
-    return [v.removeprefix("%") for v in text.split(", ")]
+    return [v.removeprefix("%") for v in _split(text)]
 
 
 # ---- executables
@@ -301,7 +312,7 @@ class _Host:
         self.lines: list[str] = []
         self.numbers: dict[int, None] = {}
         returned = {r.number for r in p.results}
-        between = [a for a in p.made if a.number not in returned] + [a for a, _ in p.fills]
+        between = [a for a in p.made if a.number not in returned] + [a for a, *_ in p.fills]
         self.slabs = [_Slab("made", "external", p.results)]
         if between:
             self.slabs.append(_Slab("between", "transient", between))
@@ -338,8 +349,8 @@ class _Host:
                 f'iree.reflection = {{iree.abi.declaration = "{_declaration(p)}", '
                 'iree.abi.model = "coarse-fences"}} {')
         constants = [f"    %c{n} = arith.constant {n} : index" for n in self.numbers]
-        constants += [f"    %bits{a.number} = arith.constant {bits - (bits >> 31 << 32)} : i32"
-                      for a, bits in p.fills]
+        constants += [f"    %bits{a.number} = arith.constant {bits - (bits >> n - 1 << n)} : i{n}"
+                      for a, n, bits in p.fills]
         return [head, *constants, *self.lines, "  }"]
 
     def enter(self) -> None:
@@ -379,9 +390,9 @@ class _Host:
         self.lines.append(
             f"    %done = stream.cmd.execute {_DEVICE} await({ready}) => with("
             + ", ".join(f"%{name} as %x_{name}: {kind}" for name, kind in held) + ") {")
-        for a, _ in self.p.fills:
+        for a, n, _ in self.p.fills:
             where, _, kind = self.place(a).rpartition(" : ")
-            self.lines.append(f"      stream.cmd.fill %bits{a.number}, {where} : i32 -> {kind}")
+            self.lines.append(f"      stream.cmd.fill %bits{a.number}, {where} : i{n} -> {kind}")
         for d in self.p.steps:
             bound = [f"        ro {self.place(a)}" for a in d.operands]
             bound += [f"        wo {self.place(a)}" for a in d.results]
