@@ -34,7 +34,8 @@ _EXECUTABLE = re.compile(
     r"  stream\.executable private @(\w+)(?: attributes \{hal\.executable\.objects = "  # in C
     r"#hal\.executable\.objects<\{(?:#\w+|#hal\.executable\.target<[^<>]*>) = "
     r"(\[[^\[\]]*\])\}>\})? \{")
-_MAIN = re.compile(rf"  func\.func @main\(((?:%arg0: {_KIND}(?:, %arg\d+: {_KIND})*)?)\) -> "
+_ARGUMENT = rf"%arg\d+: {_KIND}(?: \{{iree\.abi\.output = \d+ : index\}})?"
+_MAIN = re.compile(rf"  func\.func @main\(((?:{_ARGUMENT}(?:, {_ARGUMENT})*)?)\) -> "
                    rf"(?:({_KIND})|\(({_KINDS})\)) \{{")
 # of main
 _DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, ]*)\) : "
@@ -86,6 +87,7 @@ class _Program:
 
     def __init__(self, arguments: list[str], kinds: list[str]) -> None:
         self.arguments, self.kinds = arguments, kinds  # (of the results)
+        self.given: dict[int, int] = {}  # results -> the arguments that are memory for them
         self.steps: list[_Dispatch] = []
         self.made: list[_Array] = []
         self.fills: list[tuple[_Array, int, int]] = []  # with so many bits, and these
@@ -157,8 +159,11 @@ def _read_main(lines: list[str]) -> _Program:
     head = _MAIN.fullmatch(lines[0])
     if head is None:
         raise Unknown(lines[0].strip()[:80])
-    kinds = [a.split(": ")[1] for a in _split(head[1])]
+    arguments = _split(head[1])
+    kinds = [a.split(": ")[1].partition(" {")[0] for a in arguments]
     p = _Program(kinds, _split(head[2] or head[3]))
+    p.given = {int(a.partition(" {iree.abi.output = ")[2].partition(" ")[0]): i
+               for i, a in enumerate(arguments) if a.endswith("}")}
     env = {f"arg{i}": _Array("argument", i, kind) for i, kind in enumerate(kinds)}
     numbers: dict[str, tuple[str, str]] = {}
     for line in lines[1:-1]:
@@ -182,6 +187,10 @@ def _read_main(lines: list[str]) -> _Program:
                     [r.kind for r in p.results] != p.kinds or _split(found[2]) != p.kinds
                     or len({r.number for r in p.results}) != len(p.results)):
                 raise Unknown("results that are not each a dispatch's")
+            if any(p.results[k].kind != kinds[i] for k, i in p.given.items()) or any(
+                    a.place == "argument" and a.number in p.given.values()
+                    for d in p.steps for a in d.operands):
+                raise Unknown("memory for other results")
         else:
             raise Unknown(line.strip()[:80])
     if not p.results:
@@ -313,9 +322,10 @@ class _Host:
         self.numbers: dict[int, None] = {}
         returned = {r.number for r in p.results}
         between = [a for a in p.made if a.number not in returned] + [a for a, *_ in p.fills]
-        self.slabs = [_Slab("made", "external", p.results)]
-        if between:
-            self.slabs.append(_Slab("between", "transient", between))
+        made = [r for k, r in enumerate(p.results) if k not in p.given]
+        self.given = {p.results[k].number: i for k, i in p.given.items()}
+        self.slabs = [_Slab(*slab) for slab in (
+            ("made", "external", made), ("between", "transient", between)) if slab[2]]
 
     def number(self, n: int) -> str:
         self.numbers[n] = None
@@ -326,9 +336,11 @@ class _Host:
 
     def place(self, a: _Array) -> str:
         """Where it lies in the commands: resource[offset for size] : type."""
-        if a.place == "argument":
-            name, at = f"in{a.number}", 0
-            kind = self.sized("!stream.resource<external>", _nbytes(self.p.arguments[a.number]))
+        given = self.given.get(a.number) if a.place == "made" else None
+        if a.place == "argument" or given is not None:
+            i = a.number if given is None else given
+            name, at = f"in{i}", 0
+            kind = self.sized("!stream.resource<external>", _nbytes(self.p.arguments[i]))
         else:
             slab = next(s for s in self.slabs if (a.place, a.number) in s.places)
             name, at = slab.name, slab.places[a.place, a.number]
@@ -359,12 +371,15 @@ class _Host:
         for i, kind in enumerate(self.p.arguments):
             element = kind.removesuffix(">").removeprefix("tensor<").rpartition("x")[2]
             shape = ", ".join(map(self.number, _sizes(kind)))
-            self.lines += [
+            given = i in self.given.values()
+            self.lines += [] if given else [
                 f"    %element{i} = hal.element_type<{element}> : i32",
                 f'    hal.buffer_view.assert<%arg{i} : !hal.buffer_view> message("input{i}") '
-                f"shape([{shape}]) type(%element{i}) encoding(%row_major)",
-                f"    %in{i} = stream.tensor.import {_DEVICE} %arg{i} : !hal.buffer_view -> {kind} "
-                f"in {self.sized('!stream.resource<external>', _nbytes(kind))}"]
+                f"shape([{shape}]) type(%element{i}) encoding(%row_major)"]
+            self.lines.append(
+                f"    %in{i} = stream.tensor.import {_DEVICE}{' consume' * given} %arg{i} : "
+                f"!hal.buffer_view -> {kind} in "
+                f"{self.sized('!stream.resource<external>', _nbytes(kind))}")
         self.lines.append(f"    %wait = stream.timepoint.import {_DEVICE} %before : (!hal.fence) "
                           "=> !stream.timepoint")
 
@@ -374,16 +389,16 @@ class _Host:
             self.lines.append(
                 f"    %{s.name}, %{s.name}_ready = stream.resource.alloca uninitialized {_DEVICE} "
                 f"await(%wait) => {self.sized(s.kind, s.size)} => !stream.timepoint")
-        if len(self.slabs) == 1:
-            return "%made_ready"
+        if len(self.slabs) < 2:
+            return f"%{self.slabs[0].name}_ready" if self.slabs else "%wait"
         self.lines.append("    %ready = stream.timepoint.join max(%made_ready, %between_ready) => "
                           "!stream.timepoint")
         return "%ready"
 
     def run(self, ready: str) -> str:
         """The timepoint at which all is done."""
-        read = sorted({a.number for d in self.p.steps for a in d.operands
-                       if a.place == "argument"})
+        read = sorted({*self.given.values(), *[
+            a.number for d in self.p.steps for a in d.operands if a.place == "argument"]})
         held = [(f"in{i}", self.sized("!stream.resource<external>", _nbytes(self.p.arguments[i])))
                 for i in read]
         held += [(s.name, self.sized(s.kind, s.size)) for s in self.slabs]
@@ -401,37 +416,45 @@ class _Host:
                 "{",
                 *[f"{b}," for b in bound[:-1]], bound[-1], "      }"]
         self.lines.append("    } => !stream.timepoint")
-        if len(self.slabs) == 1:
+        if not self.slabs or self.slabs[-1].name != "between":
             return "%done"
-        s = self.slabs[1]
+        s = self.slabs[-1]
         self.lines.append(f"    %left = stream.resource.dealloca {_DEVICE} await(%done) => "
                           f"%{s.name} : {self.sized(s.kind, s.size)} => !stream.timepoint")
         return "%left"
 
     def leave(self, last: str) -> None:
         """Signal, and give the results."""
-        made, results = self.slabs[0], self.p.results
+        results = self.p.results
         self.lines.append(f"    stream.timepoint.chain_external {_DEVICE} {last} => "
                           "(%after : !hal.fence)")
         for i, r in enumerate(results):
+            if i in self.p.given:
+                continue
+            made = self.slabs[0]
             view, kind = "%made", self.sized(made.kind, r.nbytes)
-            if len(results) > 1:
+            if len(made.places) > 1:
                 view = f"%view{i}"
                 at = self.number(made.places[r.place, r.number])
                 self.lines.append(f"    {view} = stream.resource.subview %made[{at}] : "
                                   f"{self.sized(made.kind, made.size)} -> {kind}")
             self.lines.append(f"    %out{i} = stream.tensor.export {_DEVICE} {view} : {r.kind} in "
                               f"{kind} -> !hal.buffer_view")
-        names = ", ".join(f"%out{i}" for i in range(len(results)))
+        names = ", ".join(f"%arg{self.p.given[i]}" if i in self.p.given else f"%out{i}"
+                          for i in range(len(results)))
         self.lines.append(f"    util.return {names} : "
                           f"{', '.join(['!hal.buffer_view'] * len(results))}")
 
 
 def _declaration(p: _Program) -> str:
-    def one(name: str, kind: str) -> str:
-        plain = kind.replace("xui", "xi").replace("<ui", "<i")
-        return f"%{name}: {plain}" + (f" {{iree.abi.encoding = {kind}}}" if plain != kind else "")
+    memory = {i: k for k, i in p.given.items()}
 
-    given = ", ".join(one(f"input{i}", k) for i, k in enumerate(p.arguments))
+    def one(name: str, kind: str, given: int | None = None) -> str:
+        plain = kind.replace("xui", "xi").replace("<ui", "<i")
+        said = [f"iree.abi.encoding = {kind}"] * (plain != kind)
+        said += [] if given is None else [f"iree.abi.output = {given} : index"]
+        return f"%{name}: {plain}" + (f" {{{', '.join(said)}}}" if said else "")
+
+    given = ", ".join(one(f"input{i}", k, memory.get(i)) for i, k in enumerate(p.arguments))
     made = ", ".join(one(f"output{i}", k) for i, k in enumerate(p.kinds))
     return f"async func @main({given}) -> ({made})"

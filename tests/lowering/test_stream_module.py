@@ -144,6 +144,24 @@ def test_dtypes(dtype: str, x64: None) -> None:
     np.testing.assert_array_equal(np.asarray(got[4])[:, 7:], x[::-1])
 
 
+def test_memory_given_for_results() -> None:
+    """Large results of queued programs lie in memory that the runtime gives, others beside them."""
+    x = RNG.standard_normal((300, 300)).astype(np.float32)
+
+    def f(x: Any) -> Any:
+        shares = calque.nn.softmax(x)
+        return shares, shares[0], chain(x)
+
+    call = calque.jit(f).lower(x).compile().runtime_executable().lowered.call
+    assert call.output_buffers == (0, 2) and not call.run_inline
+    shares, _, chained = same(f, x, taken=False)  # (IREE cuts the row)
+    again, chained_again = same(lambda x: f(x)[::2], x)
+    np.testing.assert_array_equal(again, shares)
+    np.testing.assert_array_equal(chained_again, chained)
+    want = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(again, want / want.sum(1, keepdims=True), rtol=4e-6)  # 30 eps
+
+
 def test_numbers_of_every_width(x64: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a loop begins with is written before it; of 64 bits where both halves are the same."""
     monkeypatch.setattr(cost, "WHOLE_WORK", -1)
