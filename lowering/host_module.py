@@ -42,7 +42,8 @@ _LINES = {name: re.compile(pattern + "$") for name, pattern in {
               r"!stream\.resource<external>\{%(\S+)\} -> !hal\.buffer_view",
     "return": r"util\.return (.*) : .*"}.items()}
 _HEAD = re.compile(r"util\.func public @(\w+)\(([^)]*)\) -> [^{]*attributes \{iree\.abi\.stub, "
-                   r"(iree\.reflection = \{iree\.abi\.declaration = \"[^\"]*\", "
+                   r"(iree\.reflection = \{(?:calque\.signature = \"(?:[^\"\\]|\\.)*\", )?"
+                   r"iree\.abi\.declaration = \"[^\"]*\", "
                    r"iree\.abi\.model = \"coarse-fences\"\})\} \{$")
 _CAPTURE = re.compile(rf"%(\w+) as %(\w+): {_RESOURCE}\{{%(\S+?)\}}(?:, |$)")
 

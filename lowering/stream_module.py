@@ -36,7 +36,8 @@ _EXECUTABLE = re.compile(
     r"(\[[^\[\]]*\])\}>\})? \{")
 _ARGUMENT = rf"%arg\d+: {_KIND}(?: \{{iree\.abi\.output = \d+ : index\}})?"
 _MAIN = re.compile(rf"  func\.func @main\(((?:{_ARGUMENT}(?:, {_ARGUMENT})*)?)\) -> "
-                   rf"(?:({_KIND})|\(({_KINDS})\)) \{{")
+                   rf"(?:({_KIND})|\(({_KINDS})\))"
+                   r"(?: attributes \{iree\.reflection = \{(calque\.signature = \".*\")\}\})? \{")
 # of main
 _DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, ]*)\) : "
                        rf"\(((?:{_KINDS})?)\) -> (?:({_KIND})|\(({_KINDS})\))")
@@ -87,6 +88,7 @@ class _Program:
 
     def __init__(self, arguments: list[str], kinds: list[str]) -> None:
         self.arguments, self.kinds = arguments, kinds  # (of the results)
+        self.reflection = ""  # what an artifact says of itself
         self.given: dict[int, int] = {}  # results -> the arguments that are memory for them
         self.steps: list[_Dispatch] = []
         self.made: list[_Array] = []
@@ -162,6 +164,7 @@ def _read_main(lines: list[str]) -> _Program:
     arguments = _split(head[1])
     kinds = [a.split(": ")[1].partition(" {")[0] for a in arguments]
     p = _Program(kinds, _split(head[2] or head[3]))
+    p.reflection = head[4] or ""
     p.given = {int(a.partition(" {iree.abi.output = ")[2].partition(" ")[0]): i
                for i, a in enumerate(arguments) if a.endswith("}")}
     env = {f"arg{i}": _Array("argument", i, kind) for i, kind in enumerate(kinds)}
@@ -358,7 +361,8 @@ class _Host:
         views = ", ".join(["!hal.buffer_view"] * count)
         head = (f"  util.func public @main({', '.join(given)}) -> "
                 f"{views if count == 1 else f'({views})'} attributes {{iree.abi.stub, "
-                f'iree.reflection = {{iree.abi.declaration = "{_declaration(p)}", '
+                f'iree.reflection = {{{p.reflection}{", " if p.reflection else ""}'
+                f'iree.abi.declaration = "{_declaration(p)}", '
                 'iree.abi.model = "coarse-fences"}} {')
         constants = [f"    %c{n} = arith.constant {n} : index" for n in self.numbers]
         constants += [f"    %bits{a.number} = arith.constant {bits - (bits >> n - 1 << n)} : i{n}"

@@ -13,7 +13,7 @@ from support import samples
 
 import calque
 import calque.numpy as jnp
-from calque import lax
+from calque import aot, lax
 from calque.lowering import compile as compiling
 from calque.lowering import stream_module
 from calque.lowering.kernels.native import object_of
@@ -160,6 +160,19 @@ def test_memory_given_for_results() -> None:
     np.testing.assert_array_equal(chained_again, chained)
     want = np.exp(x.astype(np.float64))
     np.testing.assert_allclose(again, want / want.sum(1, keepdims=True), rtol=4e-6)  # 30 eps
+
+
+def test_artifacts_say_what_they_are() -> None:
+    """Their record, with quotes in it, comes through both ways."""
+    compiling._short_counts.clear()
+    made = aot.compile(lambda x: {'the "sum"': x.sum(0), "a\\b": x @ x.T}, "f32[5,7]", name="f")
+    assert compiling.short_way_counts() == {"taken": 1}
+    f = aot.load(made.vmfb).f
+    assert f.record.args[0].shape == (5, 7) and 'the \\"sum\\"' in f.record.text
+    product, total = (r.numpy() for r in f(X))
+    close = 7 * 9 * 6e-8 * 7  # terms of up to 9, seven of them
+    np.testing.assert_allclose(product, X.astype(float) @ X.astype(float).T, atol=close)
+    np.testing.assert_allclose(total, X.sum(0, dtype=float), atol=close)
 
 
 def test_numbers_of_every_width(x64: None, monkeypatch: pytest.MonkeyPatch) -> None:
