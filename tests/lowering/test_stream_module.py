@@ -125,7 +125,8 @@ def test_kernels_in_c() -> None:
     np.testing.assert_allclose(got, want, atol=300 * 6e-8 * np.abs(x).max() * np.abs(y).max())
     packed, _, order = same(lax.linalg.lu, x[:70, :70])
     lower, upper = np.tril(packed, -1) + np.eye(70), np.triu(packed)
-    np.testing.assert_allclose(lower @ upper, x[:70, :70][order], atol=70 * 6e-8 * np.abs(x).max() * 8)
+    close = 70 * 6e-8 * np.abs(x).max() * 8
+    np.testing.assert_allclose(lower @ upper, x[:70, :70][order], atol=close)
 
 
 @pytest.mark.parametrize("dtype", [
