@@ -110,12 +110,12 @@ def rewritten(text: str, device: str) -> str:
     aliases = list(itertools.takewhile(lambda line: line.startswith("#"), lines))
     if lines[len(aliases)] != "module @calque {" or lines.pop() != "}":
         raise Unknown("the module's head")
-    executables: dict[str, list[str]] = {}
+    executables: dict[str, tuple[list[str], str]] = {}  # lines, and the objects they call
     main: _Program | None = None
     for part in _parts(lines[len(aliases) + 1:]):
         found = _EXECUTABLE.fullmatch(part[0])
         if found is not None:
-            executables[found[1]] = part
+            executables[found[1]] = part, f" objects({found[2]})" if found[2] else ""
         elif main is None:
             main = _read_main(part)
         else:
@@ -124,9 +124,10 @@ def rewritten(text: str, device: str) -> str:
         raise Unknown("no dispatches, or others' executables")
     target = device[device.index("#hal.executable.target<"):device.rindex("]>")]
     written: list[str] = []
-    for name, part in executables.items():
+    for name, (part, objects) in executables.items():
         (how,) = {(len(d.operands), len(d.results)) for d in main.steps if d.executable == name}
-        written += _executable(name, part, target.removeprefix("#hal.executable.target"), *how)
+        written += _executable(name, part, target.removeprefix("#hal.executable.target"), objects,
+                               *how)
     return "\n".join([
         *aliases,
         "module @calque attributes {stream.affinity.default = #hal.device.affinity<@__device_0>} {",
@@ -255,8 +256,8 @@ def _names(text: str) -> list[str]:
 
 
 # ---- executables
-def _executable(name: str, lines: list[str], target: str, operands: int, results: int
-                ) -> Iterator[str]:
+def _executable(name: str, lines: list[str], target: str, objects: str, operands: int,
+                results: int) -> Iterator[str]:
     """An executable as executables' interfaces are written: its operands are only read."""
     bindings = ['#hal.pipeline.binding<storage_buffer, "ReadOnly|Indirect">'] * operands + [
         "#hal.pipeline.binding<storage_buffer, Indirect>"] * results
@@ -268,8 +269,6 @@ def _executable(name: str, lines: list[str], target: str, operands: int, results
             _NUMBER.fullmatch(line) for line in lines[2:end - 1]) or (
             lines[end + 1] != "    builtin.module {" or lines[-2:] != ["    }", "  }"]):
         raise Unknown(f"executable {name}")
-    found = _EXECUTABLE.fullmatch(lines[0])
-    objects = f" objects({found[2]})" if found is not None and found[2] else ""
     yield f"  hal.executable private @{name} {{"
     yield f"    hal.executable.variant public @embedded_elf_x86_64 target({target}){objects} {{"
     yield (f"    hal.executable.export public @{export[1]} ordinal(0) layout(#hal.pipeline.layout"

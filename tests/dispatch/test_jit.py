@@ -161,7 +161,7 @@ def test_cache_and_clear() -> None:
 
 
 def test_config_is_part_of_the_signature() -> None:
-    f = calque.jit(lambda x: x)
+    f = calque.jit(lambda x: x * 1.5)
     assert f(1.0).dtype == np.float32
     with calque.enable_x64(True):
         assert f(1.0).dtype == np.float64
