@@ -37,7 +37,8 @@ MANDATORY = (
     # small program's time), with other bits than the target's, and fails on complex ones.
     "--iree-opt-const-eval=false",
 )
-_CPU_FLAGS = ("--iree-llvmcpu-reassociate-fp-reductions",)
+# IREE reads a library of ukernels into every program, which only its tiling of data calls.
+_CPU_FLAGS = ("--iree-llvmcpu-reassociate-fp-reductions", "--iree-llvmcpu-enable-ukernels=none")
 
 STAGES = compiler_server.STAGES
 SHORT_WAYS = compiler_server.SHORT_WAYS
@@ -116,13 +117,14 @@ def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "", *,
         monitoring.past(name, "compile", start, end)
     if kind == "failed":
         raise _failure(source, flags, value, printed)
+    if kind == "again":
+        _say_long(f"linked by IREE: {value}")
+        return run_compiler(source, _plain(flags))
     if kind == "short":
         _short_counts["taken"] += 1
     elif kind == "long":
-        value, reason, fault = value
+        value, reason = value
         _say_long(reason)
-        if fault:
-            _say_long(f"linked by IREE: {fault}")
     return bytes(value)
 
 
@@ -134,11 +136,14 @@ def _request(source: bytes, flags: tuple[str, ...], stage: str, careful: bool
     except compiler_process.Crashed as crash:
         if SHORT_WAYS in flags:
             _say_long(f"the compiler crashed ({crash.signal})")
-            plain = tuple(f for f in flags if f != SHORT_WAYS)
-            return _request(source, plain, stage, careful)
+            return _request(source, _plain(flags), stage, careful)
         if careful or crash.signal not in ("SIGSEGV", "SIGABRT") or _no_space(crash):
             raise
     return compiler_process.request(source, flags, stage, careful=True)
+
+
+def _plain(flags: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f for f in flags if f != SHORT_WAYS)
 
 
 def _say_long(reason: str) -> None:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from calque.lowering.compiler_server import Phase
+from calque.lowering.compiler_server import SHORT_WAYS, Phase
 
 _SLICE_S = 0.05
 _lock = threading.Lock()
@@ -169,7 +169,7 @@ def request(source: bytes, flags: tuple[str, ...], stage: str = "",
       Crashed: the process died.
       OSError: no process can be started.
     """
-    server, answer = _server(_kind(flags)), _Answer()
+    server, answer = _server(_kind(flags, careful)), _Answer()
     before = server.printed()
     try:
         server.ask(answer, source, flags, stage, careful)
@@ -205,9 +205,11 @@ def folders() -> list[str]:
     return [str(Path(p).parent.parent) for p in found.submodule_search_locations or ()]
 
 
-def _kind(flags: tuple[str, ...]) -> str:
-    """'cpu' for programs of CPUs, 'all' for those of any target: MLIR goes through the operations
-    of every backend that is loaded, again and again."""
+def _kind(flags: tuple[str, ...], careful: bool) -> str:
+    """'short' for programs of short ways, 'cpu' for others of CPUs, 'all' for those of any target:
+    MLIR goes through the operations of every backend that is loaded, again and again."""
+    if SHORT_WAYS in flags and not careful:
+        return "short"
     return "cpu" if "--iree-hal-local-target-device-backends=llvm-cpu" in flags else "all"
 
 

@@ -3,11 +3,11 @@
 It reads pickled requests (number, source, flags, stage, careful) from its standard input and writes
 pickled answers (number, kind, value, phases) to its standard output, in the order in which they are
 ready; each request has a thread.  kind is 'done' (the bytes; where short ways were asked for
-'short', or 'long' with why no stage was left out, and why IREE linked it or ''), 'failed'
+'short', or 'long' with why no stage was left out), 'again' (why IREE has to link it), 'failed'
 (diagnostics: pairs of severity and text) or 'error' (an exception); phases is a list of (stage,
 start, end), by time.perf_counter_ns, a clock that processes share.  It ends when its input does.
-KIND is 'cpu' (programs for CPUs) or 'all' (for any target); FOLDERs hold the package iree.compiler;
-nothing of calque is imported, and neither NumPy nor MLIR's bindings.
+KIND is 'short' (short ways only), 'cpu' (programs for CPUs) or 'all' (for any target); FOLDERs hold
+the package iree.compiler; nothing of calque is imported, and neither NumPy nor MLIR's bindings.
 lowering/compiler_process.py is the other end.
 """
 from __future__ import annotations
@@ -32,11 +32,15 @@ STAGES = ("input", "abi", "preprocessing", "global-optimization",
 # calls these (tests/lowering/test_symbols.py), so LLVM passes them by.  The others of the two
 # libraries (memset, memcpy, memmove, fmodf, fma, conversions of halves) it may call.
 _UNUSED = (
-    "__fesetround", "__math_divzero", "__math_invalid", "__math_invalidf", "__math_oflow",
-    "__math_oflowf", "__math_uflow", "__math_uflowf", "__math_xflow", "__math_xflowf", "ceilf",
-    "exp", "expf", "feclearexcept", "fegetenv", "fegetround", "feraiseexcept", "fesetenv",
-    "fetestexcept", "floor", "floorf", "frexpf", "ldexpf", "log", "powf", "rintf", "round",
+    "__extendhfdf2", "__fesetround", "__gnu_f2h_ieee", "__gnu_h2f_ieee", "__math_divzero",
+    "__math_invalid", "__math_invalidf", "__math_oflow", "__math_oflowf", "__math_uflow",
+    "__math_uflowf", "__math_xflow", "__math_xflowf", "__truncdfhf2", "ceilf", "exp", "expf",
+    "feclearexcept", "fegetenv", "fegetround", "feraiseexcept", "fesetenv", "fetestexcept", "floor",
+    "floorf", "frexpf", "iree_f2h_ieee", "iree_h2f_ieee", "ldexpf", "log", "powf", "rintf", "round",
     "roundf", "scalbnf", "specialcase")
+
+# elf_link.py has its own, and a process for short ways links with nothing else.
+_OWN = ("memcpy", "memmove", "memset")
 
 # No flag of IREE's: programs that are kernels of ours leave out stages (stream_module.py), and
 # dispatches are linked here (short_way.py).
@@ -45,16 +49,10 @@ SHORT_WAYS = "--calque-short-ways"
 # What kernels of ours write once and call (kernels/shell): LLVM would inline it at every use.
 FUNCTIONS = tuple(f"calque_function_{i}" for i in range(64))
 
-# Operations that call fmodf, of one of the two libraries, where they are of floats (a name does not
-# tell): IREE links these programs.
-_LIBRARY = (b"remainder", b"remf")
-
 # Options of the process.  MLIR's threads cost a tenth and gain nothing, also for large programs.
 # Of tiles 64 wide, IREE's default, loops end so soon that long chains of arithmetic do not overlap:
 # exp(x - m) of 2048 x 2048 takes twice as long at x86-64-v3, a softmax 1.5 times.
 _OPTIONS = ["--mlir-disable-threading", "--iree-llvmcpu-distribution-size=128",
-            *(f"--force-attribute={name}:{attribute}"
-              for name in _UNUSED for attribute in ("noinline", "optnone")),
             *(f"--force-attribute={name}:noinline" for name in FUNCTIONS)]
 
 
@@ -93,8 +91,11 @@ def load(folders: list[str], kind: str = "all") -> Any:
             ("mlirOperationVerify", ctypes.c_bool, _Operation)):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
-    less = [f"--iree-plugin=-{name}" for name in _OTHERS] if kind == "cpu" else []
-    ctypes_dl._initializeGlobalCL("calque", *_OPTIONS, *less)
+    passed_by = [f"--force-attribute={name}:{attribute}"
+                 for name in (*_UNUSED, *(_OWN if kind == "short" else ()))
+                 for attribute in ("noinline", "optnone")]
+    less = [f"--iree-plugin=-{name}" for name in _OTHERS] if kind != "all" else []
+    ctypes_dl._initializeGlobalCL("calque", *_OPTIONS, *passed_by, *less)
     return api
 
 
@@ -108,6 +109,15 @@ def _receiver(sink: list[tuple[int, str]]) -> Any:
     return _RECEIVER(receive)
 
 
+# A session has the dialects, and what patterns are made of: to use it again saves a sixth of a
+# small program's time.  It keeps every type and constant that it has seen, so not for ever, and not
+# after a program with large ones.
+_USES, _KEPT = 8, 4
+_LARGEST = 1 << 20  # bytes of a module
+_sessions: list[tuple[tuple[str, ...], Any, int]] = []  # that are free: flags, uses
+_lock = threading.Lock()  # (of them, and of what `_sibling` loads)
+
+
 def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: list[Phase],
         careful: bool = False) -> tuple[str, Any]:
     """One compile: what is answered; `phases` gets when each stage ran.
@@ -115,49 +125,74 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
     MLIR's verifier looks at the program after each stage, and after each pass (a quarter of the
     time) only where that fails, or the caller wants it: to say which pass.
     """
+    plain = tuple(f for f in flags if f != SHORT_WAYS)
+    with _lock:
+        free = next((s for s in _sessions if s[0] == plain), None)
+        if free is not None:
+            _sessions.remove(free)
+    _, session, uses = free or (plain, api.Session(), 0)
+    kind, value = "", None
+    try:
+        if free is None:
+            session.set_flags(*plain)
+        short = SHORT_WAYS in flags and not stage and not careful
+        kind, value = _compiled(api, session, source, plain, stage, phases, careful, short)
+    finally:
+        used = [] if (kind in ("done", "short", "long") and uses + 1 < _USES
+                      and len(source) < _LARGEST) else [session]
+        with _lock:
+            if not used:
+                _sessions.append((plain, session, uses + 1))
+            if len(_sessions) > _KEPT:
+                used.append(_sessions.pop(0)[1])
+        for other in used:
+            other.close()
+    if kind == "failed" and not careful:
+        return run(api, source, flags, stage, phases, careful=True)
+    return kind, value
+
+
+def _compiled(api: Any, session: Any, source: bytes, flags: tuple[str, ...], stage: str,
+              phases: list[Phase], careful: bool, short: bool) -> tuple[str, Any]:
+    """`run` in a session, which an answer of another kind leaves in no state to be used again."""
     from iree.compiler.api import ctypes_dl
     library = ctypes_dl._dylib
     diagnostics: list[tuple[int, str]] = []
-    short = SHORT_WAYS in flags and not stage and not careful
-    reason = fault = ""
+    reason = ""
     receiver = _receiver(diagnostics)  # it has to live as long as the invocation may call it
-    with api.Session() as session:
-        plain = tuple(f for f in flags if f != SHORT_WAYS)
-        session.set_flags(*plain)
-        if short:
-            ran: list[Phase] = []
-            program, reason = _at_once(api, library, session, source, plain, ran)
-            if program is not None:
-                phases.extend(ran)
-                return "short", program
-        with session.invocation() as invocation:
-            handle = invocation._inv_p
-            library.ireeCompilerInvocationEnableCallbackDiagnostics(handle, 0, receiver, None)
-            library.ireeCompilerInvocationSetVerifyIR(handle, careful)
-            good = invocation.parse_source(api.Source.wrap_buffer(session, source))
-            before = b"start"
-            for name in STAGES[:STAGES.index(stage or "end") + 1] if good else ():
-                start = time.perf_counter_ns()
-                if name == "hal" and short:
-                    fault = "a remainder" if any(n in source for n in _LIBRARY) else _sibling(
-                        "short_way").link_here(library, invocation, _advance, _sibling("elf_link"))
-                if name != "hal" or not short or fault:
-                    good = _advance(library, handle, before, name.encode())
-                phases.append((name, start, time.perf_counter_ns()))
-                before = name.encode()
-                if not good:
-                    break
-            if good:
-                with api.Output.open_membuffer() as output:
-                    (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
-                    program = bytes(output.map_memory())
-                    return ("long", (program, reason, fault)) if short else ("done", program)
-    if careful:
-        return "failed", diagnostics
-    return run(api, source, flags, stage, phases, careful=True)
+    if short:
+        ran: list[Phase] = []
+        program, reason = _at_once(api, library, session, source, flags, ran)
+        if program is not None:
+            phases.extend(ran)
+            return "short", program
+    with session.invocation() as invocation:
+        handle = invocation._inv_p
+        library.ireeCompilerInvocationEnableCallbackDiagnostics(handle, 0, receiver, None)
+        library.ireeCompilerInvocationSetVerifyIR(handle, careful)
+        good = invocation.parse_source(api.Source.wrap_buffer(session, source))
+        before = b"start"
+        for name in STAGES[:STAGES.index(stage or "end") + 1] if good else ():
+            start = time.perf_counter_ns()
+            if name == "hal" and short:
+                fault = _sibling("short_way").link_here(
+                    library, invocation, _advance, _sibling("elf_link"))
+                if fault:
+                    return "again", fault
+            else:
+                good = _advance(library, handle, before, name.encode())
+            phases.append((name, start, time.perf_counter_ns()))
+            before = name.encode()
+            if not good:
+                break
+        if good:
+            with api.Output.open_membuffer() as output:
+                (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
+                program = bytes(output.map_memory())
+                return ("long", (program, reason)) if short else ("done", program)
+    return "failed", diagnostics
 
 
-_LARGEST = 1 << 20  # bytes of a module that is printed, to see whether it is kernels of ours
 _devices: dict[tuple[str, ...], str] = {}  # by flags: stream_module.device
 
 
@@ -229,13 +264,10 @@ def _short(api: Any, library: Any, session: Any, handle: Any) -> tuple[bytes | N
     return found
 
 
-_loading = threading.Lock()  # (of threads that want the same module)
-
-
 def _sibling(name: str) -> Any:
     """A module beside this one, which runs as a script: its folder is no place to import from."""
     known = f"calque_{name}"
-    with _loading:
+    with _lock:
         if known not in sys.modules:
             spec = importlib.util.spec_from_file_location(
                 known, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py"))

@@ -2,7 +2,8 @@
 
 What `iree-lld -shared -static --gc-sections` does, without a process: the sections that are needed
 are laid out in three segments (R, RX, RW), PC-relative relocations are applied, absolute ones
-become R_X86_64_RELATIVE.  What it does not know it refuses, and IREE links.
+become R_X86_64_RELATIVE.  The C library's functions are ours (LIBRARY).  What it does not know it
+refuses, and IREE links.
 It imports nothing of calque: the compiler's process reads it.  Start reading at `link`.
 """
 from __future__ import annotations
@@ -18,6 +19,27 @@ _SYMTAB, _RELA, _NOBITS = 2, 4, 8
 _TLS = 0x400
 _GLOBAL, _INDIRECT = 1, 10  # a symbol's binding; its type: what it means is found out at load
 _ABSOLUTE, _RELATIVE_TO_PC, _BY_TABLE = (1,), (2, 4), (9, 41, 42)  # R_X86_64_64, PC32 PLT32, GOT*
+_CODE = 6  # a section's flags: in memory, executable
+
+# What native/library.S is in machine code.
+_MEMMOVE = bytes.fromhex(
+    "4889f84883fa100f82c50000000f106416f00f102e4883fa200f86aa0000004889f94829f14839d17255488d4c17"
+    "f04883ea40722c0f10060f104e100f1056200f105e300f11070f114f100f1157200f115f304883c6404883c74048"
+    "83ea4073d44883c2307e140f10060f11074883c6104883c7104883ea107fec0f1121c34883ea40722c0f10441630"
+    "0f104c16200f105416100f101c160f114417300f114c17200f115417100f111c174883ea4073d44883c2307e0e0f"
+    "1004160f1104174883ea107ff20f1128c30f112f0f116417f0c383fa08733783fa04732385d2741e0fb60e440fb6"
+    "4416ff4c8d4c17ffd1ea440fb6141644881417880f458801c38b0e448b4416fc890f44894417fcc3488b0e4c8b44"
+    "16f848890f4c894417f8c3")
+_MEMSET = bytes.fromhex(
+    "4889f8400fb6f648b90101010101010101480faff14883fa10724166480f6ec6660f6cc00f114417f04883ea4072"
+    "190f11070f1147100f1147200f1147304883c7404883ea4073e74883c2307e0d0f11074883c7104883ea107ff3c3"
+    "83fa08731f83fa04731385d274f140883740887417ffd1ea40883417c38937897417fcc348893748897417f8c3")
+_FMODF = bytes.fromhex(
+    "f30f114c24fcd94424fcf30f114424fcd94424fcd9f8dfe0f6c40475f7ddd9d95c24fcf30f104424fcc3")
+
+# What stands for functions of a C library.  IREE gives every program a memcpy that moves a byte at
+# a time, and a memset and a memmove of its kind, for LLVM to compile once more: they are dropped.
+LIBRARY = {"memcpy": _MEMMOVE, "memmove": _MEMMOVE, "memset": _MEMSET, "fmodf": _FMODF}
 
 
 class Refused(Exception):
@@ -46,7 +68,8 @@ class _Relocation(NamedTuple):
 
 
 class _Objects:
-    """Sections, symbols and relocations of object files, numbered through."""
+    """Sections, symbols and relocations of object files, numbered through, and LIBRARY's functions:
+    for those of the first file, which is IREE's, and for what no file has."""
 
     def __init__(self, files: Sequence[bytes]) -> None:
         self.sections: list[_Section] = []
@@ -54,6 +77,9 @@ class _Objects:
         self._relocations: dict[int, tuple[bytes, int]] = {}  # entries, the file's first symbol
         for data in files:
             self._read(data)
+            if data is files[0]:
+                dropped = {symbol.name: symbol.section for symbol in self.symbols
+                           if symbol.name in LIBRARY and symbol.section >= 0 == symbol.value}
         self.named: dict[str, _Symbol] = {}
         for symbol in self.symbols:
             if symbol.info >> 4 and symbol.section >= 0:
@@ -62,6 +88,13 @@ class _Objects:
                     raise Refused(f"two symbols {symbol.name}")
                 if other is None or symbol.info >> 4 == _GLOBAL:  # (weak ones give way)
                     self.named[symbol.name] = symbol
+        self._instead: dict[int, int] = {}  # sections
+        for name, code in LIBRARY.items():
+            ours = len(self.sections)
+            self.sections.append(_Section(_CODE, len(code), 16, code))
+            self.named.setdefault(name, _Symbol(name, _GLOBAL << 4, ours, 0))
+            if name in dropped:
+                self._instead[dropped[name]] = ours
 
     def _read(self, data: bytes) -> None:
         if data[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", data, 16) != (1, 62):
@@ -92,6 +125,8 @@ class _Objects:
                 symbol = self.named[symbol.name]
             if symbol.info & 15 == _INDIRECT:
                 raise Refused(f"indirect function {symbol.name}")
+            if symbol.section in self._instead:
+                symbol = symbol._replace(section=self._instead[symbol.section])
             yield _Relocation(at, info & 0xffffffff, symbol, addend)
 
     def reached(self, root: int) -> list[tuple[int, list[_Relocation]]]:

@@ -164,12 +164,10 @@ def _folder() -> Iterator[str]:
 
 def link_here(library: Any, invocation: Any, advance: Callable[..., bool], link: Any) -> str:
     """The stage `hal` of an invocation, whose dispatches are linked here; or why not, and then the
-    invocation is as it was."""
+    invocation is of no use any more."""
     _typed(library)
     handle = invocation._inv_p
     taken = library.ireeCompilerInvocationExportStealModule(handle)
-    kept = library.mlirOperationClone(_Handle(taken.ptr))
-    fault = ""
     try:
         with _folder() as folder:
             path = os.path.join(folder, "dispatches.o")
@@ -177,20 +175,18 @@ def link_here(library: Any, invocation: Any, advance: Callable[..., bool], link:
             some = bool(module.variants())
             needed = module.make_static(path)
             library.ireeCompilerInvocationImportStealModule(handle, taken)
-            good = advance(library, handle, b"executable-targets", b"hal")
+            taken = None
+            if not advance(library, handle, b"executable-targets", b"hal"):
+                return "the dispatches are no object file"
             taken = library.ireeCompilerInvocationExportStealModule(handle)
-            if not good:
-                fault = "the dispatches are no object file"
-            elif some:
+            if some:
                 _put(Module(library, _Handle(taken.ptr)), [path, *needed], link)
     except Exception as error:  # whatever it is, IREE links
-        fault = f"{type(error).__name__}: {error}"
-    other = kept
-    if fault:
-        taken, other = type(taken)(kept.ptr), _Handle(taken.ptr)
-    library.mlirOperationDestroy(other)
-    library.ireeCompilerInvocationImportStealModule(handle, taken)
-    return fault
+        return f"{type(error).__name__}: {error}"
+    finally:
+        if taken is not None:
+            library.ireeCompilerInvocationImportStealModule(handle, taken)
+    return ""
 
 
 def _put(module: Module, paths: list[str], link: Any) -> None:

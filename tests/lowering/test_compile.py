@@ -189,7 +189,7 @@ def test_a_process_that_ends_takes_its_compiles_along(tmp_path):
 threading.Thread(target=c.compile_module, args=(source, target), daemon=True).start()
 while not any(s.waiting for s in [*compiler_process._servers.values()]):
     time.sleep(0.01)
-print(compiler_process._servers["cpu"].process.pid)
+print(compiler_process._servers["short"].process.pid)
 sys.exit(7)
 """, tmp_path)
     assert done.returncode == 7, done.stderr
@@ -260,8 +260,8 @@ def test_a_crash_is_an_error_and_the_next_compile_works():
 
 def test_a_compiler_that_died_meanwhile_is_started_again():
     compile_module(ADD, CPU)
-    compiler_process._servers["cpu"].process.kill()
-    compiler_process._servers["cpu"].process.wait()
+    compiler_process._servers["short"].process.kill()
+    compiler_process._servers["short"].process.wait()
     assert len(compile_module(ADD, CPU)) > 1000
 
 
@@ -311,11 +311,11 @@ def test_what_the_linker_prints_is_in_the_error_alone(capfd):
 def test_a_forked_child_compiles_with_a_process_of_its_own(tmp_path):
     done = python(LONG + """
 sizes = [len(c.compile_module(small, target))]
-mine = compiler_process._servers["cpu"].process.pid
+mine = compiler_process._servers["short"].process.pid
 child = os.fork()
 if child == 0:
     made = c.compile_module(small, target)
-    os._exit(int(len(made) != sizes[0] or compiler_process._servers["cpu"].process.pid == mine))
+    os._exit(int(len(made) != sizes[0] or compiler_process._servers["short"].process.pid == mine))
 print(os.waitpid(child, 0)[1], len(c.compile_module(small, target)) == sizes[0])
 """, tmp_path)
     assert done.stdout == "0 True\n", done.stderr
