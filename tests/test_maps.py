@@ -36,7 +36,8 @@ def test_a_package_names_its_modules(folder: pathlib.Path) -> None:
 
 # A word with a slash that says where something is: with a known top, or the end of a file's name.
 PATH = re.compile(r"(?<![\w/.:<>~*-])((?:[a-z_][\w-]*/)+[\w-]+"
-                  r"(?:\.(?:py|pyi|md|c|h|cc|hpp|inc\.h|txt|json|toml|cmake))?)(?:::(\w+))?(?![\w/*{<-])")
+                  r"(?:\.(?:S|py|pyi|md|c|h|cc|hpp|inc\.h|txt|json|toml|cmake))?)"
+                  r"(?:::(\w+))?(?![\w/*{<-])")
 TOPS = {"frontend", "lowering", "runtime", "tests", "docs", "benchmarks", "examples", "calque"}
 TOPS |= {p.name for p in PACKAGE.iterdir() if p.is_dir()}
 TOPS -= {"numpy", "random", "lax", "scipy", "nn", "iree"}  # names that others have, too
