@@ -119,7 +119,7 @@ def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "", *,
         raise _failure(source, flags, value, printed)
     if kind == "again":
         _say_long(f"linked by IREE: {value}")
-        return run_compiler(source, _plain(flags))
+        return run_compiler(source, compiler_server.without_short_ways(flags))
     if kind == "short":
         _short_counts["taken"] += 1
     elif kind == "long":
@@ -136,14 +136,10 @@ def _request(source: bytes, flags: tuple[str, ...], stage: str, careful: bool
     except compiler_process.Crashed as crash:
         if SHORT_WAYS in flags:
             _say_long(f"the compiler crashed ({crash.signal})")
-            return _request(source, _plain(flags), stage, careful)
+            return _request(source, compiler_server.without_short_ways(flags), stage, careful)
         if careful or crash.signal not in ("SIGSEGV", "SIGABRT") or _no_space(crash):
             raise
     return compiler_process.request(source, flags, stage, careful=True)
-
-
-def _plain(flags: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f for f in flags if f != SHORT_WAYS)
 
 
 def _say_long(reason: str) -> None:

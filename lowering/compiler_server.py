@@ -118,6 +118,10 @@ _sessions: list[tuple[tuple[str, ...], Any, int]] = []  # that are free: flags, 
 _lock = threading.Lock()  # (of them, and of what `_sibling` loads)
 
 
+def without_short_ways(flags: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f for f in flags if f != SHORT_WAYS)
+
+
 def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: list[Phase],
         careful: bool = False) -> tuple[str, Any]:
     """One compile: what is answered; `phases` gets when each stage ran.
@@ -125,7 +129,7 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
     MLIR's verifier looks at the program after each stage, and after each pass (a quarter of the
     time) only where that fails, or the caller wants it: to say which pass.
     """
-    plain = tuple(f for f in flags if f != SHORT_WAYS)
+    plain = without_short_ways(flags)
     with _lock:
         free = next((s for s in _sessions if s[0] == plain), None)
         if free is not None:
