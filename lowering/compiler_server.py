@@ -109,15 +109,6 @@ def _receiver(sink: list[tuple[int, str]]) -> Any:
     return _RECEIVER(receive)
 
 
-# A session has the dialects, and what patterns are made of: to use it again saves a sixth of a
-# small program's time.  It keeps every type and constant that it has seen, so not for ever, and not
-# after a program with large ones.
-_USES, _KEPT = 8, 4
-_LARGEST = 1 << 20  # bytes of a module
-_sessions: list[tuple[tuple[str, ...], Any, int]] = []  # that are free: flags, uses
-_lock = threading.Lock()  # (of them, and of what `_sibling` loads)
-
-
 def without_short_ways(flags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f for f in flags if f != SHORT_WAYS)
 
@@ -129,74 +120,52 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
     MLIR's verifier looks at the program after each stage, and after each pass (a quarter of the
     time) only where that fails, or the caller wants it: to say which pass.
     """
-    plain = without_short_ways(flags)
-    with _lock:
-        free = next((s for s in _sessions if s[0] == plain), None)
-        if free is not None:
-            _sessions.remove(free)
-    _, session, uses = free or (plain, api.Session(), 0)
-    kind, value = "", None
-    try:
-        if free is None:
-            session.set_flags(*plain)
-        short = SHORT_WAYS in flags and not stage and not careful
-        kind, value = _compiled(api, session, source, plain, stage, phases, careful, short)
-    finally:
-        used = [] if (kind in ("done", "short", "long") and uses + 1 < _USES
-                      and len(source) < _LARGEST) else [session]
-        with _lock:
-            if not used:
-                _sessions.append((plain, session, uses + 1))
-            if len(_sessions) > _KEPT:
-                used.append(_sessions.pop(0)[1])
-        for other in used:
-            other.close()
-    if kind == "failed" and not careful:
-        return run(api, source, flags, stage, phases, careful=True)
-    return kind, value
-
-
-def _compiled(api: Any, session: Any, source: bytes, flags: tuple[str, ...], stage: str,
-              phases: list[Phase], careful: bool, short: bool) -> tuple[str, Any]:
-    """`run` in a session, which an answer of another kind leaves in no state to be used again."""
     from iree.compiler.api import ctypes_dl
     library = ctypes_dl._dylib
     diagnostics: list[tuple[int, str]] = []
+    short = SHORT_WAYS in flags and not stage and not careful
     reason = ""
     receiver = _receiver(diagnostics)  # it has to live as long as the invocation may call it
-    if short:
-        ran: list[Phase] = []
-        program, reason = _at_once(api, library, session, source, flags, ran)
-        if program is not None:
-            phases.extend(ran)
-            return "short", program
-    with session.invocation() as invocation:
-        handle = invocation._inv_p
-        library.ireeCompilerInvocationEnableCallbackDiagnostics(handle, 0, receiver, None)
-        library.ireeCompilerInvocationSetVerifyIR(handle, careful)
-        good = invocation.parse_source(api.Source.wrap_buffer(session, source))
-        before = b"start"
-        for name in STAGES[:STAGES.index(stage or "end") + 1] if good else ():
-            start = time.perf_counter_ns()
-            if name == "hal" and short:
-                fault = _sibling("short_way").link_here(
-                    library, invocation, _advance, _sibling("elf_link"))
-                if fault:
-                    return "again", fault
-            else:
-                good = _advance(library, handle, before, name.encode())
-            phases.append((name, start, time.perf_counter_ns()))
-            before = name.encode()
-            if not good:
-                break
-        if good:
-            with api.Output.open_membuffer() as output:
-                (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
-                program = bytes(output.map_memory())
-                return ("long", (program, reason)) if short else ("done", program)
-    return "failed", diagnostics
+    # (a session of its own: one that is used again is no faster, for its tables have grown)
+    with api.Session() as session:
+        plain = without_short_ways(flags)
+        session.set_flags(*plain)
+        if short:
+            ran: list[Phase] = []
+            program, reason = _at_once(api, library, session, source, plain, ran)
+            if program is not None:
+                phases.extend(ran)
+                return "short", program
+        with session.invocation() as invocation:
+            handle = invocation._inv_p
+            library.ireeCompilerInvocationEnableCallbackDiagnostics(handle, 0, receiver, None)
+            library.ireeCompilerInvocationSetVerifyIR(handle, careful)
+            good = invocation.parse_source(api.Source.wrap_buffer(session, source))
+            before = b"start"
+            for name in STAGES[:STAGES.index(stage or "end") + 1] if good else ():
+                start = time.perf_counter_ns()
+                if name == "hal" and short:
+                    fault = _sibling("short_way").link_here(
+                        library, invocation, _advance, _sibling("elf_link"))
+                    if fault:
+                        return "again", fault
+                else:
+                    good = _advance(library, handle, before, name.encode())
+                phases.append((name, start, time.perf_counter_ns()))
+                before = name.encode()
+                if not good:
+                    break
+            if good:
+                with api.Output.open_membuffer() as output:
+                    (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
+                    program = bytes(output.map_memory())
+                    return ("long", (program, reason)) if short else ("done", program)
+    if careful:
+        return "failed", diagnostics
+    return run(api, source, flags, stage, phases, careful=True)
 
 
+_LARGEST = 1 << 20  # bytes of a module that is printed, to see whether it is kernels of ours
 _devices: dict[tuple[str, ...], str] = {}  # by flags: stream_module.device
 
 
@@ -268,10 +237,13 @@ def _short(api: Any, library: Any, session: Any, handle: Any) -> tuple[bytes | N
     return found
 
 
+_loading = threading.Lock()  # (of threads that want the same module)
+
+
 def _sibling(name: str) -> Any:
     """A module beside this one, which runs as a script: its folder is no place to import from."""
     known = f"calque_{name}"
-    with _lock:
+    with _loading:
         if known not in sys.modules:
             spec = importlib.util.spec_from_file_location(
                 known, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py"))

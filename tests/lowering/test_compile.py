@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calque.lowering import compile as compiling
-from calque.lowering import compiler_process, compiler_server
+from calque.lowering import compiler_process
 from calque.lowering.compile import STAGES, CompileError, compile_module, compile_to, run_compiler
 from calque.lowering.targets import Target, parse_target
 from calque.runtime import Buffer, CallSpec, Executable, devices
@@ -257,33 +256,6 @@ def test_a_crash_is_an_error_and_the_next_compile_works():
     with pytest.raises(CompileError, match=r"the compiler crashed \(SIGSEGV\)"):
         compile_module(ADD, nonsense)
     assert len(compile_module(ADD, CPU)) > 1000
-
-
-def test_sessions_are_used_again_but_not_for_ever_nor_after_an_error(monkeypatch):
-    """What came before in a session leaves no trace in a program."""
-    monkeypatch.setenv("CALQUE_COMPILE", "inside")
-    monkeypatch.setattr(compiler_server, "_sessions", [])
-    api, opened = compiling._inside(), []
-    real = api.Session
-
-    def session():
-        opened.append(real())
-        return opened[-1]
-
-    monkeypatch.setattr(api, "Session", session)
-    other = ADD.replace("add", "multiply").replace("4x", "7x")
-    first, second = compile_module(ADD, CPU), compile_module(other, CPU)
-    assert first != second
-    for _ in range(compiler_server._USES // 2 - 1):
-        assert (compile_module(ADD, CPU), compile_module(other, CPU)) == (first, second)
-    assert len(opened) == 1
-    assert compile_module(ADD, CPU) == first and len(opened) == 2
-    with pytest.raises(CompileError):
-        compile_module(BAD.replace("LOCATION", ""), CPU)
-    assert len(opened) == 3  # (the verifier's)
-    assert compile_module(ADD, CPU) == first and len(opened) == 4
-    compile_module(ADD, parse_target("cpu:x86-64-v2"))  # other flags
-    assert len(opened) == 5
 
 
 def test_a_compiler_that_died_meanwhile_is_started_again():
