@@ -114,8 +114,10 @@ def without_short_ways(flags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: list[Phase],
-        careful: bool = False) -> tuple[str, Any]:
+        careful: bool = False, configured: bool = True) -> tuple[str, Any]:
     """One compile: what is answered; `phases` gets when each stage ran.
+
+    Kernels for CUDA get configurations of ours where IREE takes them (`configured`), else its own.
 
     MLIR's verifier looks at the program after each stage, and after each pass (a quarter of the
     time) only where that fails, or the caller wants it: to say which pass.
@@ -141,7 +143,7 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
             library.ireeCompilerInvocationEnableCallbackDiagnostics(handle, 0, receiver, None)
             library.ireeCompilerInvocationSetVerifyIR(handle, careful)
             good = invocation.parse_source(api.Source.wrap_buffer(session, source))
-            before = b"start"
+            before, ours = b"start", 0
             for name in STAGES[:STAGES.index(stage or "end") + 1] if good else ():
                 start = time.perf_counter_ns()
                 if name == "hal" and short:
@@ -151,6 +153,8 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
                         return "again", fault
                 else:
                     good = _advance(library, handle, before, name.encode())
+                if good and name == "executable-configurations" and _CUDA in plain and configured:
+                    ours = _reconfigured(library, handle)
                 phases.append((name, start, time.perf_counter_ns()))
                 before = name.encode()
                 if not good:
@@ -160,6 +164,8 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
                     (invocation.output_ir if stage else invocation.output_vm_bytecode)(output)
                     program = bytes(output.map_memory())
                     return ("long", (program, reason)) if short else ("done", program)
+    if ours:
+        return run(api, source, flags, stage, phases, careful, configured=False)
     if careful:
         return "failed", diagnostics
     return run(api, source, flags, stage, phases, careful=True)
@@ -251,6 +257,18 @@ def _sibling(name: str) -> Any:
             sys.modules[known] = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(sys.modules[known])
     return sys.modules[known]
+
+
+_CUDA = "--iree-hal-target-device=cuda"
+
+
+def _reconfigured(library: Any, handle: Any) -> int:
+    """How many kernels for CUDA were cut into other blocks (gpu_configuration.py)."""
+    module = library.ireeCompilerInvocationExportStealModule(handle)
+    try:
+        return int(_sibling("gpu_configuration").configure(library, module))
+    finally:
+        library.ireeCompilerInvocationImportStealModule(handle, module)
 
 
 def _advance(library: Any, handle: Any, before: bytes, after: bytes) -> bool:

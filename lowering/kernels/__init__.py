@@ -17,6 +17,7 @@ and what it would make many dispatches of.
   user.py       kernels of the user's own: user_c.py (elf.py reads objects) for CPUs, between
                 guard pages by user_guard.py; user_gpu.py with user_cuda.py (ptx.py, nvrtc.py) and
                 user_vulkan.py (spirv.py)
+  cuda/         kernels in Triton, for CUDA: products, convolutions
   dispatch.py   a dispatch of an executable that is written as text
 """
 from calque.lowering.kernels.loop import emit_kernel as emit_kernel

@@ -50,23 +50,25 @@ stream.executable private @{name} {{
 
 
 def dispatch(b: Builder, name: str, operands: Sequence[Value], results: Sequence[Spec],
-             entry: str = "", into: int | Sequence[int] = -1, sizes: Sequence[Any] = (),
-             numbers: Sequence[int] = ()) -> list[Value]:
+             entry: str | Sequence[str] = "", into: int | Sequence[int] = -1,
+             sizes: Sequence[Any] = (), numbers: Sequence[int] = ()) -> list[Value]:
     """Results of executable `name`, whose bindings are operands, then results: new memory, or the
     memory of operand `into` (a number for each result, -1: new).  flow.dispatch takes no unsigned
-    tensors (memory has no sign).  `sizes` are further arguments of the executable's function, as
-    index, `numbers` push constants of code that others wrote, int32."""
+    tensors (memory has no sign).  `entry`: the symbol in the executable, or those of its variants;
+    `sizes` are further arguments of the executable's function, as index, `numbers` push constants
+    of code that others wrote, int32."""
     given = [b.bitcast(x, signed(x.dtype)) for x in operands]
     read = [n for x in given for n in b.lengths(x.shape)]
     made = [n for s, _ in results for n in b.lengths(s)]
     words = [mlir.number(n, mlir.ir().IntegerType.get_signless(32)) for n in numbers]
     arguments = [*words, *[x.ir for x in given], *[b.extents.of(n) for n in sizes]]
+    entries = [f"@{entry or name}"] if isinstance(entry, str) else entry
     tied = [i + len(words) if i >= 0 else i
             for i in ([into] * len(results) if isinstance(into, int) else into)]
     op = mlir.operation(
         "flow.dispatch", [mlir.tensor_type(s, signed(d)) for s, d in results],
         [*arguments, *read, *made], {
-            "entry_points": f"[@{name}::@{entry or name}]",
+            "entry_points": "[" + ", ".join(f"@{name}::{e}" for e in entries) + "]",
             "operandSegmentSizes": f"array<i32: 0, {len(arguments)}, {len(read)}, {len(made)}>",
             "tied_operands": f"[{', '.join(f'{i} : index' for i in tied)}]"})
     return [b.bitcast(Value(b, r, s, signed(d)), d) for r, (s, d) in zip(op.results, results)]

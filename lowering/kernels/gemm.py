@@ -209,7 +209,7 @@ def _operand(ctx: Context, x: Value, groups: Sequence[Sequence[int]]
              ) -> tuple[Value, tuple[int, ...]]:
     """x, or what it is a transposition of, and the strides of three groups of its axes; a copy
     where the axes of a group do not lie side by side."""
-    source, order = _source(x)
+    source, order = transposed_source(x)
     strides = [1] * x.ndim
     for i in range(x.ndim - 2, -1, -1):
         strides[i] = strides[i + 1] * source.shape[i + 1]
@@ -225,7 +225,7 @@ def _operand(ctx: Context, x: Value, groups: Sequence[Sequence[int]]
     return source, tuple(found)
 
 
-def _source(x: Value) -> tuple[Value, list[int]]:
+def transposed_source(x: Value) -> tuple[Value, list[int]]:
     """What x is a transposition of, and x's axis at each place of it."""
     owner, axes = x.ir.owner, list(range(x.ndim))
     if mlir.made_by(owner) != "stablehlo.transpose":

@@ -15,8 +15,10 @@ from calque.lowering.context import Context
 from calque.lowering.dtypes import BOOL, F32, F64, HALVES, I32, I64, summed
 from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
+from calque.lowering.kernels.cuda import products
 from calque.lowering.math.region import generic
 from calque.lowering.rules.elementwise import in_float32
+from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.registry import Op, rule
 from calque.lowering.rules.window import fill
 
@@ -93,6 +95,7 @@ def _vecmat(b: Builder, x: Value, y: Value) -> Value:
 def _dot(op: Op) -> Value:
     b, (x, y), out = op.b, op.operands, op.out
     dims, dtype = op["dimension_numbers"], out.dtype
+    precision = products.precision_of(op["precision"])
     (xc, _), _ = dims
     if math.prod(x.shape[i] for i in xc) == 0:  # IREE divides by the contracted size
         result = b.splat(0, out.shape, dtype)
@@ -101,7 +104,7 @@ def _dot(op: Op) -> Value:
     elif dtype.kind == "c":
         part = real_dtype(dtype)
         result = by_parts(b, x.astype(dtype), y.astype(dtype),
-                          lambda p, q: real_dot(op.ctx, p, q, dims, part))
+                          lambda p, q: real_dot(op.ctx, p, q, dims, part, precision))
     elif dtype == BOOL:
         counts = _barred(b, x.astype(I32), y.astype(I32), dims, I32)
         result = counts > 0
@@ -109,22 +112,30 @@ def _dot(op: Op) -> Value:
         result = _integer_dot(b, x, y, dims, dtype)
     elif dtype in HALVES:
         wide = x.dtype if x.dtype in HALVES and x.dtype == y.dtype else F32
-        acc = real_dot(op.ctx, x.astype(wide), y.astype(wide), dims, F32)
-        result = acc.astype(dtype)
+        result = real_dot(op.ctx, x.astype(wide), y.astype(wide), dims, F32, precision, dtype)
     else:
         if not (x.dtype == y.dtype and x.dtype in HALVES):
             x, y = x.astype(dtype), y.astype(dtype)
         if _is_vecmat(op.ctx, x, y, dims):
             result = _vecmat(b, x, y)
         else:
-            result = real_dot(op.ctx, x, y, dims, dtype)
+            result = real_dot(op.ctx, x, y, dims, dtype, precision)
     return result
 
 
-def real_dot(ctx: Context, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
-    """By the C kernel where it is ahead, else IREE's."""
+def real_dot(ctx: Context, x: Value, y: Value, dims: Any, dtype: Dtype,
+             precision: str = "ieee", out: Dtype | None = None) -> Value:
+    """By the C kernel where it is ahead, or one for CUDA, else IREE's; sums have `dtype`, the
+    result `out` (the same by default).  `precision`: what float32 is on CUDA (kernels/cuda)."""
+    out = dtype if out is None else out
+    if dtype == F32 and products.takes(ctx.target):
+        made = products.product(ctx, x, y, dims, out, precision)
+        if made is not None:
+            if made.ndim > len(gemm.shape_of_product(x, y, dims)):  # parts of the sums
+                made = emit_reduce(ctx.b, [made], [0], [0], fold("add"))[0]
+            return made.astype(out)
     made = gemm.product(ctx, x, y, dims, dtype)
-    return emit_dot(ctx.b, x, y, dims, dtype) if made is None else made
+    return (emit_dot(ctx.b, x, y, dims, dtype) if made is None else made).astype(out)
 
 
 def matmul(ctx: Context, x: Value, y: Value, dtype: Dtype) -> Value:

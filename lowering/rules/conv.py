@@ -22,10 +22,11 @@ from calque.core.types import Dtype, Params
 from calque.lowering import math, mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, F64, I32, I64, is_narrow
+from calque.lowering.dtypes import BOOL, F32, F64, HALVES, I32, I64, is_narrow
 from calque.lowering.folding import guarded_one
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.convolve import convolve
+from calque.lowering.kernels.cuda import convolutions, products
 from calque.lowering.kernels.native import level_of
 from calque.lowering.rules.contract import by_parts, matmul, real_dot
 from calque.lowering.rules.reduce import emit_reduce, fold
@@ -114,7 +115,11 @@ def _by_kind(c: Conv, x: Value, y: Value) -> Value:
         return _integers(c.by(wide), x, y).astype(dtype)
     if is_narrow(dtype) or dtype.kind in "iu":
         wide = F64 if x.dtype == F64 else F32
-        if x.dtype != y.dtype or not _is_product(c, x.dtype, y):
+        if 0 not in c.shape:
+            made = _on_cuda(c, x, y)
+            if made is not None:
+                return math.convert(b, made, dtype)
+        if x.dtype != y.dtype or not (_is_product(c, x.dtype, y) or _takes_halves(c, x.dtype)):
             x, y = math.convert(b, x, wide), math.convert(b, y, wide)
             if is_static(c.places) and 1 < prod(c.places) <= FEW:
                 (x,) = b.barrier(x)  # each place's window widened anew: more stack than there is
@@ -135,6 +140,10 @@ def emit_conv(c: Conv, x: Value, y: Value) -> Value:
     any_place = not is_static((*result, *[x.shape[i] for i in dn.lhs_spec[2:]]))
     if 0 not in c.shape and not any_place and _has_phases(p):
         return _by_phase(c, x, y)
+    if 0 not in c.shape:
+        made = _on_cuda(c, x, y)
+        if made is not None:
+            return math.convert(b, made, dtype)
     config = [(0, 0, 0)] * x.ndim
     for axis, (low, high), d in zip(dn.lhs_spec[2:], p["padding"], p["lhs_dilation"]):
         config[axis] = (low, high, d - 1)
@@ -160,6 +169,23 @@ def emit_conv(c: Conv, x: Value, y: Value) -> Value:
     if count == 1 or (count <= FEW and count < window):
         return _by_position(c, x, y)
     return _channels_last(c, x, y)
+
+
+def _takes_halves(c: Conv, dtype: Dtype) -> bool:
+    return dtype in HALVES and products.takes(c.ctx.target)
+
+
+def _on_cuda(c: Conv, x: Value, y: Value) -> Value | None:
+    """By a kernel of ours; None where IREE's form stays."""
+    b, dn = c.b, c.numbers
+    out = c.dtype if c.dtype == F32 or c.dtype == x.dtype else F32
+    made = convolutions.convolve(c.ctx, x, y, dn, c.params, c.shape, out,
+                                 products.precision_of(c.params["precision"]))
+    if made is None:
+        return None
+    if made.ndim > x.ndim:
+        (made,) = emit_reduce(b, [made], [0], [0], fold("add"))
+    return _laid_out(b, made, dn.out_spec)
 
 
 def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:

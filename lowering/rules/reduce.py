@@ -125,6 +125,59 @@ def _staged(b: Builder, x: Value, axes: list[int], start: Any,
     return x, axes
 
 
+def on_cuda(ctx: Context) -> bool:
+    return ctx.target is not None and ctx.target.backend == "cuda"
+
+
+def _by_blocks(b: Builder, x: Value, axes: list[int], start: Any, body: Body) -> Value:
+    """A reduction on CUDA: a block of threads a row, a thread a column, in stages where these are
+    too few for the card, or one would sum too many (lowering/gpu_configuration.py cuts rows)."""
+    if not axes or 0 in x.shape:
+        return emit_reduce(b, [x], [start], axes, body)[0]
+    first = axes[-1]  # what is last and side by side with it
+    while first - 1 in axes:
+        first -= 1
+    group = [a for a in axes if a >= first]
+    count = math.prod(x.shape[first:axes[-1] + 1])
+    lead, after = math.prod(x.shape[:first]), math.prod(x.shape[axes[-1] + 1:])
+    part = _row_part(lead, count) if after == 1 else _column_part(lead, count, after)
+    if part == count:
+        (x,) = emit_reduce(b, [x], [start], group, body)
+    elif count % part:  # after == 1: whole parts, and what is left
+        flat = b.reshape(x, (*x.shape[:first], count))
+        whole = count // part * part
+        found = [_by_blocks(b, b.slice_in_dim(flat, i, j, first), [first], start, body)
+                 for i, j in ((0, whole), (whole, count))]
+        x = body(b, found)[0]
+    else:
+        x = b.reshape(x, (*x.shape[:first], count // part, part, *x.shape[axes[-1] + 1:]))
+        (x,) = emit_reduce(b, [x], [start], [first + 1], body)
+        return _by_blocks(b, x, [*[a for a in axes if a < first], first], start, body)
+    return _by_blocks(b, x, [a for a in axes if a < first], start, body)
+
+
+_ROW, _ROWS, _CHAIN, _THREADS = 4096, 1024, 1024, 1 << 16
+
+
+def _row_part(rows: int, n: int) -> int:
+    """Into what parts rows of n numbers are cut: n itself, or about 4096."""
+    if n <= 2 * _ROW or rows >= _ROWS and n <= 16 * _ROW:
+        return n
+    fits = [d for d in range(_ROW // 4, 2 * _ROW + 1, 4) if n % d == 0]
+    fits = [d for d in fits if d % 128 == 0] or fits
+    return min(fits, key=lambda d: abs(d - _ROW), default=_ROW)
+
+
+def _column_part(lead: int, n: int, columns: int) -> int:
+    """How many numbers of a column a thread sums: fewer where there are few columns, a divisor."""
+    threads = lead * columns / 4
+    wanted = max(n / _CHAIN, min(n / 16, _THREADS / threads))
+    if wanted <= 1.5:
+        return n
+    fits = [d for d in range(2, min(n, 4096) + 1) if n % d == 0]  # (numbers of parts)
+    return n // min(fits, key=lambda d: abs(math.log(d / wanted)), default=1)
+
+
 def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
              identity: Any = 0) -> Value:
     """Sum (or another fold) over axes: in blocks when long, in f32 for half precision."""
@@ -141,6 +194,12 @@ def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
         x = emit_sum(ctx, x, [last], name, identity)
         return emit_sum(ctx, x, [a for a in axes if a != last], name, identity)
     kept = without(x.shape, axes)
+    if on_cuda(ctx):
+        if name == "add" and mlir.made_by(x.ir.owner) == "stablehlo.negate":
+            # (IREE sums by blocks what it adds, and of this it would make a subtraction)
+            x = Value(ctx.b, x.ir.owner.operands[0], x.shape, x.dtype)
+            return -emit_sum(ctx, x, axes)
+        return ctx.b.reshape(_by_blocks(ctx.b, x, sorted(axes), identity, fold(name)), kept)
     found = [_sum_stages(ctx.b, part, sorted(axes), identity, fold(name))
              for part in _cut(ctx.b, x, axes)]
     return functools.reduce(lambda x, y: ctx.b.binary(name, x, y),
@@ -249,6 +308,9 @@ def _extremum(name: str, direction: str, largest: bool) -> None:
         init, body = extreme(x.dtype, largest), fold(f"{name}imum")
         if x.dtype in FLOAT8:  # IREE rejects their folds
             x, init = convert(op.b, x, F32), np.float32(init)
+        if on_cuda(op.ctx) and is_static(x.shape):
+            out = op.b.reshape(_by_blocks(op.b, x, sorted(op["axes"]), init, body), op.out.shape)
+            return convert(op.b, out, op.out.dtype)
         found = []
         for part in _cut(op.b, x, op["axes"]):
             part, axes = _staged(op.b, part, sorted(op["axes"]), init, body)
@@ -318,6 +380,16 @@ def _arg(name: str, direction: str, largest: bool) -> None:
         init = extreme(x.dtype, largest)
         # an index above all others loses every tie
         far = np.iinfo(where).max
+        if on_cuda(op.ctx) and is_static(x.shape):  # folds of two results have no block a row there
+            best = _by_blocks(b, x, [axis], init, fold("maximum" if largest else "minimum"))
+            kept = [i for i in range(x.ndim) if i != axis]
+            (best,) = b.barrier(b.reshape(best, without(x.shape, [axis])))
+            here = x.eq(b.broadcast(best, x.shape, kept))
+            if x.dtype.kind == "f":
+                here = here | b.isnan(x)  # the first NaN wins
+            found = _by_blocks(b, b.select(here, positions, b.like(positions, far)), [axis], far,
+                               fold("minimum"))
+            return b.reshape(found, best.shape).astype(index_dtype)
 
         def body(b: Builder, a: list[Value]) -> list[Value]:
             (v0, i0), (v1, i1) = a[:2], a[2:]

@@ -5,6 +5,7 @@
   dtypes.py      dtypes, their promotion, keys
   types.py       names for the types of annotations: Shape, Params, Function
   primitive.py   the record of a primitive: rules and facts; weights.py: what an element costs
+  precision.py   how exactly float32 is multiplied
   client.py      primitives of libraries and users; kernel.py: their kernels
   trace.py       dispatch: traces, tracers, the current one
   evaluate.py    a Program run equation by equation

@@ -9,6 +9,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, ndim_of
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.precision import Precision
 from calque.core.types import Axes
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand
@@ -18,33 +19,6 @@ DotDimensionNumbers = tuple[
     tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
 
 
-class Precision(enum.Enum):
-    """How exactly float32 operands are multiplied; the CPU always multiplies them exactly.
-
-    Example:
-      >>> from calque import lax
-      >>> lax.Precision("high")
-      Precision.HIGH
-    """
-
-    DEFAULT = 0
-    HIGH = 1
-    HIGHEST = 2
-
-    @classmethod
-    def _missing_(cls, value: object) -> Any:
-        return _PRECISIONS.get(value) if isinstance(value, (str, type(None))) else None
-
-    def __repr__(self) -> str:
-        return f"Precision.{self.name}"
-
-    __str__ = __repr__
-
-
-_PRECISIONS: dict[Any, Precision] = {
-    **dict.fromkeys((None, "default", "fastest", "bfloat16", "BF16_BF16_F32"), Precision.DEFAULT),
-    **dict.fromkeys(("high", "bfloat16_3x", "tensorfloat32", "TF32_TF32_F32"), Precision.HIGH),
-    **dict.fromkeys(("highest", "float32", "F32_F32_F32"), Precision.HIGHEST)}
 PrecisionLike = Any
 
 

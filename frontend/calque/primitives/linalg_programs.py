@@ -17,6 +17,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, is_complex, ndim_of, shape_of
 from calque.core.dims import number
+from calque.core.precision import EXACT
 from calque.core.program import Program
 from calque.core.types import Function
 from calque.core.zeros import zeros
@@ -124,7 +125,8 @@ def product(x: Any, y: Any, transposed: bool = False) -> Any:
     """x y, or x^T y, over the last two axes; leading axes are equal."""
     rank = ndim_of(x)
     lead = tuple(range(rank - 2))
-    return dot_general(x, y, (((rank - 2 if transposed else rank - 1,), (rank - 2,)), (lead, lead)))
+    return dot_general(x, y, (((rank - 2 if transposed else rank - 1,), (rank - 2,)), (lead, lead)),
+                       EXACT)
 
 
 def conj(x: Any) -> Any:

@@ -324,7 +324,7 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
         wide = jnp.promote_types(jnp.result_type(mean, cov), np.float32)
         z = ew.convert(draw_normal(typed, (*size, n), d), wide)
         mean, cov = ew.convert(mean, wide), ew.convert(cov, wide)
-        return mean + jnp.einsum("...ij,...j->...i", _factor(cov, method), z)
+        return mean + jnp.einsum("...ij,...j->...i", _factor(cov, method), z, precision="highest")
 
 
 @resharding

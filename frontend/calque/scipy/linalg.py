@@ -329,7 +329,7 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
         low = arrange.tril(factors, -1)[..., :, :k] + creation.eye(m, k, dtype=kind)
         high = arrange.triu(factors)[..., :k, :]
         if permute_l:
-            return matmul(ew.convert(permutation, kind), low), high
+            return matmul(ew.convert(permutation, kind), low, precision="highest"), high
         return permutation, low, high
 
 
@@ -373,7 +373,7 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False,
         # by the whole of a, so that the derivative does not depend on the triangle that is read
         factor = la.cholesky(a if lower else conj(swapaxes(a, -1, -2)), symmetrize_input=False)
         x = custom_linear_solve(
-            lambda x: matmul(a, x), b, lambda _, b: cho_solve((factor, True), b), symmetric=True)
+            lambda x: matmul(a, x, precision="highest"), b, lambda _, b: cho_solve((factor, True), b), symmetric=True)
         return _dropped(x, vector)
 
 

@@ -85,7 +85,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
         r = _pade(a * scale[..., None, None], coefficients, n)
 
         def square(i: Any, r: Any) -> Any:
-            return where((i < times)[..., None, None], matmul(r, r), r)
+            return where((i < times)[..., None, None], matmul(r, r, precision="highest"), r)
 
         def step(i: Any, r: Any) -> Any:
             return cond(i < last, square, lambda i, r: r, i, r)
@@ -99,14 +99,14 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
 def _pade(a: Any, c: tuple[float, ...], n: int) -> Any:
     """(V - U)^-1 (V + U), U the odd and V the even powers."""
     one = creation.eye(n, dtype=dtype_of(a))
-    square = matmul(a, a)
+    square = matmul(a, a, precision="highest")
     odd, even, power = c[1] * one, c[0] * one, one
     for k in range(2, len(c), 2):
-        power = matmul(power, square) if k > 2 else square
+        power = matmul(power, square, precision="highest") if k > 2 else square
         even = even + c[k] * power
         if k + 1 < len(c):
             odd = odd + c[k + 1] * power
-    odd = matmul(a, odd)
+    odd = matmul(a, odd, precision="highest")
     return nl.solve(even - odd, even + odd)
 
 

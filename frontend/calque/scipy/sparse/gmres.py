@@ -18,6 +18,7 @@ from calque.lax.linalg import qr, triangular_solve
 from calque.scipy.sparse.vectors import Function, norm, solved
 from calque.trees import util as tree_util
 
+_product = functools.partial(jnp.matmul, precision="highest")
 METHODS = ("batched", "incremental")
 
 
@@ -35,10 +36,10 @@ def _cycle(a: Function, b: Any, x: Any, restart: int) -> Any:
         basis, h = carry
         w = a(basis[k])
         size = jnp.linalg.norm(w)
-        column = jnp.matmul(jnp.conj(basis), w)
-        w = w - jnp.matmul(column, basis)
-        again = jnp.matmul(jnp.conj(basis), w)
-        w = w - jnp.matmul(again, basis)
+        column = _product(jnp.conj(basis), w)
+        w = w - _product(column, basis)
+        again = _product(jnp.conj(basis), w)
+        w = w - _product(again, basis)
         length = jnp.linalg.norm(w)
         fresh = length > tiny * size  # else the space is whole
         basis = basis.at[k + 1].set(jnp.where(fresh, w / jnp.where(fresh, length, 1), 0))
@@ -52,8 +53,8 @@ def _cycle(a: Function, b: Any, x: Any, restart: int) -> Any:
     diagonal = jnp.abs(upper * jnp.eye(restart, dtype=kind)).max(axis=1)
     empty = diagonal <= tiny * diagonal.max()  # directions beyond the whole space
     upper = jnp.where(empty[:, None] | empty[None, :], jnp.eye(restart, dtype=kind), upper)
-    y = triangular_solve(upper, jnp.matmul(jnp.conj(q).T, right)[:, None], left_side=True)[:, 0]
-    return x + jnp.matmul(jnp.where(empty, 0, y), basis[:-1])
+    y = triangular_solve(upper, _product(jnp.conj(q).T, right)[:, None], left_side=True)[:, 0]
+    return x + _product(jnp.where(empty, 0, y), basis[:-1])
 
 
 def _gmres(a: Function, b: Any, x0: Any, m: Function, *, tol: Any, atol: Any, maxiter: Any,

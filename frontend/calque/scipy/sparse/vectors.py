@@ -33,7 +33,7 @@ def times(scalar: Any, x: Any) -> Any:
 
 def dot(x: Any, y: Any) -> Any:
     """sum of conj(x) y over all leaves."""
-    parts = tree_util.tree_map(lambda a, b: jnp.vdot(a, b), x, y)
+    parts = tree_util.tree_map(lambda a, b: jnp.vdot(a, b, precision="highest"), x, y)
     return sum(tree_util.tree_leaves(parts))
 
 
@@ -65,7 +65,7 @@ def function(name: str, what: str, a: Any) -> Function:
             f"{name}: linear operator {what} must be a square matrix, but has shape: {shape}.",
             fix="pass a matrix with as many rows as columns."))
     matrix = util.array(a)
-    return lambda x: jnp.matmul(matrix, x)
+    return lambda x: jnp.matmul(matrix, x, precision="highest")
 
 
 def _inexact(name: str, what: str, tree: Any) -> Any:

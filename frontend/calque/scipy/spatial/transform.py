@@ -252,7 +252,8 @@ class Rotation(NamedTuple):
     def apply(self, vectors: Any, inverse: bool = False) -> Any:
         """Vectors of shape (3,) or (n, 3), turned, or turned back."""
         v = _floats("apply", vectors, 3)
-        return einsum("...kj,...k->...j" if inverse else "...jk,...k->...j", self.as_matrix(), v)
+        return einsum("...kj,...k->...j" if inverse else "...jk,...k->...j", self.as_matrix(), v,
+                      precision="highest")
 
     def inv(self) -> Rotation:
         """The rotations back."""
@@ -273,7 +274,8 @@ class Rotation(NamedTuple):
                 f"Expected `weights` to have number of values equal to number of rotations, got "
                 f"{shape_of(w)} values and {shape_of(quat)[0]} rotations.",
                 fix="pass one weight a rotation."))
-        return Rotation(nl.eigh(einsum("n,ni,nj->ij", w, quat, quat))[1][:, -1])
+        total = einsum("n,ni,nj->ij", w, quat, quat, precision="highest")
+        return Rotation(nl.eigh(total)[1][:, -1])
 
     def __mul__(self, other: Any) -> Rotation:
         if not isinstance(other, Rotation):

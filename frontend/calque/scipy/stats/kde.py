@@ -140,7 +140,8 @@ class gaussian_kde:
         """Log of the density at points of shape (d, m), or (m,) for d = 1."""
         points = self._points(x)
         white = nl.cholesky(self.inv_cov).T
-        near, far = dot(white, self.dataset), dot(white, points)
+        near, far = dot(white, self.dataset, precision="highest"), dot(
+            white, points, precision="highest")
         square = rd.sum((near[:, :, None] - far[:, None, :]) ** 2, axis=0)
         log = rd.sum(ew.log(white.diagonal())) - self.d / 2 * math.log(2 * math.pi)
         return logsumexp(log - square / 2, axis=0, b=self.weights[:, None])
@@ -192,7 +193,9 @@ class gaussian_kde:
             raise ValueError(explain("KDEs are not the same dimensionality"))
         away = self.dataset[:, :, None] - other.dataset[:, None, :]
         values = self._against(away.reshape(self.d, -1), other.covariance)
-        return dot(self.weights, dot(values.reshape(self.n, other.n), other.weights))
+        return dot(self.weights, dot(
+            values.reshape(self.n, other.n), other.weights, precision="highest"),
+                   precision="highest")
 
     def integrate_box(self, low_bounds: Any, high_bounds: Any, maxpts: Any = None) -> Any:
         """Not supported, as in JAX: NotImplementedError."""
