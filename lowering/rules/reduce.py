@@ -134,6 +134,8 @@ def _by_blocks(b: Builder, x: Value, axes: list[int], start: Any, body: Body) ->
     too few for the card, or one would sum too many (lowering/gpu_configuration.py cuts rows)."""
     if not axes or 0 in x.shape:
         return emit_reduce(b, [x], [start], axes, body)[0]
+    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
+        (x,) = b.barrier(x)  # widened on the way, "failed to distribute"
     first = axes[-1]  # what is last and side by side with it
     while first - 1 in axes:
         first -= 1
@@ -271,11 +273,22 @@ def _is_product(x: Value) -> bool:
     return mlir.made_by(owner) in ("stablehlo.multiply", "stablehlo.and")
 
 
+def _parts(ctx: Context, x: Value) -> tuple[Value, Value]:
+    """Real and imaginary parts: on GPUs in memory, for IREE's compiler dies where a block of
+    threads takes rows of complex numbers apart (tests/lowering/test_cuda_machine.py)."""
+    re, im = _apart(ctx, ctx.b.real(x), ctx.b.imag(x))
+    return re, im
+
+
+def _apart(ctx: Context, *xs: Value) -> list[Value]:
+    return list(xs) if ctx.cpu else ctx.b.barrier(*xs)
+
+
 def _complex_sum(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Value:
     """In two real parts: a product of two or three complex numbers fused with a division came out
     wrong from IREE."""
     b = ctx.b
-    re, im = b.real(x), b.imag(x)
+    re, im = _parts(ctx, x)
     if name == "add":
         return b.complex(emit_sum(ctx, re, axes), emit_sum(ctx, im, axes))
     assert name == "multiply", name
@@ -284,7 +297,7 @@ def _complex_sum(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Valu
         (r0, i0), (r1, i1) = v[:2], v[2:]
         return [r0 * r1 - i0 * i1, r0 * i1 + i0 * r1]
 
-    return b.complex(*emit_reduce(b, [re, im], [1, 0], axes, body))
+    return b.complex(*_apart(ctx, *emit_reduce(b, [re, im], [1, 0], axes, body)))
 
 
 @rule("reduce_sum")
@@ -305,6 +318,8 @@ def _extremum(name: str, direction: str, largest: bool) -> None:
             return _complex_extremum(op.ctx, x, op["axes"], direction, largest)
         if x.dtype == BOOL:
             return _truth(op.ctx, x, op["axes"], name)
+        if x.dtype.kind == "i" and not op.ctx.cpu:
+            return _extremum_of_signed(op.ctx, x, op["axes"], f"{name}imum")
         init, body = extreme(x.dtype, largest), fold(f"{name}imum")
         if x.dtype in FLOAT8:  # IREE rejects their folds
             x, init = convert(op.b, x, F32), np.float32(init)
@@ -322,9 +337,27 @@ def _extremum(name: str, direction: str, largest: bool) -> None:
 
 def _truth(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Value:
     """Any (max) or all (min) of bools, as bytes: IREE folds bits singly (1e6: 0.9 to 0.1 ms)."""
+    if not ctx.cpu:
+        return _extremum_of_signed(ctx, x.astype(I8), axes, f"{name}imum").ne(0)
     found = emit_reduce(ctx.b, [x.astype(I8)], [int(name == "min")], axes,
                         fold(f"{name}imum"))[0]
     return found.ne(0)
+
+
+def _extremum_of_signed(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Value:
+    """The largest or smallest of signed integers on a GPU, by unsigned ones in the same order: where
+    blocks of threads take rows, IREE starts maxima of signed integers from 0 and minima from -1
+    (tests/lowering/test_cuda_machine.py)."""
+    b, unsigned = ctx.b, np.dtype(f"u{x.dtype.name}")
+    top = np.array(1 << (8 * x.dtype.itemsize - 1), unsigned)
+    y = x.view(unsigned)
+    y = y ^ b.like(y, top)
+    init, body = extreme(unsigned, name == "minimum"), fold(name)
+    if on_cuda(ctx) and is_static(x.shape):
+        y = b.reshape(_by_blocks(b, y, sorted(axes), init, body), without(x.shape, axes))
+    else:
+        (y,) = emit_reduce(b, [y], [init], axes, body)
+    return (y ^ b.like(y, top)).view(x.dtype)
 
 
 _extremum("max", "GT", False)
@@ -345,7 +378,7 @@ def _complex_extremum(ctx: Context, x: Value, axes: Sequence[int], direction: st
         return [b.select(take, r0, r1), b.select(take, i0, i1)]
 
     below = 0.0 if any(x.shape[a] == 0 for a in axes) else bound  # of nothing: -inf + 0j
-    re, im = emit_reduce(b, [b.real(x), b.imag(x)], [bound, below], axes, body)
+    re, im = _apart(ctx, *emit_reduce(b, list(_parts(ctx, x)), [bound, below], axes, body))
     return b.complex(re, im)
 
 
@@ -381,15 +414,16 @@ def _arg(name: str, direction: str, largest: bool) -> None:
         # an index above all others loses every tie
         far = np.iinfo(where).max
         if on_cuda(op.ctx) and is_static(x.shape):  # folds of two results have no block a row there
-            best = _by_blocks(b, x, [axis], init, fold("maximum" if largest else "minimum"))
+            word = "minimum" if largest else "maximum"
+            best = (_extremum_of_signed(op.ctx, x, [axis], word) if x.dtype.kind == "i"
+                    else _by_blocks(b, x, [axis], init, fold(word)))
             kept = [i for i in range(x.ndim) if i != axis]
             (best,) = b.barrier(b.reshape(best, without(x.shape, [axis])))
             here = x.eq(b.broadcast(best, x.shape, kept))
             if x.dtype.kind == "f":
                 here = here | b.isnan(x)  # the first NaN wins
-            found = _by_blocks(b, b.select(here, positions, b.like(positions, far)), [axis], far,
-                               fold("minimum"))
-            return b.reshape(found, best.shape).astype(index_dtype)
+            return _extremum_of_signed(op.ctx, b.select(here, positions, b.like(positions, far)),
+                                       [axis], "minimum").astype(index_dtype)
 
         def body(b: Builder, a: list[Value]) -> list[Value]:
             (v0, i0), (v1, i1) = a[:2], a[2:]
