@@ -29,7 +29,7 @@ _pointer = ctypes.c_void_p
 _ELEMENTWISE = re.compile(
     r"#iree_gpu\.lowering_config<\{thread = \[([\d, ]+)\], workgroup = \[([\d, ]+)\]\}>")
 _THREAD = re.compile(r"thread = \[(?:\d+, )*(\d+)\]")
-_TENSOR = re.compile(r"tensor<((?:\d+x)*)([a-z]+)(\d+)>")
+_TENSOR = re.compile(r"tensor<((?:\d+x)*)(complex<f|[a-z]+)(\d+)>?>")
 _DIMENSIONS = re.compile(r"d\d+")
 
 
@@ -149,7 +149,7 @@ def _configure(ir: _Ir, function: _Handle, inside: Sequence[Operation]) -> bool:
         return False
     if len(loops) == 1 and "reduction" not in loops[0].kinds:
         made = _elementwise(loops[0]) if "TileAndFuse" in info else None
-    elif any(loop.subtracts for loop in loops):
+    elif any(loop.subtracts or loop.complex or loop.results > 1 for loop in loops):
         made = _threads(loops) if "VectorDistribute" in info else None
     elif len(loops) == 1 and loops[0].sums_columns():
         made = _columns(loops[0]) if "VectorDistribute" in info else None
@@ -181,13 +181,17 @@ class _Loop:
     def __init__(self, ir: _Ir, op: _Handle, body: Sequence[str]) -> None:
         body = body[:body.index("linalg.yield")] if "linalg.yield" in body else body
         self.picks = "tensor.extract" in body
-        # of a sum of what is negated MLIR makes a subtraction, for which IREE knows no zero
+        # Of a sum of what is negated MLIR makes a subtraction, for which IREE knows no zero; of
+        # several results and of complex numbers it makes blocks, and dies.
         self.subtracts = body[-1:] in (["arith.subf"], ["arith.subi"])
         self.configuration = ir.attribute(op, "lowering_config")
+        segments = re.findall(r"\d+", ir.attribute(op, "operandSegmentSizes").partition(":")[2])
+        self.results = int(segments[-1]) if segments else 1
         self.kinds = re.findall(r"iterator_type<(\w+)>", ir.attribute(op, "iterator_types"))
         self.maps = [re.search(r"-> \((.*)\)", m)[1].split(", ")  # type: ignore[index]
                      for m in re.findall(r"affine_map<([^<]*)>", ir.attribute(op, "indexing_maps"))]
         types = [_TENSOR.fullmatch(t) for t in ir.operands(op)]
+        self.complex = any(t is not None and t[2].startswith("complex") for t in types)
         self.sizes: list[int] | None = None
         self.bytes = self.widest = 0  # of an element of the result, of the widest operand
         if len(types) != len(self.maps) or not all(types):
@@ -202,7 +206,7 @@ class _Loop:
             self.sizes = [known[n] for n in names]
         widths = [max(1, int(t[3]) // 8) for t in types if t is not None]  # (one bit: a byte)
         self.bytes, self.widest = widths[-1], max(widths[:-1], default=4)
-        self.inputs = self.maps[:-1]
+        self.inputs = self.maps[:len(self.maps) - self.results]
 
     def last(self) -> str:
         return f"d{len(self.kinds) - 1}"
@@ -250,7 +254,8 @@ def _elementwise(loop: _Loop) -> Made | None:
 def _threads(loops: Sequence[_Loop]) -> Made | None:
     """A thread a row."""
     sums = [x for x in loops if "reduction" in x.kinds]
-    if len(sums) != 1 or not sums[0].sums_last() or not sums[0].sizes:
+    if len(sums) != 1 or sums[0].kinds.count("reduction") != 1 or not sums[0].sizes or (
+            sums[0].kinds[-1] != "reduction"):
         return None
     *lead, n = sums[0].sizes
     across = _divisor(lead[-1], LANES) if lead else 1

@@ -345,9 +345,9 @@ def _truth(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Value:
 
 
 def _extremum_of_signed(ctx: Context, x: Value, axes: Sequence[int], name: str) -> Value:
-    """The largest or smallest of signed integers on a GPU, by unsigned ones in the same order: where
-    blocks of threads take rows, IREE starts maxima of signed integers from 0 and minima from -1
-    (tests/lowering/test_cuda_machine.py)."""
+    """The largest or smallest of signed integers on a GPU, by unsigned ones in the same order:
+    where blocks of threads take rows, IREE starts maxima of signed integers from 0 and minima from
+    -1 (tests/lowering/test_cuda_machine.py)."""
     b, unsigned = ctx.b, np.dtype(f"u{x.dtype.name}")
     top = np.array(1 << (8 * x.dtype.itemsize - 1), unsigned)
     y = x.view(unsigned)
