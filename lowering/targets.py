@@ -92,6 +92,17 @@ class Target:
         """The runtime's word for the kind of device: 'cpu', 'cuda' or 'vulkan'."""
         return {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}[self.backend]
 
+    @property
+    def takes_memory(self) -> bool:
+        """Whether programs write results into memory passed to them.  Not on Vulkan, where devices
+        give some 4,096 pieces of memory at most, and IREE's queue parts them."""
+        return self.backend != "vulkan-spirv"
+
+    @property
+    def takes_storage(self) -> bool:
+        """Whether they also work in memory passed (LowerOptions.transients)."""
+        return self.backend == "cuda"
+
     def lacks(self, dtype: Dtype) -> bool:
         """Whether the device has no numbers of a dtype, or IREE does not compile them for it."""
         width = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize

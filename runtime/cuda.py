@@ -23,13 +23,26 @@ _WORD = re.compile(r"ptx=([0-9]{1,4})\.([0-9]{1,4})")
 def driver_version() -> tuple[int, int] | None:
     """The CUDA that the driver is of, (12, 4); None where there is none, or it does not say."""
     try:
-        library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
         number = ctypes.c_int()
-        if library.cuDriverGetVersion(ctypes.byref(number)):
+        if _library().cuDriverGetVersion(ctypes.byref(number)):
             return None
     except (OSError, AttributeError):
         return None
     return number.value // 1000, number.value % 1000 // 10
+
+
+@functools.cache
+def total_memory(index: int) -> int | None:
+    """Bytes of memory of a card, None where the driver does not say."""
+    try:
+        library = _library()
+        card, size = ctypes.c_int(), ctypes.c_size_t()
+        if (library.cuInit(0) or library.cuDeviceGet(ctypes.byref(card), index)
+                or library.cuDeviceTotalMem_v2(ctypes.byref(size), card)):
+            return None
+    except (OSError, AttributeError):
+        return None
+    return size.value
 
 
 def newest_ptx(driver: tuple[int, int]) -> tuple[int, int] | None:
@@ -47,6 +60,10 @@ def missing(needed: Sequence[str]) -> list[str]:
         return []
     return [f"PTX {_dotted(max(asked))} (the driver, of CUDA {_dotted(driver)}, reads up to "
             f"{_dotted(most)})"]
+
+
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
 def _dotted(numbers: Sequence[int]) -> str:

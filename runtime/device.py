@@ -19,6 +19,7 @@ from typing import Any
 
 import iree.runtime as rt
 
+from calque.runtime import cuda
 from calque.runtime.errors import DeviceError, explain
 from calque.runtime.pending import Pending
 
@@ -34,6 +35,15 @@ _MPI_VARIABLES = ("PMI_SIZE", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "MPIEXEC_HOSTN
 # local-task allocates results from a pool of its own, which this does not reach.
 _CPU_ALLOCATORS = ["caching:*=*;512mib;4096"]
 _TRIM_EVERY = 64
+
+# CUDA's own way to give memory (cuMemAllocFromPoolAsync from a pool that keeps nothing) asks the
+# driver for it at each call, and waits; blocks of IREE's cache are asked for once. What the cache
+# counts is all memory that it gave out, so its bound is what XLA takes of a card at its start, and
+# whoever needs more trims it (memory.py). The second pool is page-locked memory (staging.py).
+_CUDA_FLAGS = "--cuda_async_allocations=false"
+_CUDA_ALLOCATOR = "caching:device_local=*;{}mib;1024,host_cached=*;256mib;64"
+_SHARE_OF_CARD = 0.75
+_CARD_BYTES = 8 << 30  # of one that does not say
 _loads = itertools.count(1)
 
 _lock = threading.RLock()
@@ -77,7 +87,7 @@ class Device:
         self.platform = platform
         self.device_kind = kind
         self.path = path
-        self.pending = Pending()
+        self.pending = Pending(of_gpu=platform != "cpu")
 
     @functools.cached_property
     def sync(self) -> Any:
@@ -354,7 +364,7 @@ def _all_devices(platform: str) -> tuple[Device, ...]:
 
 def _gpu_devices(platform: str) -> tuple[Device, ...]:
     try:
-        found = rt.get_driver(platform).query_available_devices()
+        found = _driver(platform).query_available_devices()
     except Exception as error:  # IREE raises ValueError, RuntimeError and OSError here
         raise RuntimeError(explain(
             f"Unable to initialize backend '{platform}': {error}", "",
@@ -402,11 +412,42 @@ def _create(uri: str) -> Any:
         _initialize_mpi()
         hidden = {name: os.environ.pop(name) for name in _MPI_VARIABLES if name in os.environ}
     driver_name, _, index = uri.partition("://")
-    driver = rt.get_driver(driver_name)
+    driver = _driver(driver_name)
     if driver_name.startswith("local-"):
         return driver.create_default_device(allocators=_CPU_ALLOCATORS)
     found = driver.query_available_devices()
-    return driver.create_device(found[int(index)]["device_id"])
+    return create_gpu(driver, found[int(index)]["device_id"],
+                      cuda_allocators(int(index)) if driver_name == "cuda" else [])
+
+
+def create_gpu(driver: Any, device_id: int, allocators: Sequence[str]) -> Any:
+    """A GPU with the first of these caches that its heaps allow.  (None for Vulkan, whose memory
+    comes in sizes that the cache would take for the arrays'.)"""
+    for cache in allocators:
+        try:
+            return driver.create_device(device_id, allocators=[cache])
+        except Exception as error:  # IREE raises ValueError, RuntimeError and OSError here
+            if "no heap" not in str(error):
+                raise
+    return driver.create_device(device_id)
+
+
+def cuda_allocators(index: int) -> list[str]:
+    """How IREE keeps a card's memory, the best first."""
+    total = cuda.total_memory(index) or _CARD_BYTES
+    best = _CUDA_ALLOCATOR.format(int(total * _SHARE_OF_CARD) >> 20)
+    return [best, best.partition(",")[0], "caching"]
+
+
+def _driver(name: str) -> Any:
+    if name == "cuda":
+        _set_flags()  # read when the driver is made
+    return rt.get_driver(name)
+
+
+@functools.cache
+def _set_flags() -> None:
+    rt.flags.parse_flags(_CUDA_FLAGS)
 
 
 def _initialize_mpi() -> None:

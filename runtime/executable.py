@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import iree.runtime as rt
 
 from calque.runtime import device as _device
-from calque.runtime.buffer import DEVICE_LOCAL, USAGE, Buffer, wrap_view
+from calque.runtime.buffer import Buffer, wrap_view
 from calque.runtime.call_spec import CallSpec, Spec
 from calque.runtime.callbacks import make_module, take_failure
 from calque.runtime.device import (
@@ -31,6 +31,7 @@ from calque.runtime.device import (
 from calque.runtime.dtypes import element_type
 from calque.runtime.errors import ArtifactError, DeviceError, clean, device_error, explain
 from calque.runtime.lane import messages
+from calque.runtime.memory import allocate
 from calque.runtime.watch import span, watchers
 
 # Results of so few bytes in all are taken out of IREE's list when somebody asks: half a microsecond
@@ -125,9 +126,9 @@ class Executable:
     """
 
     __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_module",
-                 "_must_run_inline", "_on_sync", "_on_task", "_output_buffers", "_runs_inline",
-                 "_sends", "_slow_path", "_specs", "_transient_bytes", "device", "entry",
-                 "name", "result_specs")
+                 "_must_run_inline", "_on_sync", "_on_task", "_output_buffers", "_result_bytes",
+                 "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
+                 "_transient_bytes", "_transients", "device", "entry", "name", "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, call: CallSpec, entry: str = "main",
                  name: str = "") -> None:
@@ -145,14 +146,20 @@ class Executable:
         self._donated = frozenset(call.donated)
         # messages: while some are under way, others queue behind them
         self._sends = any([getattr(c[0], "into", False) for c in self._module.callbacks])
-        self._slow_path = bool(
-            call.donated or call.output_buffers) or not self._runs_inline or self._sends
+        self._slow_path = self._sends or not self._runs_inline or bool(
+            call.donated or call.output_buffers or call.transients)
         self._lazy_views = self.result_specs is not None and call.may_alias == () and sum(
             math.prod(shape) * dtype.itemsize for shape, dtype in self.result_specs) <= FEW_BYTES
         self._asked = [0, 0]  # results made, and those of them whose views somebody needed
         self._may_alias = call.may_alias
         self._output_buffers = call.output_buffers
         self._transient_bytes = call.transient_bytes
+        self._transients = call.transients
+        self._storage = 0  # bytes in which it works; known when it is loaded
+        # what is new memory at least; a result that may be an argument's is taken to be
+        self._result_bytes = sum(
+            math.prod(spec[0]) * spec[1].itemsize for i, spec in enumerate(self._specs)
+            if spec is not None and i not in (call.may_alias or ()))
         self._on_sync: tuple[Any, Any] | None = None  # (invoke, function) on device.sync
         self._on_task: tuple[Any, Any] | None = None  # the same on device.task
         self._lock = threading.Lock()
@@ -248,14 +255,21 @@ class Executable:
         push = variants.push_ref
         for view in views:
             push(view)
-        for position in self._output_buffers:
-            push(self._allocate(position))
         if self._must_run_inline and waits:
             for arg in args:
                 arg.wait()
             waits = []
-        if self._runs_inline and not waits and (
-                not self._sends or self._must_run_inline or messages.is_idle()):
+        inline = self._runs_inline and not waits and (
+            not self._sends or self._must_run_inline or messages.is_idle())
+        if self._transients:
+            self.load()  # it says how much memory is needed
+        if not inline:  # before there is more memory
+            device.pending.make_room(self._transient_bytes, self._result_bytes)
+        for position in self._output_buffers:
+            push(self._allocate(position))
+        if self._transients:
+            push(allocate(device, max(self._storage, 1), f"{self.entry} on {device}"))
+        if inline:
             outputs = self._run_inline(variants)
         else:
             outputs = self._run_queued(variants, waits, readers)
@@ -265,8 +279,6 @@ class Executable:
 
     def _run_queued(self, variants: Any, waits: list[Any], readers: Sequence[Buffer]
                     ) -> list[Buffer]:
-        pending = self.device.pending
-        pending.make_room(self._transient_bytes)
         done = self.device.task.create_semaphore(0)
         variants.push_ref(join_fences(waits))
         variants.push_ref(_create_fence(done, 1))
@@ -278,7 +290,7 @@ class Executable:
                 watched.queued(self.device, done, waits)
         except Exception as error:  # IREE maps its status codes to many classes
             raise self._explain(first_failure(waits) or error, ()) from error
-        pending.add(done, self._transient_bytes)
+        self.device.pending.add(done, self._transient_bytes, self._result_bytes)
         for reader in readers:
             reader.note_reader(done)
         return self._wrap(results, done)
@@ -288,12 +300,8 @@ class Executable:
         spec = self._specs[position]
         assert spec is not None
         shape, dtype = spec
-        hal = self.device.sync if self.device.is_host else self.device.task
-        size = math.prod(shape) * dtype.itemsize
-        try:
-            memory = hal.allocator.allocate_buffer(DEVICE_LOCAL, USAGE, size)
-        except (RuntimeError, MemoryError) as error:
-            raise device_error(error, f"{self.entry} on {self.device}", f"{size} bytes") from error
+        memory = allocate(self.device, math.prod(shape) * dtype.itemsize,
+                          f"{self.entry} on {self.device}")
         return _View(memory, shape, element_type(dtype))
 
     def _explain(self, error: Exception, args: Sequence[Buffer]) -> BaseException:
@@ -352,14 +360,32 @@ class Executable:
     def _load_inline(self) -> tuple[Any, Any]:
         with self._lock:
             if self._on_sync is None:
-                self._on_sync = self._module.function(self.device.sync, self.entry)
+                self._on_sync = self._load_on(self.device.sync)
             return self._on_sync
 
     def _load_queued(self) -> tuple[Any, Any]:
         with self._lock:
             if self._on_task is None:
-                self._on_task = self._module.function(self.device.task, self.entry)
+                self._on_task = self._load_on(self.device.task)
             return self._on_task
+
+    def _load_on(self, hal_device: Any) -> tuple[Any, Any]:
+        loaded = self._module.function(hal_device, self.entry)
+        if self._transients and not self._storage:
+            self._storage = storage_bytes(loaded[1].reflection, self.entry)
+            self._result_bytes += self._storage
+            self._transient_bytes = 0
+        return loaded
+
+
+def storage_bytes(reflection: Mapping[str, str], entry: str) -> int:
+    """Bytes of the memory in which a program works, as the compiler has written it."""
+    text = reflection.get("iree.abi.transients.size.constant", "")
+    if not text.isdecimal():
+        raise ArtifactError(explain(
+            "the compiled program does not say how much memory it works in.", entry,
+            "compile it again; the file was written by something else or is damaged."))
+    return int(text)
 
 
 def _load(source: Module, hal_device: Any) -> tuple[Any, Any]:

@@ -7,14 +7,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from calque import runtime
+from calque.runtime import buffer
 from calque.runtime.errors import DeviceError
 from calque.runtime.pending import wait_for
-from calque.runtime.waiting import wait_until
+from calque.runtime.waiting import LOOKING_S, wait_until
 
 linux = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="how Linux schedules threads")
 
@@ -146,3 +149,26 @@ def test_ctrl_c_comes_through() -> None:
         wait_for(never, 20, "a test")
     if hasattr(os, "SCHED_OTHER"):
         assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+@linux
+def test_a_gpu_is_looked_at_for_longer_before_a_thread_blocks() -> None:
+    slow = Slow(seconds=0.5 * LOOKING_S)
+    assert wait_until(slow.reached, slow.block, math.inf, LOOKING_S) and not slow.seen
+    slow = Slow(times=1)
+    start = time.perf_counter()
+    assert wait_until(slow.reached, slow.block, math.inf, LOOKING_S) and len(slow.seen) == 1
+    assert time.perf_counter() - start >= LOOKING_S
+    start = time.perf_counter()
+    assert not wait_until(Slow().reached, Slow().block, start + 1e-4, LOOKING_S)
+    assert time.perf_counter() - start < LOOKING_S
+
+
+def test_buffers_of_a_gpu_are_waited_for_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(buffer, "wait_for", lambda *args: asked.append(args[3]))
+    for is_host in (True, False):
+        made = runtime.Buffer.from_numpy(np.ones(2), runtime.default_device())
+        made.fence, made.device = semaphore(), SimpleNamespace(is_host=is_host)
+        made.wait()
+    assert asked == [False, True]

@@ -179,8 +179,8 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
     """Lower and compile, past the memory cache."""
     check_not_forked()
     target = target_of(device)
-    options = LowerOptions(donated=donated, output_buffers=device.platform == "cpu",
-                           in_process=True)
+    options = LowerOptions(donated=donated, output_buffers=target.takes_memory,
+                           transients=target.takes_storage, in_process=True)
     lowered, vmfb = compile_lowered(
         lambda **how: lower(program, target, replace(options, **how)), target,
         lambda lowered: lowered.options, reason or program.name, program.name)
