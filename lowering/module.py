@@ -239,10 +239,9 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
             ir.Operation.create("func.return", operands=[r.ir for r in results])
         aliases = _shared(ctx, values, results)
         written = tuple(i for i, r in enumerate(results)
-                        if options.output_buffers
-                        and (options.transients or _is_worth_it(call, r.shape, r.dtype))
-                        and i not in aliases and is_static(r.shape)
-                        and not ctx.imported & ctx.aliases.roots_of(r))
+                        if options.output_buffers and i not in aliases and is_static(r.shape)
+                        and not ctx.imported & ctx.aliases.roots_of(r)
+                        and (options.transients or _is_worth_it(call, r.shape, r.dtype)))
         storage = options.transients and not (_is_dynamic(p) or ctx.callbacks or _is_stepped(func))
         if written or storage:
             _add_memory(func, block, ins, outs, written, storage)
