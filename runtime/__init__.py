@@ -5,11 +5,11 @@ queues over one memory; CUDA, Vulkan), features.py and features.json (names of w
 vulkan.py (what a device of it has), cuda.py (what its driver reads), buffer.py (memory + fence +
 donation), call_spec.py (how a program is called), executable.py (load once, call inline or queued;
 flat.py: arrays of any shape), memory.py (what a device gives, and what when it has no more),
-pending.py (calls under way), waiting.py (how a thread waits), callbacks.py (Python functions as
-imports), lane.py (messages of queued programs), staging.py (copies to and from GPUs), watch.py (who
-looks on), aot.py (load a self-describing .vmfb and call it by name), target.py (can this machine
-run it), dims.py (sizes in its record), container.py and parameters.py (what the files hold),
-hosting.py (for the C++ library in cpp).
+leaving.py (what a process does that ends), pending.py (calls under way), waiting.py (how a thread
+waits), callbacks.py (Python functions as imports), lane.py (messages of queued programs),
+staging.py (copies to and from GPUs), watch.py (who looks on), aot.py (load a self-describing .vmfb
+and call it by name), target.py (can this machine run it), dims.py (sizes in its record),
+container.py and parameters.py (what the files hold), hosting.py (for the C++ library in cpp).
 Start reading at executable.py.
 """
 from __future__ import annotations

@@ -486,7 +486,8 @@ def _check_declaration(record: FunctionRecord, declaration: str, source: str) ->
         declaration)]
     made = [sizes.count("x") for sizes in re.findall(
         r"%output\d+: tensor<((?:[?\d]+x)*)", declaration)]
-    if taken != wanted or made != [given[i] for i in sorted(given)]:
+    if (taken != wanted or made != [given[i] for i in sorted(given)]
+            or ("iree.abi.transients" in declaration) != record.call.transients):
         raise ArtifactError(explain(
             f"the artifact's description of {record.name} is not that of the program: "
             f"{declaration[:200]}.", source,

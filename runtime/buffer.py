@@ -13,12 +13,13 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import iree.runtime as rt
 import numpy as np
 
+from calque.runtime import leaving
 from calque.runtime.device import Device, check_not_forked
 from calque.runtime.dtypes import carrier, dtype_of, element_type
 from calque.runtime.errors import DeletedBufferError, deleted_error, device_error, is_exhausted
@@ -377,6 +378,15 @@ class Buffer:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
+
+
+def _give_up(buffer: Buffer, hal_devices: Collection[Any]) -> None:
+    if buffer.device.is_of(hal_devices):
+        buffer.delete()
+        buffer._readers = buffer._sharing = None
+
+
+leaving.gives_up(Buffer, _give_up)
 
 
 def _copied(array: Array, device: Device) -> tuple[Any, Any]:

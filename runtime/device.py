@@ -4,7 +4,7 @@ A CPU device is two IREE devices over the same memory: `.sync` runs a program in
 (2-4 us), `.task` queues it for a pool of worker threads.  Logical CPU devices
 (`set_cpu_device_count`) share both.  A GPU device is one IREE device under both names.  IREE
 devices are created at first use and never destroyed: one must outlive every buffer and mapping,
-also at interpreter exit.  Start reading at `devices`.
+also at interpreter exit (leaving.py has the exception).  Start reading at `devices`.
 """
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import itertools
 import os
 import platform as _platform
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import iree.runtime as rt
 
-from calque.runtime import cuda
+from calque.runtime import cuda, leaving
 from calque.runtime.errors import DeviceError, explain
 from calque.runtime.pending import Pending
 
@@ -100,6 +100,11 @@ class Device:
         """The IREE device that queues a program and returns."""
         self.check_local()
         return _hal_device("local-task" if self.platform == "cpu" else self._uri)
+
+    def is_of(self, hal_devices: Collection[Any]) -> bool:
+        """Whether one of these IREE devices is this device's."""
+        mine = vars(self).get("sync"), vars(self).get("task")
+        return any(hal is own for own in mine for hal in hal_devices)
 
     @property
     def is_local(self) -> bool:
@@ -399,8 +404,16 @@ def _hal_device(uri: str) -> Any:
     with _lock:
         device = _hal_devices.get(uri)
         if device is None:
+            is_vulkan = uri.startswith("vulkan")
+            if is_vulkan and leaving.is_over():
+                raise DeviceError(explain(
+                    "the process is ending, and its Vulkan devices are gone.", "",
+                    "read arrays before, or in a function that was given to atexit after the first "
+                    "use of the device."))
             device = _hal_devices[uri] = _create(uri)
             _make_immortal(device)
+            if is_vulkan:
+                leaving.watch(_opened, hal_module)
         return device
 
 
@@ -460,6 +473,21 @@ def _initialize_mpi() -> None:
 def _make_immortal(item: Any) -> None:
     """Take a reference that is never given back: destroying a device under live buffers crashes."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
+
+
+def _opened() -> dict[str, Any]:
+    return {} if _forked else _hal_devices
+
+
+def _give_up(device: Device, hal_devices: Collection[Any]) -> None:
+    if device.is_of(hal_devices):
+        device.pending.wait()
+        device.pending = Pending(of_gpu=True)
+        vars(device).pop("sync", None)
+        vars(device).pop("task", None)
+
+
+leaving.gives_up(Device, _give_up)
 
 
 def _after_fork_in_child() -> None:

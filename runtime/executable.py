@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import iree.runtime as rt
 
 from calque.runtime import device as _device
+from calque.runtime import leaving
 from calque.runtime.buffer import Buffer, wrap_view
 from calque.runtime.call_spec import CallSpec, Spec
 from calque.runtime.callbacks import make_module, take_failure
@@ -444,3 +445,17 @@ def _same_memory(a: Buffer, b: Buffer) -> bool:
     one, other = a.view, b.view
     return (one is not None and other is not None
             and bool(one.get_buffer().ref == other.get_buffer().ref))
+
+
+def _give_up(program: Executable, hal_devices: Collection[Any]) -> None:
+    if program.device.is_of(hal_devices):
+        program._on_sync = program._on_task = None
+
+
+def _give_up_module(module: Module, hal_devices: Collection[Any]) -> None:
+    for hal in hal_devices:
+        module._contexts.pop(id(hal), None)
+
+
+leaving.gives_up(Module, _give_up_module)
+leaving.gives_up(Executable, _give_up)

@@ -6,12 +6,13 @@ result.  Calls of little work whose arguments are ready run inline, others are q
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import iree.runtime as rt
 import numpy as np
 
+from calque.runtime import leaving
 from calque.runtime.buffer import Buffer, Shape
 from calque.runtime.device import Device, check_not_forked, vm_instance
 from calque.runtime.dtypes import element_type
@@ -108,3 +109,11 @@ class FlatExecutable:
                 arg.note_reader(done)
         return [Buffer(view, shape, dtype, device, done)
                 for view, (dtype, _) in zip(outputs, self.results)]
+
+
+def _give_up(program: FlatExecutable, hal_devices: Collection[Any]) -> None:
+    if program.device.is_of(hal_devices):
+        program._inline = program._queued = None
+
+
+leaving.gives_up(FlatExecutable, _give_up)

@@ -128,7 +128,8 @@ def said_of(record: FunctionRecord) -> str:
     features = record.target.get("features", ())
     missing = missing_features(features, frozenset({"none"}))
     return (f"{record.name}({args})->{results} passed{passed}{memory} bytes{call.transient_bytes} "
-            f"inline{int(call.run_inline)}{int(call.must_run_inline)}{stored}{constraints} "
+            f"inline{int(call.run_inline)}{int(call.must_run_inline)}{int(call.transients)}"
+            f"{stored}{constraints} "
             f"work {call.work or '-'}<{call.inline_below} {target}"
             + "".join(f" {f}" for f in features) + "".join(f" -{f}" for f in missing))
 

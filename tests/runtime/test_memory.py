@@ -5,6 +5,7 @@ results and working memory that the caller gives, what happens when there is no 
 """
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -288,6 +289,20 @@ def test_artifacts_for_cuda_say_so_and_others_do_not() -> None:
     assert on_cuda.transients and on_cuda.output_buffers == (0, 1, 2)
     assert on_cuda.to_json()["transients"] is True
     assert not on_cpu.transients and "transients" not in on_cpu.to_json()
+
+
+def test_a_record_that_lies_about_it_is_refused() -> None:
+    made = aot.compile(between, "f32[64,64]", name="f", targets=["cuda:sm_80"])
+    (record,) = runtime.aot.read_records(made.vmfb)
+    lie = replace(record, call=replace(record.call, transients=False))
+    declaration = ("async func @main(%input0: tensor<64x64xf32>, %input1: tensor<64xf32> "
+                   "{iree.abi.output = 0 : index}, %input2: tensor<f32> {iree.abi.output = 1 : "
+                   "index}, %input3: tensor<64x64xf32> {iree.abi.output = 2 : index}, %input4: "
+                   "!hal.buffer {iree.abi.transients = unit}) -> (%output0: tensor<64xf32>, "
+                   "%output1: tensor<f32>, %output2: tensor<64x64xf32>)")
+    runtime.aot._check_declaration(record, declaration, "a file")
+    with pytest.raises(ArtifactError, match="is not that of the program"):
+        runtime.aot._check_declaration(lie, declaration, "a file")
 
 
 def test_vulkan_programs_ask_their_queue() -> None:

@@ -60,6 +60,20 @@ int cuda_driver() {
   return version;
 }
 
+std::uint64_t cuda_memory(std::size_t index) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return 0;
+  const auto start = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
+  const auto find = reinterpret_cast<int (*)(int*, int)>(dlsym(library, "cuDeviceGet"));
+  const auto ask = reinterpret_cast<int (*)(std::size_t*, int)>(dlsym(library, "cuDeviceTotalMem_v2"));
+  int card = 0;
+  std::size_t bytes = 0;
+  if (start == nullptr || find == nullptr || ask == nullptr || start(0) != 0 ||
+      find(&card, static_cast<int>(index)) != 0 || ask(&bytes, card) != 0)
+    return 0;
+  return bytes;
+}
+
 std::string missing_ptx(const std::vector<std::string>& words, int driver) {
   if (driver == 0) return "";
   const Version there{driver / 1000, driver % 1000 / 10};
