@@ -214,7 +214,7 @@ class Buffer:
         if fence is None:
             return
         wait_for(fence, timeout_s, f"waiting for a {self._describe()} on {self.device}",
-                 not self.device.is_host)
+                 self.device.is_fast)
         self.fence = None
 
     def check_alive(self) -> None:
@@ -268,7 +268,7 @@ class Buffer:
         if self.nbytes:
             with span(f"copy from {self.device}", "transfer", bytes=self.nbytes):
                 fetched(self.device.task, self.view.get_buffer(), value,
-                        f"copying a {self._describe()} from {self.device}")
+                        f"copying a {self._describe()} from {self.device}", self.device.is_fast)
         value.flags.writeable = False
         return value
 

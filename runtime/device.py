@@ -87,7 +87,10 @@ class Device:
         self.platform = platform
         self.device_kind = kind
         self.path = path
-        self.pending = Pending(of_gpu=platform != "cpu")
+        # a thread looks at it for a while before it blocks (waiting.py): not where the work is the
+        # cores', as that of lavapipe
+        self.is_fast = platform != "cpu" and "llvmpipe" not in kind
+        self.pending = Pending(platform != "cpu", self.is_fast)
 
     @functools.cached_property
     def sync(self) -> Any:
@@ -482,7 +485,7 @@ def _opened() -> dict[str, Any]:
 def _give_up(device: Device, hal_devices: Collection[Any]) -> None:
     if device.is_of(hal_devices):
         device.pending.wait()
-        device.pending = Pending(of_gpu=True)
+        device.pending = Pending(True, device.is_fast)
         vars(device).pop("sync", None)
         vars(device).pop("task", None)
 

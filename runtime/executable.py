@@ -17,8 +17,8 @@ from typing import Any
 
 import iree.runtime as rt
 
+from calque.runtime import cuda, leaving
 from calque.runtime import device as _device
-from calque.runtime import leaving
 from calque.runtime.buffer import Buffer, wrap_view
 from calque.runtime.call_spec import CallSpec, Spec
 from calque.runtime.callbacks import make_module, take_failure
@@ -413,6 +413,9 @@ def load_error(error: Exception) -> ArtifactError:
                f"iree-base-runtime {version('iree-base-runtime')}.")
     elif "FlatBuffer" in text or "flatbuffer" in text or "archive" in text or "header" in text:
         fix = "give a .vmfb file written by `calque compile`; this one is damaged or another kind."
+    elif "CUDA_ERROR" in text:
+        fix = (f"compile it for this card and driver (calque compile --target cuda:host), or "
+               f"install a newer driver; {cuda.described()}.")
     elif "no executable" in text or "UNAVAILABLE" in text or "INCOMPATIBLE" in text:
         fix = "compile it for this device (calque compile --target ...)."
     else:

@@ -5,8 +5,9 @@ under it, as NVIDIA's is when a process ends, the process dies of it.  So, befor
 made from a device is given up: buffers (whoever still holds an Array finds it deleted), programs,
 semaphores, at last the device, whose end waits for its thread.  Where a thread is still inside a
 call of ours (a daemon's: others have ended), everything stays: memory that outlives its device
-would be the worse end.  (IREE cannot be asked whether memory is left: on Vulkan it does not count what was
-given back.)  Classes whose objects hold what is made from a device say how they give it up.
+would be the worse end.  (IREE cannot be asked whether memory is left: on Vulkan it does not count
+what was given back.)  Classes whose objects hold what is made from a device say how they give it
+up.
 Start reading at `let_go`.
 """
 from __future__ import annotations

@@ -41,12 +41,12 @@ class Pending:
       True
     """
 
-    def __init__(self, of_gpu: bool = False) -> None:
+    def __init__(self, of_gpu: bool = False, looking: bool = False) -> None:
         # (semaphore, bytes in between, bytes of results), the oldest first
         self._calls: deque[tuple[Any, int, int]] = deque()
         self._transient_bytes = self._result_bytes = 0
         self._most_results = MOST_RESULTS_OF_GPU if of_gpu else MOST_RESULTS
-        self._of_gpu = of_gpu
+        self._looking = looking
         self._lock = threading.Lock()
 
     def make_room(self, transient_bytes: int, result_bytes: int = 0) -> None:
@@ -66,7 +66,7 @@ class Pending:
                     return
                 oldest = self._calls[0][0]
             with contextlib.suppress(Exception):
-                wait_for(oldest, None, "", self._of_gpu)
+                wait_for(oldest, None, "", self._looking)
 
     def wait(self) -> None:
         """Wait for all calls under way; whether they failed is their results' affair."""
@@ -74,7 +74,7 @@ class Pending:
             calls = list(self._calls)
         for semaphore, _, _ in calls:
             with contextlib.suppress(Exception):
-                wait_for(semaphore, None, "", self._of_gpu)
+                wait_for(semaphore, None, "", self._looking)
 
     def _fits(self, wanted: int, result_bytes: int) -> bool:
         return not self._calls or (
@@ -98,20 +98,21 @@ def is_over(semaphore: Any) -> bool:
         return True
 
 
-def wait_for(semaphore: Any, timeout_s: float | None, where: str, of_gpu: bool = False) -> None:
-    """Wait until a semaphore reaches 1, or raise."""
+def wait_for(semaphore: Any, timeout_s: float | None, where: str, looking: bool = False
+             ) -> None:
+    """Wait until a semaphore reaches 1, or raise; `looking`: for a while without blocking."""
     if watchers:
         with span("wait", "wait", where=where or "for room in the queue"):
-            _wait_for(semaphore, timeout_s, where, of_gpu)
+            _wait_for(semaphore, timeout_s, where, looking)
     else:
-        _wait_for(semaphore, timeout_s, where, of_gpu)
+        _wait_for(semaphore, timeout_s, where, looking)
 
 
-def _wait_for(semaphore: Any, timeout_s: float | None, where: str, of_gpu: bool) -> None:
+def _wait_for(semaphore: Any, timeout_s: float | None, where: str, looking: bool) -> None:
     deadline = math.inf if timeout_s is None else time.perf_counter() + timeout_s
     try:
         if not wait_until(lambda: semaphore.query() >= 1, lambda ns: semaphore.wait(1, timeout=ns),
-                          deadline, *([LOOKING_S] if of_gpu else [])):
+                          deadline, *([LOOKING_S] if looking else [])):
             raise TimeoutError(f"no value after {timeout_s} s.\n  In {where}.")
     except RuntimeError as error:
         raise device_error(error, where) from error

@@ -19,17 +19,18 @@ _READ = _WRITTEN | int(rt.MemoryType.HOST_CACHED)
 _USAGE = rt.BufferUsage.TRANSFER | rt.BufferUsage.MAPPING
 
 
-def fetched(hal_device: Any, buffer: Any, value: np.ndarray[Any, Any], what: str) -> None:
-    """A buffer's bytes, which are there, into a contiguous array."""
+def fetched(hal_device: Any, buffer: Any, value: np.ndarray[Any, Any], what: str,
+            looking: bool = False) -> None:
+    """A buffer's bytes, which are there, into a contiguous array; `looking`: see Device.is_fast."""
     stage = hal_device.allocator.allocate_buffer(_READ, _USAGE, value.nbytes)
-    wait_for(_queued(hal_device, buffer, stage), None, what, of_gpu=True)
+    wait_for(_queued(hal_device, buffer, stage), None, what, looking)
     raw = np.frombuffer(memoryview(stage.map()), np.uint8, value.nbytes)
     value.reshape(-1).view(np.uint8)[:] = raw
 
 
 def stored(hal_device: Any, value: np.ndarray[Any, Any], buffer: Any, what: str) -> None:
     """A contiguous array's bytes into a buffer, which nobody uses; they are there afterwards."""
-    wait_for(sent(hal_device, value, buffer), None, what, of_gpu=True)
+    wait_for(sent(hal_device, value, buffer), None, what)
 
 
 def sent(hal_device: Any, value: np.ndarray[Any, Any], buffer: Any) -> Any:

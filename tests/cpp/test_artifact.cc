@@ -353,14 +353,17 @@ int answer_vulkan() {
   return 0;
 }
 
-// Lines "driver word;word": what a driver does not read.
+// Lines "driver,capability word;word": what a driver does not read, or a card has not.
 int answer_cuda() {
   for (std::string line; std::getline(std::cin, line);) {
     const std::size_t space = line.find(' ');
     std::istringstream fields(line.substr(space + 1));
     std::vector<std::string> words;
     for (std::string word; std::getline(fields, word, ';');) words.push_back(word);
-    std::cout << missing_ptx(words, std::stoi(line.substr(0, space))) << ";\n";
+    const std::size_t comma = line.find(',');
+    std::cout << missing_on_cuda(words, std::stoi(line.substr(0, comma)),
+                                 std::stoi(line.substr(comma + 1, space)))
+              << ";\n";
   }
   return 0;
 }

@@ -60,7 +60,7 @@ def test_calls_under_way_are_waited_for(opened: Any) -> None:
     waited: list[bool] = []
 
     class Calls:
-        def __init__(self, of_gpu: bool = False) -> None:
+        def __init__(self, *how: bool) -> None:
             pass
 
         def wait(self) -> None:

@@ -305,6 +305,30 @@ def test_a_record_that_lies_about_it_is_refused() -> None:
         runtime.aot._check_declaration(lie, declaration, "a file")
 
 
+@pytest.mark.parametrize("capability, name", [((8, 6), "cuda:sm_80"), ((9, 0), "cuda:sm_90"),
+                                              ((12, 0), "cuda:sm_90"), ((7, 5), None)])
+def test_a_card_gets_the_newest_form_that_it_runs(
+        capability: tuple[int, int], name: str | None, card: Device,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices_module.cuda, "capability", lambda index: capability)
+    monkeypatch.setattr(devices_module.cuda, "driver_version", lambda: (12, 9))
+    made = aot.compile(jnp.sin, "f32[4]", name="f", targets=["cuda:sm_80", "cuda:sm_90"])
+    if name is None:
+        with pytest.raises(ArtifactError, match="compute capability 8.0 .the card has 7.5"):
+            runtime.load(made.vmfb, card)
+        return
+    assert runtime.load(made.vmfb, card).functions["f"].target["name"] == name
+
+
+def test_a_program_that_the_driver_refuses_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices_module.cuda, "driver_version", lambda: (11, 4))
+    monkeypatch.setattr(devices_module.cuda, "capability", lambda index: (7, 0))
+    error = executable.load_error(RuntimeError("INTERNAL; CUDA driver error "
+                                               "'CUDA_ERROR_UNSUPPORTED_PTX_VERSION' (222)"))
+    assert ("cuda:host), or install a newer driver; compute capability 7.0, driver of CUDA 11.4, "
+            "reads PTX up to 7.4") in str(error)
+
+
 def test_vulkan_programs_ask_their_queue() -> None:
     target = parse_target("vulkan:lavapipe")
     assert not target.takes_memory and not target.takes_storage

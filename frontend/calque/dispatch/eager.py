@@ -59,6 +59,7 @@ from calque.dispatch.array import (
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partition import agree_on, of_process, spans_processes
 from calque.dispatch.sharded.spanning import any_spans, made
+from calque.lowering import cuda
 from calque.lowering.attempts import compile_lowered
 from calque.lowering.module import Lowered, LowerOptions, lower, module_text
 from calque.lowering.targets import (
@@ -125,7 +126,7 @@ def target_of(device: Device) -> Target:
     if device.platform == "cpu":
         return runnable_target()
     if device.platform == "cuda":
-        return parse_target("cuda:sm_80")  # the driver compiles its PTX for later chips
+        return parse_target(f"cuda:{_sm_of(device, at_most=(8, 0))}")
     from calque.runtime import vulkan  # (5 ms)
     there = vulkan.features_of(device)
     if not isinstance(there, str):
@@ -134,13 +135,28 @@ def target_of(device: Device) -> Target:
     return parse_target("vulkan:lavapipe" if lavapipe else "vulkan:vp_android_baseline_2022")
 
 
+def _sm_of(device: Device, at_most: tuple[int, int] = (99, 0)) -> str:
+    """IREE's name for a card, or for an older one of a capability.
+
+    Programs that run here are compiled for 8.0 on newer cards: IREE gains nothing by their names,
+    and the driver compiles its PTX for them.
+    """
+    from calque.runtime import cuda as card  # (asks the driver)
+    there, driver = card.capability(device.index), card.driver_version()
+    return cuda.name_of(min(there or (8, 0), at_most),
+                        None if driver is None else card.newest_ptx(driver))
+
+
 def named_target(name: str | Target) -> Target:
-    """The target of a name; vulkan:host is the first Vulkan device here."""
-    if isinstance(name, str) and name.strip() == "vulkan:host":
-        try:
+    """The target of a name; vulkan:host and cuda:host are the first such devices here."""
+    text = name.strip() if isinstance(name, str) else ""
+    try:
+        if text == "vulkan:host":
             return target_of(devices("vulkan")[0])
-        except RuntimeError as error:
-            raise TargetError(f"target {name!r}: {error}") from error
+        if text in ("cuda:host", "gpu:host"):
+            return parse_target(f"cuda:{_sm_of(devices('cuda')[0])}")
+    except RuntimeError as error:
+        raise TargetError(f"target {name!r}: {error}") from error
     return parse_target(name)
 
 
@@ -186,7 +202,7 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
         lambda lowered: lowered.options, reason or program.name, program.name)
     if vmfb is not None:
         _dump(lowered, vmfb)
-    if lowered.needs:
+    if lowered.needs or device.platform == "cuda":
         check_target({**target.record(), "features": [*target.uses(), *lowered.needs]}, device,
                      lowered.program.name)
     return Compiled(lowered, device, vmfb)

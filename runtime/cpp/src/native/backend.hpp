@@ -109,6 +109,7 @@ class Queues {
       : driver_(std::move(driver)), index_(index), in_flight_(driver_ != "cpu") {}
   ci_device* inline_queue();  // runs a program inside the call (of the CPU: local-sync)
   ci_device* queue();         // queues it and returns (local-task)
+  std::size_t index() const { return index_; }
   std::string path() const;   // IREE's name of the device (GPU-... with its UUID), or nothing
   InFlightCalls& in_flight() { return in_flight_; }
 

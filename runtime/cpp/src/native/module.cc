@@ -196,7 +196,10 @@ void load(const std::string* path, Span<const std::uint8_t> bytes, const std::st
   artifact::Place place{module.device.name(), module.device.platform(), nullptr};
   if (place.platform == "vulkan")
     place.vulkan = native::vulkan_device(native::queues_of(module.device).path());
-  if (place.platform == "cuda") place.cuda = artifact::cuda_driver();
+  if (place.platform == "cuda") {
+    place.cuda = artifact::cuda_driver();
+    place.capability = artifact::cuda_capability(native::queues_of(module.device).index());
+  }
   // Functions in the order in which they are met first; of the variants of each, one.
   std::vector<bool> done(described.size());
   for (std::size_t i = 0; i < described.size(); ++i) {
