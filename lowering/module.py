@@ -238,16 +238,22 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
         aliases = _shared(ctx, values, results)
+        # Where calls are to take nothing from the queue, a result that may be an argument's memory
+        # is copied out of it, but for one that is to be donated.
+        kept = {i for i in aliases if not options.transients or any(
+            ctx.aliases.roots_of(results[i]) & ctx.aliases.roots_of(values[k])
+            for k in call.donated)}
         written = tuple(i for i, r in enumerate(results)
-                        if options.output_buffers and i not in aliases and is_static(r.shape)
+                        if options.output_buffers and i not in kept and is_static(r.shape)
                         and not ctx.imported & ctx.aliases.roots_of(r)
                         and (options.transients or _is_worth_it(call, r.shape, r.dtype)))
         storage = options.transients and not (_is_dynamic(p) or ctx.callbacks or _is_stepped(func))
         if written or storage:
             _add_memory(func, block, ins, outs, written, storage)
         lowered = replace(
-            lowered, call=replace(call, may_alias=aliases, output_buffers=written,
-                                  transients=storage),
+            lowered, call=replace(
+                call, may_alias=tuple(i for i in aliases if i not in written),
+                output_buffers=written, transients=storage),
             options=(*lowered.options, *sorted(ctx.options)), callbacks=tuple(ctx.callbacks),
             needs=tuple(sorted(ctx.needs)))
         if options.record is not None:  # last: emission notes what it takes for granted of sizes

@@ -30,9 +30,9 @@ from calque.runtime.device import (
     vm_instance,
 )
 from calque.runtime.dtypes import element_type
-from calque.runtime.errors import ArtifactError, DeviceError, clean, device_error, explain
+from calque.runtime.errors import ArtifactError, DeviceError, clean, explain, is_exhausted
 from calque.runtime.lane import messages
-from calque.runtime.memory import allocate
+from calque.runtime.memory import allocate, exhausted, free
 from calque.runtime.watch import span, watchers
 
 # Results of so few bytes in all are taken out of IREE's list when somebody asks: half a microsecond
@@ -212,7 +212,10 @@ class Executable:
         else:
             self._load_queued()
 
-    def _run_inline(self, variants: Any) -> list[Buffer]:
+    def _run_inline(self, refs: Sequence[Any]) -> list[Buffer]:
+        variants = _List(len(refs) + 2)
+        for ref in refs:
+            variants.push_ref(ref)
         variants.push_ref(NO_FENCE)
         variants.push_ref(NO_FENCE)
         results = _List(4)
@@ -252,10 +255,6 @@ class Executable:
         else:
             views = [arg.view for arg in args]
             waits = [arg.fence for arg in args if arg.fence is not None and not arg.is_ready()]
-        variants = _List(len(views) + 2)
-        push = variants.push_ref
-        for view in views:
-            push(view)
         if self._must_run_inline and waits:
             for arg in args:
                 arg.wait()
@@ -266,35 +265,49 @@ class Executable:
             self.load()  # it says how much memory is needed
         if not inline:  # before there is more memory
             device.pending.make_room(self._transient_bytes, self._result_bytes)
-        for position in self._output_buffers:
-            push(self._allocate(position))
+        views += map(self._allocate, self._output_buffers)
         if self._transients:
-            push(allocate(device, max(self._storage, 1), f"{self.entry} on {device}"))
+            views.append(allocate(device, max(self._storage, 1), f"{self.entry} on {device}"))
         if inline:
-            outputs = self._run_inline(variants)
+            outputs = self._run_inline(views)
         else:
-            outputs = self._run_queued(variants, waits, readers)
+            outputs = self._run_queued(views, waits, readers)
         if self._may_alias != ():
             self._note_sharing(readers, outputs)
         return outputs
 
-    def _run_queued(self, variants: Any, waits: list[Any], readers: Sequence[Buffer]
+    def _run_queued(self, refs: Sequence[Any], waits: list[Any], readers: Sequence[Buffer]
                     ) -> list[Buffer]:
-        done = self.device.task.create_semaphore(0)
-        variants.push_ref(join_fences(waits))
-        variants.push_ref(_create_fence(done, 1))
-        results = _List(4)
-        invoke, function = self._on_task or self._load_queued()
         try:
-            with span(self.name, "queue", device=str(self.device)) as watched:
-                invoke(function, variants, results)
-                watched.queued(self.device, done, waits)
-        except Exception as error:  # IREE maps its status codes to many classes
+            try:
+                done, results = self._queue(refs, waits)
+            except Exception as error:  # IREE maps its status codes to many classes
+                # A GPU's queue finds no memory while blocks lie in the cache.  (What was donated
+                # may be overwritten in part.)
+                if self._donated or self.device.is_host or not is_exhausted(error):
+                    raise
+                free(self.device)
+                done, results = self._queue(refs, waits)
+        except Exception as error:
             raise self._explain(first_failure(waits) or error, ()) from error
         self.device.pending.add(done, self._transient_bytes, self._result_bytes)
         for reader in readers:
             reader.note_reader(done)
         return self._wrap(results, done)
+
+    def _queue(self, refs: Sequence[Any], waits: list[Any]) -> tuple[Any, Any]:
+        """The semaphore of a call, and the list of its results."""
+        variants, results = _List(len(refs) + 2), _List(4)
+        for ref in refs:
+            variants.push_ref(ref)
+        done = self.device.task.create_semaphore(0)
+        variants.push_ref(join_fences(waits))
+        variants.push_ref(_create_fence(done, 1))
+        invoke, function = self._on_task or self._load_queued()
+        with span(self.name, "queue", device=str(self.device)) as watched:
+            invoke(function, variants, results)
+            watched.queued(self.device, done, waits)
+        return done, results
 
     def _allocate(self, position: int) -> Any:
         """Memory for a result, from the allocator that keeps pages."""
@@ -315,8 +328,8 @@ class Executable:
             if arg.is_deleted():
                 return arg.deleted_error()
         results = sum(math.prod(s) * d.itemsize for s, d in self.result_specs or ())
-        return device_error(error, f"{self.entry} on {self.device}",
-                            f"up to {results + self._transient_bytes} bytes")
+        return exhausted(error, self.device, f"{self.entry} on {self.device}",
+                         f"up to {results + self._transient_bytes} bytes")
 
     def _check(self, args: Sequence[Buffer]) -> None:
         for position, arg in enumerate(args):

@@ -46,16 +46,22 @@ def allocate(device: Device, nbytes: int, where: str = "") -> Any:
     except (RuntimeError, MemoryError) as error:
         if not is_exhausted(error):
             raise device_error(error, where or f"an allocation on {device}") from error
-    device.pending.wait()
-    hal.allocator.trim()
+    free(device)
     try:
         return hal.allocator.allocate_buffer(DEVICE_LOCAL, usage(device), nbytes)
     except (RuntimeError, MemoryError) as error:
         raise exhausted(error, device, where, f"{nbytes} bytes") from error
 
 
+def free(device: Device) -> None:
+    """Give the driver back what nobody holds, after the calls under way, which hold some."""
+    device.pending.wait()
+    device.sync.allocator.trim()
+
+
 def exhausted(error: BaseException, device: Device, where: str, needed: str) -> BaseException:
-    """The DeviceError for memory that a device has not; of a GPU, with what it has and who it is.
+    """The DeviceError for what went wrong; for a lack of memory of a GPU's, with what it has and who
+    it is.
 
     Args:
       error: what IREE said.
@@ -63,7 +69,7 @@ def exhausted(error: BaseException, device: Device, where: str, needed: str) -> 
       where: in which work, or nothing.
       needed: how much of it, such as '4000 bytes'.
     """
-    if device.is_host:
+    if device.is_host or not is_exhausted(error):
         return device_error(error, where, needed)
     held = held_bytes(device)
     total = cuda.total_memory(device.index) if device.platform == "cuda" else None
@@ -87,4 +93,4 @@ def _megabytes(count: int) -> str:
     return f"{count / 2**20:,.0f} MiB"
 
 
-__all__ = ["allocate", "exhausted", "held_bytes", "usage"]
+__all__ = ["allocate", "exhausted", "free", "held_bytes", "usage"]

@@ -137,6 +137,38 @@ def test_a_chain_behind_a_donated_argument(card: Device) -> None:
     np.testing.assert_array_equal(chained.numpy(), waited.numpy())
 
 
+def test_results_that_may_be_an_argument_are_copied_out_of_it(card: Device) -> None:
+    def fun(x: Any, y: Any) -> Any:
+        return x.reshape(-1), x.reshape(-1) + 0, x.T.T, x.reshape(8, 8), y[:4].reshape(2, 2, 4), y
+
+    lowered = lowered_for_card(fun, (4, 16), (4, 4))
+    assert len(lowered.call.output_buffers) == len(lowered.call.results or ())
+    assert lowered.call.may_alias == ()
+    x = np.arange(64, dtype=np.float32).reshape(4, 16)
+    y = -np.arange(16, dtype=np.float32).reshape(4, 4)
+    arguments = [Buffer.from_numpy(x, card), Buffer.from_numpy(y, card)]
+    results = on_card(fun, card, (4, 16), (4, 4))([arguments[i] for i in lowered.arguments])
+    for position, where in enumerate(lowered.results):
+        if where.kind == "computed":
+            want = np.asarray(fun(jnp.asarray(x), jnp.asarray(y))[position])
+            got = results[where.position]
+            np.testing.assert_array_equal(got.numpy(), want)
+            assert not any(executable._same_memory(got, a) for a in arguments)
+
+
+def test_what_is_donated_is_written_in_place(card: Device) -> None:
+    def put(x: Any) -> Any:
+        return calque.lax.dynamic_update_slice(x, jnp.full(3, 7.0), (5,))
+
+    call = lowered_for_card(put, (1_000_000,), donated=(0,)).call
+    assert call.output_buffers == () and call.may_alias == (0,) and call.transients
+    x = Buffer.from_numpy(np.zeros(1_000_000, np.float32), card)
+    memory_of_x = x.view.get_buffer().ref
+    (made,) = on_card(put, card, (1_000_000,), donated=(0,))([x])
+    assert made.view.get_buffer().ref == memory_of_x and x.is_deleted()
+    assert made.numpy()[5] == 7.0 and made.numpy().sum() == 21.0
+
+
 def test_blocks_are_used_again(card: Device) -> None:
     program = on_card(between, card, (128, 128))
     x = Buffer.from_numpy(np.ones((128, 128), np.float32), card)
@@ -237,6 +269,34 @@ def test_other_failures_are_told_as_they_are(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(DeviceError, match="fell off the bus"):
         memory.allocate(seeming(allocator), 100)
     assert not allocator.trims
+
+
+@pytest.mark.parametrize("donated, tries", [((), 2), ((0,), 1)])
+def test_a_queue_without_memory_is_asked_again(
+        donated: tuple[int, ...], tries: int, card: Device) -> None:
+    def fun(x: Any) -> Any:
+        return calque.lax.fori_loop(0, jnp.int32(x[0, 0]), lambda i, c: jnp.tanh(c @ c), x)
+
+    program = on_card(fun, card, (300, 300), donated=donated)
+    x = np.full((300, 300), 3.0, np.float32)
+    want = program([Buffer.from_numpy(x, card)])[0].numpy()
+    invoke, function = program._on_task
+    asked: list[int] = []
+
+    def failing(*how: Any) -> None:
+        asked.append(1)
+        if len(asked) < 2:
+            raise RuntimeError("RESOURCE_EXHAUSTED; CUDA_ERROR_OUT_OF_MEMORY")
+        invoke(*how)
+
+    program._on_task = (failing, function)
+    arguments = [Buffer.from_numpy(x, card)]
+    if tries == 2:
+        np.testing.assert_array_equal(program(arguments)[0].numpy(), want)
+    else:
+        with pytest.raises(DeviceError, match="out of memory allocating up to .*a stand-in"):
+            program(arguments)
+    assert len(asked) == tries
 
 
 # ---- how a card is opened
