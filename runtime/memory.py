@@ -60,7 +60,7 @@ def free(device: Device) -> None:
 
 
 def exhausted(error: BaseException, device: Device, where: str, needed: str) -> BaseException:
-    """The DeviceError for what went wrong; where a GPU lacks memory, with what it has and who it is.
+    """The DeviceError for a failure; where a GPU lacks memory, with what it has and who it is.
 
     Args:
       error: what IREE said.
