@@ -24,7 +24,7 @@ import numpy as np
 from calque.core import dtypes, errors
 from calque.core.avals import aval_of
 from calque.core.config import config
-from calque.core.memo import Memo
+from calque.core.memo import Memo, Recent
 from calque.core.primitive import Primitive
 from calque.core.program import (
     Atom,
@@ -76,12 +76,20 @@ from calque.runtime.target import check_target
 # ---- compiled Programs
 
 
+def _without_arrays(p: Program) -> Program:
+    """The Program with its consts' types in the place of their values."""
+    return Program(p.inputs, p.equations, p.outputs, p.const_vars,
+                   [v.aval for v in p.const_vars], p.name) if p.consts else p
+
+
 class Compiled:
     """A Program ready to run on a device, on Buffers (consts are leading arguments)."""
 
-    __slots__ = ("lowered", "executable", "device", "identity_abi", "vmfb")
+    __slots__ = ("__weakref__", "lowered", "executable", "device", "identity_abi", "vmfb")
 
     def __init__(self, lowered: Lowered, device: Device, vmfb: bytes | None) -> None:
+        # (arrays that a function captured live as long as that function)
+        lowered = replace(lowered, program=_without_arrays(lowered.program))
         self.lowered, self.device, self.vmfb = lowered, device, vmfb
         self.executable = None if vmfb is None else Executable(
             Module(vmfb, lowered.callbacks), device, lowered.call, name=lowered.program.name)
@@ -116,7 +124,8 @@ class Compiled:
         return results
 
 
-_memory = Memo(4096)  # executables
+_memory = Recent(128)  # executables: 57 KB each, which functions hold that may be dropped,
+_lasting = Memo(4096)  # and those of eager work, which nobody else holds
 _memory_lock = threading.Lock()
 _in_flight: dict[Any, threading.Event] = {}
 
@@ -161,11 +170,16 @@ def named_target(name: str | Target) -> Target:
 
 
 def compiled(program: Program, device: Device, donated: tuple[int, ...] = (),
-             reason: str = "") -> Compiled:
-    """The executable of a Program, compiled at most once per structure."""
+             reason: str = "", lasting: bool = True) -> Compiled:
+    """The executable of a Program, compiled at most once per structure; `lasting`: it is kept here,
+    where else it lives as long as the caller holds it, or is among the latest."""
     key = (program.key(), device, config.calque_cpu, donated)
-    found = _memory.get(key)
-    return found if found is not None else _compile_once(key, program, device, donated, reason)
+    found: Compiled | None = _lasting.get(key)
+    if found is None:
+        found = _memory.find(key) or _compile_once(key, program, device, donated, reason)
+        if lasting:
+            _lasting.keep(key, found)
+    return found
 
 
 def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int, ...],
@@ -173,7 +187,7 @@ def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int
     """Compile, while other threads that want the same program wait for this one."""
     while True:
         with _memory_lock:
-            found = _memory.get(key)
+            found: Compiled | None = _memory.find(key)
             if found is not None:
                 return found
             waiting = _in_flight.get(key)
@@ -183,7 +197,8 @@ def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int
         waiting.wait()
     try:
         made = compile_program(program, device, donated, reason)
-        return _memory.keep(key, made)
+        _memory.keep(key, made)
+        return made
     finally:
         with _memory_lock:
             del _in_flight[key]
