@@ -50,7 +50,7 @@ class Pending:
         self._lock = threading.Lock()
 
     def make_room(self, transient_bytes: int, result_bytes: int = 0) -> None:
-        """Wait for the oldest calls until one more, which takes so many bytes, may be queued.
+        """Wait for calls until one more, which takes so many bytes, may be queued.
 
         Whether they failed is their results' affair.
         """
@@ -64,9 +64,21 @@ class Pending:
                 self._result_bytes = sum(given for _, _, given in self._calls)
                 if self._fits(wanted, result_bytes):
                     return
-                oldest = self._calls[0][0]
+                semaphore = self._to_wait_for(result_bytes)
             with contextlib.suppress(Exception):
-                wait_for(oldest, None, "", self._looking)
+                wait_for(semaphore, None, "", self._looking)
+
+    def _to_wait_for(self, result_bytes: int) -> Any:
+        """The oldest call; where results are too many, the one after which there is room for half
+        of them, so that not every call has to wait: to be woken takes a while."""
+        left = self._result_bytes
+        if len(self._calls) < 3 or left + result_bytes <= self._most_results:
+            return self._calls[0][0]
+        for call in list(self._calls)[:-1]:
+            left -= call[2]
+            if left + result_bytes <= self._most_results // 2:
+                break
+        return call[0]
 
     def wait(self) -> None:
         """Wait for all calls under way; whether they failed is their results' affair."""

@@ -94,6 +94,9 @@ def test_results_of_calls_under_way_are_bounded(of_gpu: bool, most: int) -> None
     waiting.join(0.05)
     assert waiting.is_alive()
     semaphores[0].value = 1
+    waiting.join(0.05)
+    assert waiting.is_alive()  # until half of them are there: not every call waits then
+    semaphores[2].value = 1
     waiting.join(10)
     assert not waiting.is_alive()
 
