@@ -12,7 +12,7 @@
   kernels/             loops, sorts, moves and products of our own
   native/              kernels in C
   forms.py             which form of a primitive a target takes
-  targets.py           CPUs, CUDA; vulkan.py: Vulkan
+  targets.py           CPUs; cuda.py: CUDA, vulkan.py: Vulkan
   folding.py           keeps IREE from summing constants
   compile.py           MLIR in, .vmfb out; cache.py: the disk cache, in folders.py
   compiler_process.py  asks compiler_server.py, IREE's compiler in a process of its own

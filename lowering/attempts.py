@@ -1,6 +1,7 @@
 """Compiling a program, and writing it another way where IREE rejects the first."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from calque.lowering.cache import compile_cached
@@ -16,7 +17,8 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
     the user's line.
 
     `write` takes views=True, for loops that carry buffer views (rules/views), which is tried where
-    IREE rejects the program (it can fail on any loop from the host), and locations=True.
+    IREE rejects the program (it can fail on any loop from the host), transients=False, for memory
+    that the program asks the queue for, and locations=True.
     """
     lowered = write()
     if lowered.module is None:
@@ -26,6 +28,9 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
                                        name=name)
     except CompileError:
         pass  # the last of these attempts has the error to report
+    if lowered.call.transients:
+        return compile_lowered(functools.partial(write, transients=False), target, options, reason,
+                               name)
     other = write(views=True)
     if other.module is not None and other.module != lowered.module:
         try:

@@ -52,7 +52,12 @@ FUNCTIONS = tuple(f"calque_function_{i}" for i in range(64))
 # Options of the process.  MLIR's threads cost a tenth and gain nothing, also for large programs.
 # Of tiles 64 wide, IREE's default, loops end so soon that long chains of arithmetic do not overlap:
 # exp(x - m) of 2048 x 2048 takes twice as long at x86-64-v3, a softmax 1.5 times.
+# Without the last, programs whose dispatches take numbers known at the call only look into the
+# memory of their arguments when the call is queued, and IREE's CPU queue refuses that of results
+# which are parts of memory it has not given out yet ("transient buffer has not been committed":
+# tests/runtime/test_queued_chains.py).
 _OPTIONS = ["--mlir-disable-threading", "--iree-llvmcpu-distribution-size=128",
+            "--iree-hal-force-indirect-command-buffers",
             *(f"--force-attribute={name}:noinline" for name in FUNCTIONS)]
 
 

@@ -22,6 +22,7 @@ from calque.core.dims import Dim, is_static
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
 from calque.core.source import UNKNOWN
+from calque.core.types import Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, soft_f16
 from calque.lowering.dtypes import F64, I64, signed
@@ -59,6 +60,9 @@ class LowerOptions:
       archived: the name of a baked constant that is read from an archive when the module is loaded,
         None where its value is written into the module.
       output_buffers: large results are written into memory passed as extra arguments.
+      transients: so are results of every size, and what lies between is in memory passed, too,
+        where the host steps through nothing; a call then asks no queue for memory (on CUDA each
+        such question waits for what the call waits for, and each return for the call).
       in_process: the program will run in this process, where NumPy can be called.
       views: every loop from the host carries buffer views (rules/views).
       whole: a small program becomes one kernel of ours, where it can (cost.is_whole).
@@ -71,6 +75,7 @@ class LowerOptions:
     bake_consts: bool = False
     archived: Callable[[Any], str | None] = lambda value: None
     output_buffers: bool = False
+    transients: bool = False
     in_process: bool = False
     views: bool = False
     whole: bool = True
@@ -233,15 +238,22 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
         aliases = _shared(ctx, values, results)
+        # Where calls are to take nothing from the queue, a result that may be an argument's memory
+        # is copied out of it, but for one that is to be donated.
+        kept = {i for i in aliases if not options.transients or any(
+            ctx.aliases.roots_of(results[i]) & ctx.aliases.roots_of(values[k])
+            for k in call.donated)}
         written = tuple(i for i, r in enumerate(results)
-                        if options.output_buffers and not (call.run_inline or call.must_run_inline)
-                        and i not in aliases and is_static(r.shape)
+                        if options.output_buffers and i not in kept and is_static(r.shape)
                         and not ctx.imported & ctx.aliases.roots_of(r)
-                        and math.prod(r.shape) * r.dtype.itemsize >= OUTPUT_BYTES)
-        if written:
-            _add_output_buffers(func, block, ins, outs, written)
+                        and (options.transients or _is_worth_it(call, r.shape, r.dtype)))
+        storage = options.transients and not (_is_dynamic(p) or ctx.callbacks or _is_stepped(func))
+        if written or storage:
+            _add_memory(func, block, ins, outs, written, storage)
         lowered = replace(
-            lowered, call=replace(call, may_alias=aliases, output_buffers=written),
+            lowered, call=replace(
+                call, may_alias=tuple(i for i in aliases if i not in written),
+                output_buffers=written, transients=storage),
             options=(*lowered.options, *sorted(ctx.options)), callbacks=tuple(ctx.callbacks),
             needs=tuple(sorted(ctx.needs)))
         if options.record is not None:  # last: emission notes what it takes for granted of sizes
@@ -252,18 +264,41 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
     return replace(lowered, module=buffer.getvalue())
 
 
-def _add_output_buffers(func: Any, block: Any, ins: list[Any], outs: list[Any],
-                        written: Sequence[int]) -> None:
-    """One more argument for each of these results: the memory it is written to."""
+def _is_worth_it(call: CallSpec, shape: Shape, dtype: Any) -> bool:
+    """Whether a CPU's program writes a result into memory passed: it is large, and queued."""
+    return not (call.run_inline or call.must_run_inline) and (
+        math.prod(shape) * dtype.itemsize >= OUTPUT_BYTES)
+
+
+_STEPPED = frozenset({"stablehlo.while", "stablehlo.if", "stablehlo.case", "scf.while", "scf.for",
+                      "scf.if", "scf.index_switch", "func.call"})
+
+
+def _is_stepped(func: Any) -> bool:
+    """Whether the host may step through some of a function's operations."""
+    def found(block: Any) -> bool:
+        return any(op.operation.name in _STEPPED or any(found(b) for r in op.regions for b in r)
+                   for op in block)
+    return any(found(b) for r in func.regions for b in r)
+
+
+def _add_memory(func: Any, block: Any, ins: list[Any], outs: list[Any], written: Sequence[int],
+                storage: bool) -> None:
+    """One more argument for each of these results, the memory it is written to, and one for the
+    memory in which the program works."""
     ir = mlir.ir()
-    for i in written:
-        block.add_argument(outs[i], ir.Location.unknown())
-    every = [*ins, *[outs[i] for i in written]]
-    func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(every, outs))
     index = ir.IndexType.get()
-    func.attributes["arg_attrs"] = ir.ArrayAttr.get([
-        *[ir.DictAttr.get({})] * len(ins),
-        *[ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)}) for i in written]])
+    every = [*ins, *[outs[i] for i in written]]
+    attributes = [*[ir.DictAttr.get({})] * len(ins),
+                  *[ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)})
+                    for i in written]]
+    if storage:
+        every.append(ir.Type.parse("!hal.buffer"))
+        attributes.append(ir.DictAttr.get({"iree.abi.transients": ir.UnitAttr.get()}))
+    for kind in every[len(ins):]:
+        block.add_argument(kind, ir.Location.unknown())
+    func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(every, outs))
+    func.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
 
 
 def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]) -> tuple[int, ...]:

@@ -20,15 +20,14 @@ from pathlib import Path
 
 from calque.core.config import config
 from calque.core.types import Dtype
-from calque.lowering import vulkan
+from calque.lowering import cuda, vulkan
 from calque.lowering.compile import run_compiler
 
 _CPU_LEVELS = {"x86-64-v2": "x86_64", "x86-64-v3": "x86_64", "x86-64-v4": "x86_64",
                "x86-64": "x86_64", "aarch64": "aarch64"}
 _TRIPLES = {"x86_64": "x86_64-unknown-unknown-eabi-elf",
             "aarch64": "aarch64-unknown-unknown-eabi-elf"}
-_CUDA = ("sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_120")
-_CUDA_REFUSED = ("sm_90", "sm_90a", "h100", "h200", "hopper")
+_CUDA = tuple(cuda.PTX)
 _VULKAN_PROFILES = ("lavapipe", "vp_android_baseline_2022", "adreno", "valhall", "valhall4",
                     "ampere", "turing", "ada", "rdna1", "rdna2", "rdna3", "rdna4")
 
@@ -75,7 +74,7 @@ class Target:
     def flags(self) -> tuple[str, ...]:
         """The compiler flags that select this target."""
         if self.backend == "cuda":
-            return ("--iree-hal-target-device=cuda", f"--iree-cuda-target={self.sm}")
+            return cuda.flags(self.sm)
         if self.backend == "vulkan-spirv":
             return (f"--iree-hal-target-device={_attribute(self.spirv)}",)
         flags = ["--iree-hal-target-device=local",
@@ -92,6 +91,17 @@ class Target:
         """The runtime's word for the kind of device: 'cpu', 'cuda' or 'vulkan'."""
         return {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}[self.backend]
 
+    @property
+    def takes_memory(self) -> bool:
+        """Whether programs write results into memory passed to them.  Not on Vulkan, where devices
+        give some 4,096 pieces of memory at most, and IREE's queue parts them."""
+        return self.backend != "vulkan-spirv"
+
+    @property
+    def takes_storage(self) -> bool:
+        """Whether they also work in memory passed (LowerOptions.transients)."""
+        return self.backend == "cuda"
+
     def lacks(self, dtype: Dtype) -> bool:
         """Whether the device has no numbers of a dtype, or IREE does not compile them for it."""
         width = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
@@ -102,7 +112,7 @@ class Target:
         """What the code may use, in the words of records: all that a device must have."""
         if self.backend == "vulkan-spirv":
             return vulkan.words_of(_attribute(self.spirv))
-        return self.features
+        return cuda.words(self.sm) if self.backend == "cuda" else self.features
 
     def record(self) -> dict[str, object]:
         """What an artifact says about its target (the "target" entry of calque.signature)."""
@@ -126,9 +136,9 @@ def vulkan_target(words: Sequence[str], device: str, kind: str) -> Target:
 
 
 def valid_targets() -> tuple[str, ...]:
-    """Every name of a target (vulkan:host is for calque/dispatch/eager.named_target)."""
+    """Every name of a target (those of GPUs at hand are dispatch/eager.named_target's)."""
     return ("cpu", "host", "cpu:host", *(f"cpu:{c}" for c in _CPU_LEVELS),
-            *(f"cuda:{s}" for s in _CUDA),
+            "cuda:host", *(f"cuda:{s}" for s in _CUDA),
             "vulkan:host", *(f"vulkan:{p}" for p in _VULKAN_PROFILES))
 
 
@@ -158,15 +168,12 @@ def parse_target(name: str | Target) -> Target:
 
 
 def _cuda(name: str, sm: str) -> Target:
-    if sm in _CUDA_REFUSED:
-        raise TargetError(
-            f"target {name!r}: IREE 3.13 does not compile for {sm}.\n"
-            f"  Fix: use cuda:sm_80 or cuda:sm_89; the artifact holds PTX, which the driver of a "
-            f"newer GPU compiles when it is loaded.")
+    sm = cuda.ALIASES.get(sm, sm)
     if sm not in _CUDA:
         raise TargetError(
-            f"unknown target {name!r}.\n  Fix: choose one of "
-            f"{', '.join(f'cuda:{s}' for s in _CUDA)}.")
+            f"unknown target {name!r}.\n  Fix: choose one of cuda:host, "
+            f"{', '.join(f'cuda:{s}' for s in _CUDA)}; the newest that is not newer than the card, "
+            f"or any older one: the card's driver compiles its PTX.")
     return Target("cuda", f"cuda:{sm}", sm=sm)
 
 

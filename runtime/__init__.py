@@ -4,11 +4,12 @@ Module map: errors.py (what can go wrong), dtypes.py (NumPy's names and IREE's),
 queues over one memory; CUDA, Vulkan), features.py and features.json (names of what code may use),
 vulkan.py (what a device of it has), cuda.py (what its driver reads), buffer.py (memory + fence +
 donation), call_spec.py (how a program is called), executable.py (load once, call inline or queued;
-flat.py: arrays of any shape), pending.py (calls under way), waiting.py (how a thread waits),
-callbacks.py (Python functions as imports), lane.py (messages of queued programs), staging.py
-(copies to and from GPUs), watch.py (who looks on), aot.py (load a self-describing .vmfb and call it
-by name), target.py (can this machine run it), dims.py (sizes in its record), container.py and
-parameters.py (what the files hold), hosting.py (for the C++ library in cpp).
+flat.py: arrays of any shape), memory.py (what a device gives, and what when it has no more),
+leaving.py (what a process does that ends), pending.py (calls under way), waiting.py (how a thread
+waits), callbacks.py (Python functions as imports), lane.py (messages of queued programs),
+staging.py (copies to and from GPUs), watch.py (who looks on), aot.py (load a self-describing .vmfb
+and call it by name), target.py (can this machine run it), dims.py (sizes in its record),
+container.py and parameters.py (what the files hold), hosting.py (for the C++ library in cpp).
 Start reading at executable.py.
 """
 from __future__ import annotations

@@ -23,6 +23,7 @@ import numpy as np
 from calque.runtime.buffer import Buffer
 from calque.runtime.call_spec import CallSpec, as_count
 from calque.runtime.container import split
+from calque.runtime.cuda import capability_of
 from calque.runtime.device import Device, default_device, vm_instance
 from calque.runtime.dims import Constraint, Expression, fits, parse, parse_constraint
 from calque.runtime.errors import ArtifactError, explain
@@ -486,7 +487,8 @@ def _check_declaration(record: FunctionRecord, declaration: str, source: str) ->
         declaration)]
     made = [sizes.count("x") for sizes in re.findall(
         r"%output\d+: tensor<((?:[?\d]+x)*)", declaration)]
-    if taken != wanted or made != [given[i] for i in sorted(given)]:
+    if (taken != wanted or made != [given[i] for i in sorted(given)]
+            or ("iree.abi.transients" in declaration) != record.call.transients):
         raise ArtifactError(explain(
             f"the artifact's description of {record.name} is not that of the program: "
             f"{declaration[:200]}.", source,
@@ -512,7 +514,10 @@ def _choose(found: Sequence[tuple[FunctionRecord, Module]], device: Device, sour
         else:
             fitting.append((record, module))
     if fitting:
-        return max(fitting, key=lambda pair: len(pair[0].target.get("features", ())))
+        def asked(pair: tuple[FunctionRecord, Module]) -> tuple[int, tuple[int, int]]:
+            words = list(map(str, pair[0].target.get("features", ())))
+            return len(words), capability_of(words)
+        return max(fitting, key=asked)
     if len(reasons) == 1:
         raise reasons[0][1]
     text = "; ".join(f"{name}: {str(error).splitlines()[0]}" for name, error in reasons)

@@ -13,25 +13,25 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import iree.runtime as rt
 import numpy as np
 
+from calque.runtime import leaving
 from calque.runtime.device import Device, check_not_forked
 from calque.runtime.dtypes import carrier, dtype_of, element_type
-from calque.runtime.errors import DeletedBufferError, deleted_error, device_error
+from calque.runtime.errors import DeletedBufferError, deleted_error, device_error, is_exhausted
+from calque.runtime.memory import DEVICE_LOCAL, HOST_USAGE, allocate
 from calque.runtime.pending import is_over, wait_for
-from calque.runtime.staging import fetched
+from calque.runtime.staging import fetched, sent
 from calque.runtime.watch import span, watchers
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 ALIGNMENT = 64  # generated code uses aligned vector loads; anything less crashes
-DEVICE_LOCAL = rt.MemoryType.DEVICE_LOCAL
-USAGE = rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING
 _create_fence = rt.HalFence.create_at
 
 
@@ -116,7 +116,7 @@ class Buffer:
             later = self._later
             if later is None:
                 assert self._host is not None
-                self.view = _copied(self._host, self.device)
+                self.view, self.fence = _copied(self._host, self.device)
             else:
                 later[2][1] += 1
                 self.view, self._later = later[0](later[1], rt.HalBufferView), None
@@ -129,9 +129,11 @@ class Buffer:
 
     @staticmethod
     def from_numpy(array: Array, device: Device) -> Buffer:
-        """A buffer with a copy of `array` (any strides; the source may change right after)."""
+        """A buffer with a copy of `array` (any strides; the source may change right after).  A
+        GPU's may be on its way there."""
         array = np.asarray(array)
-        return Buffer(_copied(array, device), array.shape, array.dtype, device)
+        view, fence = _copied(array, device)
+        return Buffer(view, array.shape, array.dtype, device, fence)
 
     @staticmethod
     def of_host(array: Array, device: Device) -> Buffer:
@@ -211,7 +213,8 @@ class Buffer:
         fence = self.fence
         if fence is None:
             return
-        wait_for(fence, timeout_s, f"waiting for a {self._describe()} on {self.device}")
+        wait_for(fence, timeout_s, f"waiting for a {self._describe()} on {self.device}",
+                 self.device.is_fast)
         self.fence = None
 
     def check_alive(self) -> None:
@@ -265,7 +268,7 @@ class Buffer:
         if self.nbytes:
             with span(f"copy from {self.device}", "transfer", bytes=self.nbytes):
                 fetched(self.device.task, self.view.get_buffer(), value,
-                        f"copying a {self._describe()} from {self.device}")
+                        f"copying a {self._describe()} from {self.device}", self.device.is_fast)
         value.flags.writeable = False
         return value
 
@@ -333,9 +336,9 @@ class Buffer:
             source, waits = self, [s for s in self._readers or () if not is_over(s)]
         else:
             source, waits = self.copy(), []
+        view = source.view  # (asked for first: it may bring a fence)
         if source.fence is not None:
             waits.append(source.fence)
-        view = source.view
         self.delete()
         return view, waits
 
@@ -345,16 +348,13 @@ class Buffer:
         if self.device.is_host and self.is_ready():
             return Buffer.from_numpy(self._map().reshape(self.shape), self.device)
         check_not_forked()
-        hal = self.device.task
-        try:
-            target = hal.allocator.allocate_buffer(DEVICE_LOCAL, USAGE, self.nbytes)
-        except (RuntimeError, MemoryError) as error:
-            raise device_error(error, f"copying a {self._describe()}") from error
+        hal, view = self.device.task, self.view
+        target = allocate(self.device, self.nbytes, f"copying a {self._describe()}")
         done = hal.create_semaphore(0)
         wait = rt.HalFence(0) if self.fence is None else _create_fence(self.fence, 1)
         if self.nbytes:
             with span(f"copy on {self.device}", "queue", bytes=self.nbytes) as watched:
-                hal.queue_copy(self.view.get_buffer(), target, wait, _create_fence(done, 1))
+                hal.queue_copy(view.get_buffer(), target, wait, _create_fence(done, 1))
                 watched.queued(self.device, done, [] if self.fence is None else [self.fence])
             self.note_reader(done)
         view = rt.HalBufferView(target, self.shape, element_type(self.dtype))
@@ -380,29 +380,66 @@ class Buffer:
         return (1, 0)
 
 
-def _copied(array: Array, device: Device) -> Any:
-    """A view over a copy of an array in the device's memory."""
+def _give_up(buffer: Buffer, hal_devices: Collection[Any]) -> None:
+    if buffer.device.is_of(hal_devices):
+        buffer.delete()
+        buffer._readers = buffer._sharing = None
+
+
+leaving.gives_up(Buffer, _give_up)
+
+
+def _copied(array: Array, device: Device) -> tuple[Any, Any]:
+    """A view over a copy of an array in the device's memory, and the fence behind which it is."""
     if watchers:
         with span(f"copy to {device}", "transfer", bytes=array.nbytes):
             return _copy(array, device)
     return _copy(array, device)
 
 
-def _copy(array: Array, device: Device) -> Any:
+def _copy(array: Array, device: Device) -> tuple[Any, Any]:
     element = element_type(array.dtype)
     check_not_forked()
     source = array if array.flags.c_contiguous else array.copy(order="C")
     source = source.view(carrier(array.dtype))
-    hal = device.sync
+    if not device.is_host:
+        return _sent(source, element, device)
     try:
-        if source.dtype.kind in "bc":  # the binding sizes these by its own table: go as bytes
-            raw = source.reshape(-1).view(np.uint8)
-            bytes_view = hal.allocator.allocate_buffer_copy(
-                DEVICE_LOCAL, USAGE, hal, raw, rt.HalElementType.UINT_8)
-            return rt.HalBufferView(bytes_view.get_buffer(), array.shape, element)
-        return hal.allocator.allocate_buffer_copy(DEVICE_LOCAL, USAGE, hal, source, element)
+        return _on_host(source, element, device), None
+    except (RuntimeError, MemoryError) as error:
+        if not is_exhausted(error):
+            raise device_error(error, f"copying {_describe(array)} to {device}") from error
+    device.sync.allocator.trim()  # its cache holds blocks of other sizes
+    try:
+        return _on_host(source, element, device), None
     except (RuntimeError, MemoryError) as error:
         raise device_error(error, f"copying {_describe(array)} to {device}") from error
+
+
+def _on_host(source: Array, element: Any, device: Device) -> Any:
+    hal = device.sync
+    if source.dtype.kind in "bc":  # the binding sizes these by its own table: go as bytes
+        raw = source.reshape(-1).view(np.uint8)
+        bytes_view = hal.allocator.allocate_buffer_copy(
+            DEVICE_LOCAL, HOST_USAGE, hal, raw, rt.HalElementType.UINT_8)
+        return rt.HalBufferView(bytes_view.get_buffer(), source.shape, element)
+    return hal.allocator.allocate_buffer_copy(DEVICE_LOCAL, HOST_USAGE, hal, source, element)
+
+
+def _sent(source: Array, element: Any, device: Device) -> tuple[Any, Any]:
+    """The same in memory that the host does not see: it is there when the fence is reached."""
+    where = f"copying {_describe(source)} to {device}"
+    memory = allocate(device, source.nbytes, where)
+    view = rt.HalBufferView(memory, source.shape, element)
+    if not source.nbytes:
+        return view, None
+    device.pending.make_room(0, source.nbytes)
+    try:
+        done = sent(device.task, source, memory)
+    except (RuntimeError, MemoryError) as error:
+        raise device_error(error, where) from error
+    device.pending.add(done, 0, source.nbytes)
+    return view, done
 
 
 def dlpack_capsule(buffer: Buffer, **options: Any) -> Any:

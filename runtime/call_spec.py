@@ -40,6 +40,8 @@ class CallSpec:
         arguments after the others: their pages are then reused from call to call (fresh pages cost
         more than the arithmetic), and local-task's own pool loses memory (runtime/pending).
       transient_bytes: what a queued call may take from that pool, for what is in between.
+      transients: the program works in memory given by the caller, too, as its last argument; how
+        much it takes, the compiler has written beside the record (executable.storage_bytes).
 
     Example:
       >>> from calque import runtime
@@ -56,6 +58,7 @@ class CallSpec:
     may_alias: tuple[int, ...] | None = None
     output_buffers: tuple[int, ...] = ()
     transient_bytes: int = UNKNOWN_BYTES
+    transients: bool = False
 
     def runs_inline(self, sizes: Mapping[str, int]) -> bool:
         """Whether a call with these sizes runs inline."""
@@ -71,6 +74,8 @@ class CallSpec:
         made: dict[str, Any] = {
             "run_inline": self.run_inline, "must_run_inline": self.must_run_inline,
             "output_buffers": list(self.output_buffers), "transient_bytes": self.transient_bytes}
+        if self.transients:
+            made["transients"] = True
         if self.work is not None:
             made |= {"work": str(self.work), "inline_below": self.inline_below}
         return made
@@ -84,7 +89,8 @@ class CallSpec:
             parse(str(raw["work"])) if "work" in raw else None,
             as_count(raw.get("inline_below", 0)), donated,
             output_buffers=tuple(map(as_count, raw.get("output_buffers", ()))),
-            transient_bytes=as_count(raw.get("transient_bytes", UNKNOWN_BYTES)))
+            transient_bytes=as_count(raw.get("transient_bytes", UNKNOWN_BYTES)),
+            transients=bool(raw.get("transients", False)))
 
 
 def as_count(value: Any) -> int:

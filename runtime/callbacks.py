@@ -17,13 +17,13 @@ import numpy as np
 from calque.runtime import lane
 from calque.runtime.device import is_host, is_queue, vm_instance
 from calque.runtime.dtypes import element_type
+from calque.runtime.memory import DEVICE_LOCAL, DEVICE_USAGE, HOST_USAGE
 from calque.runtime.staging import fetched, stored
 from calque.runtime.watch import span
 
 Spec = tuple[tuple[int, ...], Any]
 Call = tuple[Callable[..., Any], Sequence[Spec], Sequence[Spec]]
 _HOST = rt.MemoryType.DEVICE_LOCAL | rt.MemoryType.HOST_VISIBLE
-_USAGE = rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING
 
 _raised = threading.local()
 
@@ -101,7 +101,7 @@ def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
     made = [(s, c := _carrier(d), d, element_type(c), _size(s) * c.itemsize)
             for s, d in results if _size(s)]
     queued, mapped = is_queue(hal_device), is_host(hal_device)
-    kind = _HOST if mapped else rt.MemoryType.DEVICE_LOCAL
+    kind, usage = (_HOST, HOST_USAGE) if mapped else (DEVICE_LOCAL, DEVICE_USAGE)
 
     plain = all(c == d for _, c, d in given) and all(c == d for _, c, d, _, _ in made)
 
@@ -131,7 +131,7 @@ def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
             views = [v.deref(rt.HalBufferView) for v in refs]
             outs = []
             for s, _c, _d, element, nbytes in made:
-                memory = hal_device.allocator.allocate_buffer(kind, _USAGE, nbytes)
+                memory = hal_device.allocator.allocate_buffer(kind, usage, nbytes)
                 outs.append(rt.HalBufferView(memory, s, element))
 
             def work() -> None:
@@ -184,7 +184,12 @@ def _write(x: Any, shape: tuple[int, ...], dtype: Any, hal_device: Any) -> list[
     refs = []
     for part in parts:
         flat = np.ascontiguousarray(part, carrier).reshape(-1)
-        memory = hal_device.allocator.allocate_buffer_copy(
-            _HOST, _USAGE, hal_device, flat.view(np.uint8), rt.HalElementType.UINT_8)
-        refs.append(rt.HalBufferView(memory.get_buffer(), shape, element_type(carrier)).ref)
+        if is_host(hal_device):
+            memory = hal_device.allocator.allocate_buffer_copy(
+                _HOST, HOST_USAGE, hal_device, flat.view(np.uint8), rt.HalElementType.UINT_8
+            ).get_buffer()
+        else:
+            memory = hal_device.allocator.allocate_buffer(DEVICE_LOCAL, DEVICE_USAGE, flat.nbytes)
+            stored(hal_device, flat, memory, "copying a callback's result")
+        refs.append(rt.HalBufferView(memory, shape, element_type(carrier)).ref)
     return refs

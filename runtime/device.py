@@ -4,7 +4,7 @@ A CPU device is two IREE devices over the same memory: `.sync` runs a program in
 (2-4 us), `.task` queues it for a pool of worker threads.  Logical CPU devices
 (`set_cpu_device_count`) share both.  A GPU device is one IREE device under both names.  IREE
 devices are created at first use and never destroyed: one must outlive every buffer and mapping,
-also at interpreter exit.  Start reading at `devices`.
+also at interpreter exit (leaving.py has the exception).  Start reading at `devices`.
 """
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import itertools
 import os
 import platform as _platform
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import iree.runtime as rt
 
+from calque.runtime import cuda, leaving
 from calque.runtime.errors import DeviceError, explain
 from calque.runtime.pending import Pending
 
@@ -34,6 +35,15 @@ _MPI_VARIABLES = ("PMI_SIZE", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "MPIEXEC_HOSTN
 # local-task allocates results from a pool of its own, which this does not reach.
 _CPU_ALLOCATORS = ["caching:*=*;512mib;4096"]
 _TRIM_EVERY = 64
+
+# CUDA's own way to give memory (cuMemAllocFromPoolAsync from a pool that keeps nothing) asks the
+# driver for it at each call, and waits; blocks of IREE's cache are asked for once. What the cache
+# counts is all memory that it gave out, so its bound is what XLA takes of a card at its start, and
+# whoever needs more trims it (memory.py). The second pool is page-locked memory (staging.py).
+_CUDA_FLAGS = "--cuda_async_allocations=false"
+_CUDA_ALLOCATOR = "caching:device_local=*;{}mib;1024,host_cached=*;256mib;64"
+_SHARE_OF_CARD = 0.75
+_CARD_BYTES = 8 << 30  # of one that does not say
 _loads = itertools.count(1)
 
 _lock = threading.RLock()
@@ -77,7 +87,10 @@ class Device:
         self.platform = platform
         self.device_kind = kind
         self.path = path
-        self.pending = Pending()
+        # a thread looks at it for a while before it blocks (waiting.py): not where the work is the
+        # cores', as that of lavapipe
+        self.is_fast = platform != "cpu" and "llvmpipe" not in kind
+        self.pending = Pending(platform != "cpu", self.is_fast)
 
     @functools.cached_property
     def sync(self) -> Any:
@@ -90,6 +103,11 @@ class Device:
         """The IREE device that queues a program and returns."""
         self.check_local()
         return _hal_device("local-task" if self.platform == "cpu" else self._uri)
+
+    def is_of(self, hal_devices: Collection[Any]) -> bool:
+        """Whether one of these IREE devices is this device's."""
+        mine = vars(self).get("sync"), vars(self).get("task")
+        return any(hal is own for own in mine for hal in hal_devices)
 
     @property
     def is_local(self) -> bool:
@@ -354,7 +372,7 @@ def _all_devices(platform: str) -> tuple[Device, ...]:
 
 def _gpu_devices(platform: str) -> tuple[Device, ...]:
     try:
-        found = rt.get_driver(platform).query_available_devices()
+        found = _driver(platform).query_available_devices()
     except Exception as error:  # IREE raises ValueError, RuntimeError and OSError here
         raise RuntimeError(explain(
             f"Unable to initialize backend '{platform}': {error}", "",
@@ -389,8 +407,16 @@ def _hal_device(uri: str) -> Any:
     with _lock:
         device = _hal_devices.get(uri)
         if device is None:
+            is_vulkan = uri.startswith("vulkan")
+            if is_vulkan and leaving.is_over():
+                raise DeviceError(explain(
+                    "the process is ending, and its Vulkan devices are gone.", "",
+                    "read arrays before, or in a function that was given to atexit after the first "
+                    "use of the device."))
             device = _hal_devices[uri] = _create(uri)
             _make_immortal(device)
+            if is_vulkan:
+                leaving.watch(_opened, hal_module)
         return device
 
 
@@ -402,11 +428,42 @@ def _create(uri: str) -> Any:
         _initialize_mpi()
         hidden = {name: os.environ.pop(name) for name in _MPI_VARIABLES if name in os.environ}
     driver_name, _, index = uri.partition("://")
-    driver = rt.get_driver(driver_name)
+    driver = _driver(driver_name)
     if driver_name.startswith("local-"):
         return driver.create_default_device(allocators=_CPU_ALLOCATORS)
     found = driver.query_available_devices()
-    return driver.create_device(found[int(index)]["device_id"])
+    return create_gpu(driver, found[int(index)]["device_id"],
+                      cuda_allocators(int(index)) if driver_name == "cuda" else [])
+
+
+def create_gpu(driver: Any, device_id: int, allocators: Sequence[str]) -> Any:
+    """A GPU with the first of these caches that its heaps allow.  (None for Vulkan, whose memory
+    comes in sizes that the cache would take for the arrays'.)"""
+    for cache in allocators:
+        try:
+            return driver.create_device(device_id, allocators=[cache])
+        except Exception as error:  # IREE raises ValueError, RuntimeError and OSError here
+            if "no heap" not in str(error):
+                raise
+    return driver.create_device(device_id)
+
+
+def cuda_allocators(index: int) -> list[str]:
+    """How IREE keeps a card's memory, the best first."""
+    total = cuda.total_memory(index) or _CARD_BYTES
+    best = _CUDA_ALLOCATOR.format(int(total * _SHARE_OF_CARD) >> 20)
+    return [best, best.partition(",")[0], "caching"]
+
+
+def _driver(name: str) -> Any:
+    if name == "cuda":
+        _set_flags()  # read when the driver is made
+    return rt.get_driver(name)
+
+
+@functools.cache
+def _set_flags() -> None:
+    rt.flags.parse_flags(_CUDA_FLAGS)
 
 
 def _initialize_mpi() -> None:
@@ -419,6 +476,21 @@ def _initialize_mpi() -> None:
 def _make_immortal(item: Any) -> None:
     """Take a reference that is never given back: destroying a device under live buffers crashes."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
+
+
+def _opened() -> dict[str, Any]:
+    return {} if _forked else _hal_devices
+
+
+def _give_up(device: Device, hal_devices: Collection[Any]) -> None:
+    if device.is_of(hal_devices):
+        device.pending.wait()
+        device.pending = Pending(True, device.is_fast)
+        vars(device).pop("sync", None)
+        vars(device).pop("task", None)
+
+
+leaving.gives_up(Device, _give_up)
 
 
 def _after_fork_in_child() -> None:

@@ -122,6 +122,13 @@ def kept(failure: BaseException) -> BaseException | None:
     return None if error is None else error.with_traceback(trace)
 
 
+def is_exhausted(error: BaseException) -> bool:
+    """Whether a failure reported by IREE is a lack of memory."""
+    text = str(error)
+    return isinstance(error, MemoryError) or any(
+        word in text for word in ("RESOURCE_EXHAUSTED", "failed to allocate", "OUT_OF_MEMORY"))
+
+
 def device_error(error: BaseException, where: str = "", needed: str = "") -> BaseException:
     """The DeviceError that tells of a failure reported by IREE, its words kept, or the exception
     that it began with; `needed`: what was asked for, '4000 bytes' for example, where it is memory
@@ -132,7 +139,7 @@ def device_error(error: BaseException, where: str = "", needed: str = "") -> Bas
     if first is not None:
         return first
     text = clean(error)
-    if "RESOURCE_EXHAUSTED" in text or "failed to allocate" in text:
+    if is_exhausted(error):
         return DeviceError(explain(
             f"RESOURCE_EXHAUSTED: out of memory{needed and f' allocating {needed}'}: {text}",
             where or "an allocation",

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import iree.runtime as rt
 
+from calque.runtime import cuda, leaving
 from calque.runtime import device as _device
-from calque.runtime.buffer import DEVICE_LOCAL, USAGE, Buffer, wrap_view
+from calque.runtime.buffer import Buffer, wrap_view
 from calque.runtime.call_spec import CallSpec, Spec
 from calque.runtime.callbacks import make_module, take_failure
 from calque.runtime.device import (
@@ -29,8 +30,9 @@ from calque.runtime.device import (
     vm_instance,
 )
 from calque.runtime.dtypes import element_type
-from calque.runtime.errors import ArtifactError, DeviceError, clean, device_error, explain
+from calque.runtime.errors import ArtifactError, DeviceError, clean, explain, is_exhausted
 from calque.runtime.lane import messages
+from calque.runtime.memory import allocate, exhausted, free
 from calque.runtime.watch import span, watchers
 
 # Results of so few bytes in all are taken out of IREE's list when somebody asks: half a microsecond
@@ -125,9 +127,9 @@ class Executable:
     """
 
     __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_module",
-                 "_must_run_inline", "_on_sync", "_on_task", "_output_buffers", "_runs_inline",
-                 "_sends", "_slow_path", "_specs", "_transient_bytes", "device", "entry",
-                 "name", "result_specs")
+                 "_must_run_inline", "_on_sync", "_on_task", "_output_buffers", "_result_bytes",
+                 "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
+                 "_transient_bytes", "_transients", "device", "entry", "name", "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, call: CallSpec, entry: str = "main",
                  name: str = "") -> None:
@@ -145,14 +147,20 @@ class Executable:
         self._donated = frozenset(call.donated)
         # messages: while some are under way, others queue behind them
         self._sends = any([getattr(c[0], "into", False) for c in self._module.callbacks])
-        self._slow_path = bool(
-            call.donated or call.output_buffers) or not self._runs_inline or self._sends
+        self._slow_path = self._sends or not self._runs_inline or bool(
+            call.donated or call.output_buffers or call.transients)
         self._lazy_views = self.result_specs is not None and call.may_alias == () and sum(
             math.prod(shape) * dtype.itemsize for shape, dtype in self.result_specs) <= FEW_BYTES
         self._asked = [0, 0]  # results made, and those of them whose views somebody needed
         self._may_alias = call.may_alias
         self._output_buffers = call.output_buffers
         self._transient_bytes = call.transient_bytes
+        self._transients = call.transients
+        self._storage = 0  # bytes in which it works; known when it is loaded
+        # what is new memory at least; a result that may be an argument's is taken to be
+        self._result_bytes = sum(
+            math.prod(spec[0]) * spec[1].itemsize for i, spec in enumerate(self._specs)
+            if spec is not None and i not in (call.may_alias or ()))
         self._on_sync: tuple[Any, Any] | None = None  # (invoke, function) on device.sync
         self._on_task: tuple[Any, Any] | None = None  # the same on device.task
         self._lock = threading.Lock()
@@ -204,7 +212,10 @@ class Executable:
         else:
             self._load_queued()
 
-    def _run_inline(self, variants: Any) -> list[Buffer]:
+    def _run_inline(self, refs: Sequence[Any]) -> list[Buffer]:
+        variants = _List(len(refs) + 2)
+        for ref in refs:
+            variants.push_ref(ref)
         variants.push_ref(NO_FENCE)
         variants.push_ref(NO_FENCE)
         results = _List(4)
@@ -244,56 +255,67 @@ class Executable:
         else:
             views = [arg.view for arg in args]
             waits = [arg.fence for arg in args if arg.fence is not None and not arg.is_ready()]
-        variants = _List(len(views) + 2)
-        push = variants.push_ref
-        for view in views:
-            push(view)
-        for position in self._output_buffers:
-            push(self._allocate(position))
         if self._must_run_inline and waits:
             for arg in args:
                 arg.wait()
             waits = []
-        if self._runs_inline and not waits and (
-                not self._sends or self._must_run_inline or messages.is_idle()):
-            outputs = self._run_inline(variants)
+        inline = self._runs_inline and not waits and (
+            not self._sends or self._must_run_inline or messages.is_idle())
+        if self._transients:
+            self.load()  # it says how much memory is needed
+        if not inline:  # before there is more memory
+            device.pending.make_room(self._transient_bytes, self._result_bytes)
+        views += map(self._allocate, self._output_buffers)
+        if self._transients:
+            views.append(allocate(device, max(self._storage, 1), f"{self.entry} on {device}"))
+        if inline:
+            outputs = self._run_inline(views)
         else:
-            outputs = self._run_queued(variants, waits, readers)
+            outputs = self._run_queued(views, waits, readers)
         if self._may_alias != ():
             self._note_sharing(readers, outputs)
         return outputs
 
-    def _run_queued(self, variants: Any, waits: list[Any], readers: Sequence[Buffer]
+    def _run_queued(self, refs: Sequence[Any], waits: list[Any], readers: Sequence[Buffer]
                     ) -> list[Buffer]:
-        pending = self.device.pending
-        pending.make_room(self._transient_bytes)
-        done = self.device.task.create_semaphore(0)
-        variants.push_ref(join_fences(waits))
-        variants.push_ref(_create_fence(done, 1))
-        results = _List(4)
-        invoke, function = self._on_task or self._load_queued()
         try:
-            with span(self.name, "queue", device=str(self.device)) as watched:
-                invoke(function, variants, results)
-                watched.queued(self.device, done, waits)
-        except Exception as error:  # IREE maps its status codes to many classes
+            try:
+                done, results = self._queue(refs, waits)
+            except Exception as error:  # IREE maps its status codes to many classes
+                # A GPU's queue finds no memory while blocks lie in the cache.  (What was donated
+                # may be overwritten in part.)
+                if self._donated or self.device.is_host or not is_exhausted(error):
+                    raise
+                free(self.device)
+                done, results = self._queue(refs, waits)
+        except Exception as error:
             raise self._explain(first_failure(waits) or error, ()) from error
-        pending.add(done, self._transient_bytes)
+        self.device.pending.add(done, self._transient_bytes, self._result_bytes)
         for reader in readers:
             reader.note_reader(done)
         return self._wrap(results, done)
+
+    def _queue(self, refs: Sequence[Any], waits: list[Any]) -> tuple[Any, Any]:
+        """The semaphore of a call, and the list of its results."""
+        variants, results = _List(len(refs) + 2), _List(4)
+        for ref in refs:
+            variants.push_ref(ref)
+        done = self.device.task.create_semaphore(0)
+        variants.push_ref(join_fences(waits))
+        variants.push_ref(_create_fence(done, 1))
+        invoke, function = self._on_task or self._load_queued()
+        with span(self.name, "queue", device=str(self.device)) as watched:
+            invoke(function, variants, results)
+            watched.queued(self.device, done, waits)
+        return done, results
 
     def _allocate(self, position: int) -> Any:
         """Memory for a result, from the allocator that keeps pages."""
         spec = self._specs[position]
         assert spec is not None
         shape, dtype = spec
-        hal = self.device.sync if self.device.is_host else self.device.task
-        size = math.prod(shape) * dtype.itemsize
-        try:
-            memory = hal.allocator.allocate_buffer(DEVICE_LOCAL, USAGE, size)
-        except (RuntimeError, MemoryError) as error:
-            raise device_error(error, f"{self.entry} on {self.device}", f"{size} bytes") from error
+        memory = allocate(self.device, math.prod(shape) * dtype.itemsize,
+                          f"{self.entry} on {self.device}")
         return _View(memory, shape, element_type(dtype))
 
     def _explain(self, error: Exception, args: Sequence[Buffer]) -> BaseException:
@@ -306,8 +328,8 @@ class Executable:
             if arg.is_deleted():
                 return arg.deleted_error()
         results = sum(math.prod(s) * d.itemsize for s, d in self.result_specs or ())
-        return device_error(error, f"{self.entry} on {self.device}",
-                            f"up to {results + self._transient_bytes} bytes")
+        return exhausted(error, self.device, f"{self.entry} on {self.device}",
+                         f"up to {results + self._transient_bytes} bytes")
 
     def _check(self, args: Sequence[Buffer]) -> None:
         for position, arg in enumerate(args):
@@ -352,14 +374,32 @@ class Executable:
     def _load_inline(self) -> tuple[Any, Any]:
         with self._lock:
             if self._on_sync is None:
-                self._on_sync = self._module.function(self.device.sync, self.entry)
+                self._on_sync = self._load_on(self.device.sync)
             return self._on_sync
 
     def _load_queued(self) -> tuple[Any, Any]:
         with self._lock:
             if self._on_task is None:
-                self._on_task = self._module.function(self.device.task, self.entry)
+                self._on_task = self._load_on(self.device.task)
             return self._on_task
+
+    def _load_on(self, hal_device: Any) -> tuple[Any, Any]:
+        loaded = self._module.function(hal_device, self.entry)
+        if self._transients and not self._storage:
+            self._storage = storage_bytes(loaded[1].reflection, self.entry)
+            self._result_bytes += self._storage
+            self._transient_bytes = 0
+        return loaded
+
+
+def storage_bytes(reflection: Mapping[str, str], entry: str) -> int:
+    """Bytes of the memory in which a program works, as the compiler has written it."""
+    text = reflection.get("iree.abi.transients.size.constant", "")
+    if not text.isdecimal():
+        raise ArtifactError(explain(
+            "the compiled program does not say how much memory it works in.", entry,
+            "compile it again; the file was written by something else or is damaged."))
+    return int(text)
 
 
 def _load(source: Module, hal_device: Any) -> tuple[Any, Any]:
@@ -386,6 +426,9 @@ def load_error(error: Exception) -> ArtifactError:
                f"iree-base-runtime {version('iree-base-runtime')}.")
     elif "FlatBuffer" in text or "flatbuffer" in text or "archive" in text or "header" in text:
         fix = "give a .vmfb file written by `calque compile`; this one is damaged or another kind."
+    elif "CUDA_ERROR" in text:
+        fix = (f"compile it for this card and driver (calque compile --target cuda:host), or "
+               f"install a newer driver; {cuda.described()}.")
     elif "no executable" in text or "UNAVAILABLE" in text or "INCOMPATIBLE" in text:
         fix = "compile it for this device (calque compile --target ...)."
     else:
@@ -418,3 +461,17 @@ def _same_memory(a: Buffer, b: Buffer) -> bool:
     one, other = a.view, b.view
     return (one is not None and other is not None
             and bool(one.get_buffer().ref == other.get_buffer().ref))
+
+
+def _give_up(program: Executable, hal_devices: Collection[Any]) -> None:
+    if program.device.is_of(hal_devices):
+        program._on_sync = program._on_task = None
+
+
+def _give_up_module(module: Module, hal_devices: Collection[Any]) -> None:
+    for hal in hal_devices:
+        module._contexts.pop(id(hal), None)
+
+
+leaving.gives_up(Module, _give_up_module)
+leaving.gives_up(Executable, _give_up)

@@ -6,17 +6,19 @@ result.  Calls of little work whose arguments are ready run inline, others are q
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import iree.runtime as rt
 import numpy as np
 
-from calque.runtime.buffer import DEVICE_LOCAL, USAGE, Buffer, Shape
+from calque.runtime import leaving
+from calque.runtime.buffer import Buffer, Shape
 from calque.runtime.device import Device, check_not_forked, vm_instance
 from calque.runtime.dtypes import element_type
 from calque.runtime.errors import device_error
 from calque.runtime.executable import NO_FENCE, Module, first_failure, join_fences
+from calque.runtime.memory import allocate
 from calque.runtime.watch import span, watchers
 
 _List = rt.VmVariantList
@@ -57,8 +59,6 @@ class FlatExecutable:
         device = self.device
         size = math.prod(shape)
         check_not_forked()
-        waits = [a.fence for a in args if a.fence is not None and not a.is_ready()]
-        inline = run_inline and device.is_host and not waits
         variants = _List(len(args) + len(self.results) + 2)
         push = variants.push_ref
         for arg, scalar in zip(args, self.scalars):
@@ -68,14 +68,14 @@ class FlatExecutable:
             if arg.shape != wanted:
                 view = _View(view.get_buffer(), wanted, element_type(arg.dtype))
             push(view)
-        hal = device.sync if device.is_host else device.task
+        waits = [a.fence for a in args if a.fence is not None and not a.is_ready()]
+        inline = run_inline and device.is_host and not waits
+        given = size * sum(dtype.itemsize for dtype, _ in self.results)
+        if not inline:  # before there is more memory; elementwise work has nothing in between
+            device.pending.make_room(0, given)
         outputs = []
         for dtype, element in self.results:
-            try:
-                memory = hal.allocator.allocate_buffer(DEVICE_LOCAL, USAGE, size * dtype.itemsize)
-            except (RuntimeError, MemoryError) as error:
-                raise device_error(error, f"{self.entry} on {device}",
-                                   f"{size * dtype.itemsize} bytes") from error
+            memory = allocate(device, size * dtype.itemsize, self.name)
             push(_View(memory, (size,), element))
             outputs.append(_View(memory, shape, element))
         if inline:
@@ -86,7 +86,6 @@ class FlatExecutable:
                 self._inline = self.module.function(device.sync, self.entry)
             invoke, function = self._inline
         else:
-            device.pending.make_room(0)  # elementwise work has nothing in between
             done = device.task.create_semaphore(0)
             push(join_fences(waits))
             push(rt.HalFence.create_at(done, 1))
@@ -105,8 +104,16 @@ class FlatExecutable:
             raise device_error(first_failure(waits) or error, f"{self.entry} on {device}"
                                ) from error
         if done is not None:
-            device.pending.add(done, 0)
+            device.pending.add(done, 0, given)
             for arg in args:
                 arg.note_reader(done)
         return [Buffer(view, shape, dtype, device, done)
                 for view, (dtype, _) in zip(outputs, self.results)]
+
+
+def _give_up(program: FlatExecutable, hal_devices: Collection[Any]) -> None:
+    if program.device.is_of(hal_devices):
+        program._inline = program._queued = None
+
+
+leaving.gives_up(FlatExecutable, _give_up)

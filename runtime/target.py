@@ -75,12 +75,15 @@ def _check_vulkan(target: Mapping[str, Any], device: Device, source: str) -> Non
 def _check_cuda(target: Mapping[str, Any], device: Device, source: str) -> None:
     """The driver says of PTX that is too new that something is wrong, and not what."""
     from calque.runtime import cuda
-    lacking = cuda.missing(list(map(str, target.get("features", ()))))
+    lacking = cuda.missing(list(map(str, target.get("features", ()))),
+                           cuda.capability(device.index))
     if lacking:
         raise ArtifactError(explain(
-            f"a kernel in the program needs what {device} lacks: {', '.join(lacking)}.", source,
-            "install a newer driver, or compile the kernel with an older CUDA (of NVRTC: pip "
-            "install 'nvidia-cuda-nvrtc-cu12<12.5' for PTX 8.4)."))
+            f"the program needs what {device} ({device.device_kind}) lacks: "
+            f"{', '.join(lacking)}.", source,
+            "compile it for this card and driver (calque compile --target cuda:host), or install a "
+            "newer driver; a kernel of your own with an older CUDA (of NVRTC: pip install "
+            "'nvidia-cuda-nvrtc-cu12<12.5' for PTX 8.4)."))
 
 
 def missing_features(needed: Sequence[str], present: frozenset[str]) -> list[str]:

@@ -6,6 +6,8 @@ served, and spins on that mark; the workers are pinned, and where both share a c
 was put ahead of the worker spins until the scheduler's next tick, some 4 ms. Linux never puts a
 thread of SCHED_BATCH ahead of a running one as it wakes (sched(7)), so a waiting thread is one of
 these.
+Work on a GPU takes no core of the waiting thread's and is often over in less than a blocked thread
+takes to wake: there a thread looks for a millisecond before it blocks.
 Start reading at `wait_until`.
 """
 from __future__ import annotations
@@ -16,16 +18,19 @@ from collections.abc import Callable
 from typing import Any
 
 _YIELDING_S = 5e-5  # so long a waiting thread only gives way: to block and wake takes some 10 us
+LOOKING_S = 1e-3  # the same for a GPU
 _BLOCKED_S = 0.05  # at a time: Ctrl-C comes through in between
 _USUAL, _BATCH, _IDLE = (getattr(os, f"SCHED_{name}", -1)  # -1: not Linux
                          for name in ("OTHER", "BATCH", "IDLE"))
 _RESTS_S = 1e-4, 1e-3  # where threads can't be SCHED_BATCH: between two looks, at first and at most
 
 
-def wait_until(reached: Callable[[], bool], block: Callable[[int], Any], deadline: float) -> bool:
+def wait_until(reached: Callable[[], bool], block: Callable[[int], Any], deadline: float,
+               looking_s: float = _YIELDING_S) -> bool:
     """Wait until `reached()`; False where `deadline` (time.perf_counter) passes before.
 
     block: waits until then itself, for as many nanoseconds at most.
+    looking_s: how long a thread gives way and looks again before it blocks.
 
     Example:
       >>> import time
@@ -36,9 +41,11 @@ def wait_until(reached: Callable[[], bool], block: Callable[[int], Any], deadlin
       True
     """
     start = now = time.perf_counter()
-    while now < start + _YIELDING_S:
+    while now < start + looking_s:
         if reached():
             return True
+        if now >= deadline:
+            return False
         os.sched_yield()
         now = time.perf_counter()
     policy = _policy()
@@ -75,4 +82,4 @@ def _take(policy: int) -> bool:
     return True
 
 
-__all__ = ["wait_until"]
+__all__ = ["LOOKING_S", "wait_until"]

@@ -103,6 +103,8 @@ def _devices() -> list[str]:
         try:
             for device in runtime.devices(name):
                 typer.echo(f"  {device}: {device.device_kind} ({driver or 'driver found'})")
+                if name == "cuda":
+                    typer.echo(f"    {cuda_card(device)}")
                 if name == "vulkan":
                     typer.echo(f"    features: {vulkan_features(device)}")
         except RuntimeError:
@@ -126,6 +128,17 @@ def _kernels() -> list[str]:
            "CUDA C": "NVRTC, which needs no GPU; pip install 'calque[cuda]'"}
     return [f"kernels in {language}: {how[language]}" for language, tool in found.items()
             if not tool]
+
+
+def cuda_card(device: runtime.Device) -> str:
+    """What a card of NVIDIA's is, and where arrays lie on it, in a line."""
+    from calque.runtime import cuda
+    from calque.runtime.device import cuda_allocators
+    shared = cuda.shares_managed_memory(device.index)
+    kept = cuda_allocators(device.index)[0].split(";")[1].removesuffix("mib")
+    return (f"{cuda.described(device.index)}; arrays are in the card's own memory, of which up to "
+            f"{kept} MiB are kept for the next ones"
+            + ("" if shared is None else f"; managed memory: {'yes' if shared else 'no'}, unused"))
 
 
 def vulkan_features(device: runtime.Device) -> str:

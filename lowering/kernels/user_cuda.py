@@ -19,7 +19,7 @@ from calque.lowering.targets import Target
 _SIZES, _THREADS, _GRID = (1024, 1024, 64), 1024, (2**31 - 1, 65535, 65535)
 _STATIC = 48 << 10  # what is declared with a size
 _SHARED = {"sm_60": 48, "sm_70": 96, "sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_89": 99,
-           "sm_120": 99}  # KiB of a block
+           "sm_90": 227, "sm_100": 227, "sm_120": 99}  # KiB of a block
 _POINTERS = ("u64", "s64", "b64")
 _KINDS = {"u32": "uint32", "s32": "int32", "b32": "bits", "f32": "float32"}
 _EXTRA = "pip install 'calque[cuda]'"

@@ -18,6 +18,7 @@ from support import ffi_kernels as kernels
 import calque
 from calque import aot, ffi
 from calque.lowering.kernels import nvrtc, spirv
+from calque.lowering.targets import parse_target
 from calque.runtime import ArtifactError, Device, cuda
 from calque.runtime.aot import read_parts
 from calque.runtime.target import check_target
@@ -46,7 +47,7 @@ def test_every_case_compiles_for_sm_80(tmp_path: Path) -> None:
                            [[S(a.shape, a.dtype) for a in c["args"]] for c in found],
                            targets="cuda:sm_80", name="suite")
     ((_, (record,)),) = read_parts(made.vmfb)
-    assert record.target["features"] == [f"ptx={_version(made.vmfb)}"]
+    assert record.target["features"] == ["ptx=7.6", "sm=8.0", f"ptx={_version(made.vmfb)}"]
     for entry in (b"scale", b"least_of", b"turn", b"reverse"):
         assert b".visible .entry " + entry + b"(" in made.vmfb
     if shutil.which("ptxas"):  # CUDA's own assembler takes what was put in
@@ -71,7 +72,6 @@ def test_ptx_text_and_its_record() -> None:
     x = S((5,), np.float32)
     traced = aot.trace(lambda x: ffi.ffi_call("half", x)(x, by=0.5), x, name="f")
     from calque.lowering.module import module_text
-    from calque.lowering.targets import parse_target
     lowered = aot.lower_for(traced, parse_target("cuda:sm_80"))
     assert lowered.module is not None and lowered.needs == ("ptx=7.0",)
     text = module_text(lowered.module)
@@ -79,7 +79,7 @@ def test_ptx_text_and_its_record() -> None:
     assert "constant -2 : i32" in text and "workgroup_local_memory = 100000" in text
     assert "workgroup_size = [32 : index, 2 : index, 1 : index]" in text
     record = json.loads(text.split('calque.signature = "')[1].split('"}')[0].replace("\\22", '"'))
-    assert record["target"]["features"] == ["ptx=7.0"]
+    assert record["target"]["features"] == ["ptx=7.6", "sm=8.0", "ptx=7.0"]
 
 
 def test_a_driver_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +96,26 @@ def test_a_driver_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
             check_target(target, card, "f.vmfb")
         newest = {(12, 4): "8.4", (10, 2): "6.5"}[driver]
         said = str(caught.value)
-        assert f"needs what cuda:0 lacks: PTX {needed[0][4:]} (the driver, of CUDA " in said
+        assert (f"needs what cuda:0 (Some card) lacks: PTX {needed[0][4:]} (the driver, of CUDA "
+                in said)
         assert f"reads up to {newest})" in said and "Fix: " in said
+
+
+@pytest.mark.parametrize("card, refused", [((7, 5), True), ((8, 0), True), ((9, 0), False),
+                                           ((12, 1), False), (None, False)])
+def test_a_card_that_is_too_old(card: Any, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "driver_version", lambda: (12, 9))
+    monkeypatch.setattr(cuda, "capability", lambda index: card)
+    target, place = parse_target("cuda:h200").record(), Device("cuda", 0, "Tesla T4", "GPU-0")
+    assert target["name"] == "cuda:sm_90" and target["features"] == ["ptx=8.0", "sm=9.0"]
+    if not refused:
+        check_target(target, place, "f.vmfb")
+        return
+    with pytest.raises(ArtifactError, match=(
+            rf"(?s)needs what cuda:0 \(Tesla T4\) lacks: compute capability 9.0 \(the card has "
+            rf"{card[0]}.{card[1]}\).*\n  In f.vmfb.\n  Fix: compile it for this card .*cuda:host"
+            )):
+        check_target(target, place, "f.vmfb")
 
 
 SOURCE = 'extern "C" __global__ void f(const float *x, float *y) { y[0] = x[0]; }'

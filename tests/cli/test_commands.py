@@ -168,6 +168,24 @@ def test_doctor(calque):
     assert "missing" in text
 
 
+def test_doctor_says_what_a_card_is(monkeypatch):
+    from calque_cli import doctor
+
+    from calque import runtime
+    for name, value in (("capability", (9, 0)), ("total_memory", 80 << 30),
+                        ("shares_managed_memory", False)):
+        monkeypatch.setattr(runtime.cuda, name, lambda index, value=value: value)
+    monkeypatch.setattr(runtime.cuda, "driver_version", lambda: (12, 4))
+    assert doctor.cuda_card(runtime.Device("cuda", 0, "NVIDIA H100", "GPU-0")) == (
+        "compute capability 9.0, driver of CUDA 12.4, reads PTX up to 8.4, 81920 MiB; arrays are "
+        "in the card's own memory, of which up to 61440 MiB are kept for the next ones; managed "
+        "memory: no, unused")
+    for name in ("capability", "total_memory", "shares_managed_memory"):
+        monkeypatch.setattr(runtime.cuda, name, lambda index: None)
+    monkeypatch.setattr(runtime.cuda, "driver_version", lambda: None)
+    assert doctor.cuda_card(runtime.Device("cuda", 0, "?")).startswith("there is no NVIDIA driver")
+
+
 def test_cache_reports_and_clears(calque, tmp_path, monkeypatch):
     monkeypatch.setenv("CALQUE_CACHE_DIR", str(tmp_path / "cache"))
     calque("compile", "model.py:double", "-a", "f32[3]", "-o", "f.vmfb")

@@ -39,8 +39,8 @@ WRONG = [
      "argument 1 cannot be donated: the positional arrays are 0.", "give the position"),
     # targets, stages, outputs
     (("compile", "model.py:double", "-a", "f32", "-t", "tpu"), "unknown target 'tpu'.", "choose"),
-    (("compile", "model.py:double", "-a", "f32", "-t", "cuda:sm_90"),
-     "target 'cuda:sm_90': IREE 3.13 does not compile for sm_90.", "use cuda:sm_80"),
+    (("compile", "model.py:double", "-a", "f32", "-t", "cuda:sm_90a"),
+     "unknown target 'cuda:sm_90a'.", "choose one of cuda:host"),
     (("compile", "model.py:double", "-a", "f32", "-t", ","), "no target is named.", "give"),
     (("dump", "model.py:double", "-a", "f32", "-s", "llvm"), "no stage 'llvm'.",
      "choose one of traced, stablehlo, flow, stream, vm."),

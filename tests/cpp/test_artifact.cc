@@ -175,6 +175,7 @@ void output_buffers() {
   CHECK(with(R"("transient_bytes":0)").call.transient_bytes == 0);
   const CallSpec plain = with(R"("run_inline":true)").call;
   CHECK(plain.output_buffers.empty() && plain.transient_bytes == 64 << 20 && plain.runs_inline({}));
+  CHECK(!plain.transients && with(R"("transients":true)").call.transients);
   const CallSpec sized = with(R"("work":"3*n","inline_below":10)").call;
   CHECK(sized.runs_inline({{"n", 3}}) && !sized.runs_inline({{"n", 4}}) && !sized.must_run_inline);
   CHECK(with(R"-("work":"mod(3, n)","run_inline":true)-").call.runs_inline({{"n", 0}}));  // no number
@@ -193,6 +194,10 @@ void output_buffers() {
     CHECK(is_refused([&] { with(std::string(R"("transient_bytes":)") + other); }));
     CHECK(is_refused([&] { with(std::string(R"("inline_below":)") + other); }));
   }
+  CHECK(storage_bytes(record, "0") == 0 && storage_bytes(record, "12544") == 12544);
+  for (const char* other : {"", "-1", "1e3", "9999999999999999", " 1"})
+    CHECK(is_refused([&] { storage_bytes(record, other); }));
+  CHECK(is_refused([&] { with(R"("transients":1)"); }));
   CHECK(is_refused([&] { with(R"("work":"m")"); }) && is_refused([&] { with(R"("run_inline":1)"); }));
   for (const char* sizes : {"8589934592,8589934592", "4611686018427387904", "1073741824,1073741825"}) {
     const std::string text = std::string(R"({"version":2,"name":"f","args":[],"results":[{"path":"","dtype":)") +
@@ -204,6 +209,11 @@ void output_buffers() {
                     one = "%input1: tensor<i8> {iree.abi.encoding = tensor<i1>, iree.abi.output = 2 : index}",
                     two = "%input2: tensor<3x5xcomplex<f32>> {iree.abi.output = 1 : index}";
   check_declaration(record, input + one + ", " + two + ")" + output);
+  const std::string storage = ", %input3: !hal.buffer {iree.abi.transients = unit})";
+  const Record working = with(R"("output_buffers":[2,1],"transients":true)");
+  check_declaration(working, input + one + ", " + two + storage + output);
+  CHECK(is_refused([&] { check_declaration(record, input + one + ", " + two + storage + output); }));
+  CHECK(is_refused([&] { check_declaration(working, input + one + ", " + two + ")" + output); }));
   for (const std::string& taken :
        {one + ")", std::string("%input1: tensor<i8>, ") + two + ")",
         one + ", %input2: tensor<3x5xcomplex<f32>>)",
@@ -274,7 +284,8 @@ std::string text_of(const Record& record) {
   made << " passed";
   for (const std::size_t i : record.passed) made << " " << i;
   for (const OutputBuffer& written : record.call.output_buffers) made << " written" << written.computed;
-  made << " bytes" << record.call.transient_bytes << " inline" << record.call.run_inline << record.call.must_run_inline;
+  made << " bytes" << record.call.transient_bytes << " inline" << record.call.run_inline << record.call.must_run_inline
+       << record.call.transients;
   for (const StoredArray& array : record.parameters) made << " " << array.name << "=" << array.bytes;
   for (const Constraint& constraint : record.constraints) made << " " << constraint.text();
   made << " work " << (record.call.work ? record.call.work->text() : "-") << "<" << record.call.inline_below << " " << target_text(record.target);
@@ -342,14 +353,17 @@ int answer_vulkan() {
   return 0;
 }
 
-// Lines "driver word;word": what a driver does not read.
+// Lines "driver,capability word;word": what a driver does not read, or a card has not.
 int answer_cuda() {
   for (std::string line; std::getline(std::cin, line);) {
     const std::size_t space = line.find(' ');
     std::istringstream fields(line.substr(space + 1));
     std::vector<std::string> words;
     for (std::string word; std::getline(fields, word, ';');) words.push_back(word);
-    std::cout << missing_ptx(words, std::stoi(line.substr(0, space))) << ";\n";
+    const std::size_t comma = line.find(',');
+    std::cout << missing_on_cuda(words, std::stoi(line.substr(0, comma)),
+                                 std::stoi(line.substr(comma + 1, space)))
+              << ";\n";
   }
   return 0;
 }

@@ -128,7 +128,8 @@ def said_of(record: FunctionRecord) -> str:
     features = record.target.get("features", ())
     missing = missing_features(features, frozenset({"none"}))
     return (f"{record.name}({args})->{results} passed{passed}{memory} bytes{call.transient_bytes} "
-            f"inline{int(call.run_inline)}{int(call.must_run_inline)}{stored}{constraints} "
+            f"inline{int(call.run_inline)}{int(call.must_run_inline)}{int(call.transients)}"
+            f"{stored}{constraints} "
             f"work {call.work or '-'}<{call.inline_below} {target}"
             + "".join(f" {f}" for f in features) + "".join(f" -{f}" for f in missing))
 
@@ -242,9 +243,12 @@ def test_drivers_of_cuda_read_the_same_as_in_python(built: Path,
         known = None if not driver else (driver // 1000, driver % 1000 // 10)
         monkeypatch.setattr(cuda, "driver_version", lambda known=known: known)
         for words in (["ptx=7.0"], ["ptx=8.5", "ptx=8.4"], ["ptx=8.8", "fp64"], ["ptx=9.0"],
-                      ["ptx=", "ptx=8", "ptx=8.", "ptx=8.8.1", "ptx=10.0x"], ["ptx=6.5"]):
-            lines.append(f"{driver} {';'.join(words)}")
-            expected.append("".join(cuda.missing(words)) + ";")
+                      ["ptx=", "ptx=8", "ptx=8.", "ptx=8.8.1", "ptx=10.0x"], ["ptx=6.5"],
+                      ["sm=8.0", "ptx=7.6"], ["sm=9.0", "sm=10.0", "ptx=8.6"], ["sm=8", "xsm=9.0"]):
+            for card in (0, 75, 80, 90, 121):
+                lines.append(f"{driver},{card} {';'.join(words)}")
+                capability = divmod(card, 10) if card else None
+                expected.append(", ".join(cuda.missing(words, capability)) + ";")
     assert ask(built, "--cuda", lines) == expected
 
 

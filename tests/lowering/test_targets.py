@@ -9,7 +9,7 @@ import pytest
 from support.harness import partly_slow
 
 import calque
-from calque import aot
+from calque import aot, runtime
 from calque.core.config import config
 from calque.dispatch import eager
 from calque.lowering import cache, targets
@@ -101,10 +101,43 @@ def test_every_listed_gpu_compiles(name):
     assert len(compile_module(ADD, parse_target(f"{kind}:{name}"))) > 1000
 
 
-@pytest.mark.parametrize("name", ["sm_90", "h100", "h200"])
-def test_hopper_is_refused_with_advice(name):
-    with pytest.raises(TargetError, match=r"(?s)does not compile for .*Fix: .*sm_80 or cuda:sm_89"):
-        parse_target(f"cuda:{name}")
+@pytest.mark.parametrize("name, sm, ptx", [("sm_90", "sm_90", "8.0"), ("h200", "sm_90", "8.0"),
+                                           ("b200", "sm_100", "8.6"), ("sm_80", "sm_80", "7.6")])
+def test_code_is_for_the_card_that_is_named(name, sm, ptx):
+    target = parse_target(f"cuda:{name}")
+    assert target.name == f"cuda:{sm}" and target.sm == sm
+    code = compile_module(ADD, target)
+    assert f".target {sm}".encode() in code and f".version {ptx}".encode() in code
+    assert target.uses() == (f"ptx={ptx}", f"sm={sm[3:-1]}.{sm[-1]}")
+
+
+@pytest.mark.parametrize("card, driver, name", [
+    ((9, 0), None, "sm_90"), ((9, 0), (8, 0), "sm_90"), ((9, 0), (7, 8), "sm_86"),
+    ((7, 5), None, "sm_75"), ((8, 7), None, "sm_86"), ((10, 3), None, "sm_100"),
+    ((12, 1), None, "sm_120"), ((12, 0), (8, 6), "sm_100"), ((5, 2), None, "sm_60"),
+    ((6, 1), (6, 5), "sm_60")])
+def test_names_of_cards(card, driver, name):
+    assert targets.cuda.name_of(card, driver) == name
+
+
+@pytest.mark.parametrize("there, here, host", [
+    (((9, 0), (12, 4)), "sm_80", "sm_90"), (((7, 5), (12, 4)), "sm_75", "sm_75"),
+    (((12, 0), (12, 4)), "sm_80", "sm_90"), ((None, None), "sm_80", "sm_80")])
+def test_programs_for_the_card_at_hand(there, here, host, monkeypatch):
+    card = runtime.Device("cuda", 0, "a card", "GPU-0")
+    monkeypatch.setattr(runtime.cuda, "capability", lambda index: there[0])
+    monkeypatch.setattr(runtime.cuda, "driver_version", lambda: there[1])
+    monkeypatch.setattr(eager, "devices", lambda platform: [card])
+    assert eager.target_of(card).name == f"cuda:{here}"
+    assert eager.named_target("cuda:host").name == f"cuda:{host}"
+
+
+def test_there_is_no_card_to_name(monkeypatch):
+    def none(platform):
+        raise RuntimeError("Unable to initialize backend 'cuda': no driver")
+    monkeypatch.setattr(eager, "devices", none)
+    with pytest.raises(TargetError, match="'cuda:host': Unable to initialize backend 'cuda'"):
+        eager.named_target("cuda:host")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +151,8 @@ def test_records_say_what_the_code_needs():
     record = parse_target("cpu:x86-64-v3").record()
     assert record["backend"] == "llvm-cpu" and record["arch"] == "x86_64"
     assert "avx2" in record["features"] and "sm" not in record
-    assert parse_target("cuda").record() == {"backend": "cuda", "name": "cuda:sm_80", "sm": "sm_80"}
+    assert parse_target("cuda").record() == {
+        "backend": "cuda", "name": "cuda:sm_80", "sm": "sm_80", "features": ["ptx=7.6", "sm=8.0"]}
 
 
 def test_platforms_are_the_runtimes_words():

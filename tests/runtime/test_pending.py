@@ -80,6 +80,40 @@ def test_one_call_may_always_run() -> None:
     Pending().make_room(1000 * pending.SLAB)
 
 
+@pytest.mark.parametrize("of_gpu, most", [(False, pending.MOST_RESULTS),
+                                          (True, pending.MOST_RESULTS_OF_GPU)])
+def test_results_of_calls_under_way_are_bounded(of_gpu: bool, most: int) -> None:
+    calls, semaphores = Pending(of_gpu), [Semaphore() for _ in range(4)]
+    for s in semaphores[:3]:
+        calls.make_room(0, most // 4)
+        calls.add(s, 0, most // 4)
+    calls.make_room(0, most // 4)  # as many as may be
+    calls.add(semaphores[3], 0, most // 4)
+    waiting = threading.Thread(target=calls.make_room, args=(0, 1))
+    waiting.start()
+    waiting.join(0.05)
+    assert waiting.is_alive()
+    semaphores[0].value = 1
+    waiting.join(0.05)
+    assert waiting.is_alive()  # until half of them are there: not every call waits then
+    semaphores[2].value = 1
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_two_calls_may_always_be_under_way() -> None:
+    calls = Pending()
+    for _ in range(2):
+        calls.make_room(0, 100 * pending.MOST_RESULTS)
+        calls.add(Semaphore(), 0, 100 * pending.MOST_RESULTS)
+    waiting = threading.Thread(target=calls.make_room, args=(0, 0), daemon=True)
+    waiting.start()
+    waiting.join(0.05)
+    assert waiting.is_alive()
+    calls._calls[0][0].value = 1
+    waiting.join(10)
+
+
 def test_no_more_calls_are_under_way_than_may_be() -> None:
     slow = calque.jit(lambda x: (jnp.sin(x) @ x) @ x)
     x = jnp.ones((300, 300), "float32")
@@ -105,6 +139,36 @@ def test_calls_from_several_threads() -> None:
     for t in threads:
         t.join()
     assert len(found) == 180 and {float(y) for y in found} == {want}
+
+
+STEPS = """
+import numpy as np
+import calque, calque.numpy as jnp
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+step = calque.jit(lambda x: jnp.sin(jnp.sin(jnp.sin(x))) + 0.5 * x, donate_argnums=0)
+for eager, side in ((False, 2000), (True, 1000)):
+    x = jnp.ones((side, side), "float32")
+    advance = (lambda x: x * 1.01) if eager else step
+    x = advance(x).block_until_ready()
+    before = peak()
+    for _ in range(100):
+        x = advance(x)
+    x.block_until_ready()
+    print(round(peak() - before), end=" ")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="VmHWM is Linux's")
+def test_steps_that_nobody_waits_for_hold_little() -> None:
+    """Unbounded: 250 MB and more of donated steps of 16 MB, 120 of eager ones of 4."""
+    done = subprocess.run([sys.executable, "-c", STEPS], capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(int(grown) < 64 for grown in done.stdout.split()), done.stdout
 
 
 PROGRAM = """

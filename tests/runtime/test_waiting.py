@@ -7,14 +7,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from calque import runtime
+from calque.runtime import buffer, waiting
 from calque.runtime.errors import DeviceError
 from calque.runtime.pending import wait_for
-from calque.runtime.waiting import wait_until
+from calque.runtime.waiting import LOOKING_S, wait_until
 
 linux = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="how Linux schedules threads")
 
@@ -146,3 +149,39 @@ def test_ctrl_c_comes_through() -> None:
         wait_for(never, 20, "a test")
     if hasattr(os, "SCHED_OTHER"):
         assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_a_gpu_is_looked_at_for_longer_before_a_thread_blocks(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]  # each look takes 10 us of a clock of the test's
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(
+        perf_counter=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s)))
+    monkeypatch.setattr(waiting, "_policy", lambda: waiting._BATCH)
+    blocked: list[float] = []
+
+    def wait(after: float, deadline: float = math.inf, **how: float) -> bool:
+        def reached() -> bool:
+            now[0] += 1e-5
+            return now[0] >= after or len(blocked) > 1
+        now[0] = 0.0
+        blocked.clear()
+        return wait_until(reached, lambda ns: blocked.append(now[0]), deadline, **how)
+
+    assert wait(0.9 * LOOKING_S, looking_s=LOOKING_S) and not blocked
+    assert wait(0.9 * LOOKING_S) and 0 < blocked[0] < 1e-4  # of a CPU: soon
+    assert wait(math.inf, looking_s=LOOKING_S) and blocked[0] >= LOOKING_S
+    assert not wait(math.inf, 1e-4, looking_s=LOOKING_S) and now[0] < 2e-4 and not blocked
+
+
+def test_buffers_of_a_gpu_are_waited_for_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(buffer, "wait_for", lambda *args: asked.append(args[3]))
+    for is_fast in (False, True):
+        made = runtime.Buffer.from_numpy(np.ones(2), runtime.default_device())
+        made.fence, made.device = semaphore(), SimpleNamespace(is_fast=is_fast)
+        made.wait()
+    assert asked == [False, True]
+    kinds = [("cpu", "x86"), ("cuda", "NVIDIA H200"), ("vulkan", "llvmpipe (LLVM 15)"),
+             ("vulkan", "NVIDIA H200")]
+    assert [runtime.Device(*kind).is_fast for kind in [(p, 0, k) for p, k in kinds]] == [
+        False, True, False, True]

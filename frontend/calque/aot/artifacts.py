@@ -360,8 +360,8 @@ def _value(x: Any) -> Ndarray:
 
 
 # ---- lowering
-def lower_for(traced: Traced, target: Target, locations: bool = False, views: bool = False
-              ) -> Lowered:
+def lower_for(traced: Traced, target: Target, locations: bool = False, views: bool = False,
+              transients: bool = True) -> Lowered:
     """The module that goes into the artifact, its record included."""
     p = traced.program
     kept = set(p.outputs)  # an argument that is a result as it is may not be overwritten
@@ -370,7 +370,8 @@ def lower_for(traced: Traced, target: Target, locations: bool = False, views: bo
     _check_sizes(p)
     return lower(p, target, LowerOptions(
         donated=donated, locations=locations, views=views, bake_consts=True,
-        archived=traced.parameter_name, output_buffers=target.backend == "llvm-cpu",
+        archived=traced.parameter_name, output_buffers=target.takes_memory,
+        transients=transients and target.takes_storage,
         record=lambda lowered: _record(traced, target, lowered)))
 
 

@@ -5,6 +5,7 @@ know of it.  Imports nothing of calque.
 """
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any
 
@@ -26,6 +27,40 @@ class Memo(dict[Any, Any]):
             self.pop(next(iter(self)), None)  # (None: another thread was faster)
         self[key] = value
         return value
+
+
+class Recent(Memo):
+    """A Memo that gives a value as long as anybody holds it; by itself it holds the latest `limit`.
+
+    For what functions hold that the user may drop.
+    """
+
+    __slots__ = ("_living", "_lock")
+
+    def __init__(self, limit: float = float("inf")) -> None:
+        super().__init__(limit)
+        self._living: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+        self._lock = threading.RLock()
+
+    def find(self, key: Any) -> Any:
+        """The value, None where there is none; it counts among the latest from now on."""
+        with self._lock:
+            value = self._living.get(key)
+            if value is not None:
+                self.pop(key, None)
+                super().keep(key, value)
+            return value
+
+    def keep(self, key: Any, value: Any) -> Any:
+        """Remember a value; the value."""
+        with self._lock:
+            self._living[key] = value
+            return super().keep(key, value)
+
+    def clear(self) -> None:
+        """Forget all, those that others hold among them."""
+        super().clear()
+        self._living.clear()
 
 
 def forget() -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from calque.core import dtypes, errors
 from calque.core.avals import aval_of
 from calque.core.config import config
-from calque.core.memo import Memo
+from calque.core.memo import Memo, Recent
 from calque.core.primitive import Primitive
 from calque.core.program import (
     Atom,
@@ -59,6 +59,7 @@ from calque.dispatch.array import (
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partition import agree_on, of_process, spans_processes
 from calque.dispatch.sharded.spanning import any_spans, made
+from calque.lowering import cuda
 from calque.lowering.attempts import compile_lowered
 from calque.lowering.module import Lowered, LowerOptions, lower, module_text
 from calque.lowering.targets import (
@@ -75,12 +76,20 @@ from calque.runtime.target import check_target
 # ---- compiled Programs
 
 
+def _without_arrays(p: Program) -> Program:
+    """The Program with its consts' types in the place of their values."""
+    return Program(p.inputs, p.equations, p.outputs, p.const_vars,
+                   [v.aval for v in p.const_vars], p.name) if p.consts else p
+
+
 class Compiled:
     """A Program ready to run on a device, on Buffers (consts are leading arguments)."""
 
-    __slots__ = ("lowered", "executable", "device", "identity_abi", "vmfb")
+    __slots__ = ("__weakref__", "lowered", "executable", "device", "identity_abi", "vmfb")
 
     def __init__(self, lowered: Lowered, device: Device, vmfb: bytes | None) -> None:
+        # (arrays that a function captured live as long as that function)
+        lowered = replace(lowered, program=_without_arrays(lowered.program))
         self.lowered, self.device, self.vmfb = lowered, device, vmfb
         self.executable = None if vmfb is None else Executable(
             Module(vmfb, lowered.callbacks), device, lowered.call, name=lowered.program.name)
@@ -115,7 +124,8 @@ class Compiled:
         return results
 
 
-_memory = Memo(4096)  # executables
+_memory = Recent(128)  # executables: 57 KB each, which functions hold that may be dropped,
+_lasting = Memo(4096)  # and those of eager work, which nobody else holds
 _memory_lock = threading.Lock()
 _in_flight: dict[Any, threading.Event] = {}
 
@@ -125,7 +135,7 @@ def target_of(device: Device) -> Target:
     if device.platform == "cpu":
         return runnable_target()
     if device.platform == "cuda":
-        return parse_target("cuda:sm_80")  # the driver compiles its PTX for later chips
+        return parse_target(f"cuda:{_sm_of(device, at_most=(8, 0))}")
     from calque.runtime import vulkan  # (5 ms)
     there = vulkan.features_of(device)
     if not isinstance(there, str):
@@ -134,22 +144,42 @@ def target_of(device: Device) -> Target:
     return parse_target("vulkan:lavapipe" if lavapipe else "vulkan:vp_android_baseline_2022")
 
 
+def _sm_of(device: Device, at_most: tuple[int, int] = (99, 0)) -> str:
+    """IREE's name for a card, or for an older one of a capability.
+
+    Programs that run here are compiled for 8.0 on newer cards: IREE gains nothing by their names,
+    and the driver compiles its PTX for them.
+    """
+    from calque.runtime import cuda as card  # (asks the driver)
+    there, driver = card.capability(device.index), card.driver_version()
+    return cuda.name_of(min(there or (8, 0), at_most),
+                        None if driver is None else card.newest_ptx(driver))
+
+
 def named_target(name: str | Target) -> Target:
-    """The target of a name; vulkan:host is the first Vulkan device here."""
-    if isinstance(name, str) and name.strip() == "vulkan:host":
-        try:
+    """The target of a name; vulkan:host and cuda:host are the first such devices here."""
+    text = name.strip() if isinstance(name, str) else ""
+    try:
+        if text == "vulkan:host":
             return target_of(devices("vulkan")[0])
-        except RuntimeError as error:
-            raise TargetError(f"target {name!r}: {error}") from error
+        if text in ("cuda:host", "gpu:host"):
+            return parse_target(f"cuda:{_sm_of(devices('cuda')[0])}")
+    except RuntimeError as error:
+        raise TargetError(f"target {name!r}: {error}") from error
     return parse_target(name)
 
 
 def compiled(program: Program, device: Device, donated: tuple[int, ...] = (),
-             reason: str = "") -> Compiled:
-    """The executable of a Program, compiled at most once per structure."""
+             reason: str = "", lasting: bool = True) -> Compiled:
+    """The executable of a Program, compiled at most once per structure; `lasting`: it is kept here,
+    where else it lives as long as the caller holds it, or is among the latest."""
     key = (program.key(), device, config.calque_cpu, donated)
-    found = _memory.get(key)
-    return found if found is not None else _compile_once(key, program, device, donated, reason)
+    found: Compiled | None = _lasting.get(key)
+    if found is None:
+        found = _memory.find(key) or _compile_once(key, program, device, donated, reason)
+        if lasting:
+            _lasting.keep(key, found)
+    return found
 
 
 def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int, ...],
@@ -157,7 +187,7 @@ def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int
     """Compile, while other threads that want the same program wait for this one."""
     while True:
         with _memory_lock:
-            found = _memory.get(key)
+            found: Compiled | None = _memory.find(key)
             if found is not None:
                 return found
             waiting = _in_flight.get(key)
@@ -167,7 +197,8 @@ def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int
         waiting.wait()
     try:
         made = compile_program(program, device, donated, reason)
-        return _memory.keep(key, made)
+        _memory.keep(key, made)
+        return made
     finally:
         with _memory_lock:
             del _in_flight[key]
@@ -179,14 +210,14 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
     """Lower and compile, past the memory cache."""
     check_not_forked()
     target = target_of(device)
-    options = LowerOptions(donated=donated, output_buffers=device.platform == "cpu",
-                           in_process=True)
+    options = LowerOptions(donated=donated, output_buffers=target.takes_memory,
+                           transients=target.takes_storage, in_process=True)
     lowered, vmfb = compile_lowered(
         lambda **how: lower(program, target, replace(options, **how)), target,
         lambda lowered: lowered.options, reason or program.name, program.name)
     if vmfb is not None:
         _dump(lowered, vmfb)
-    if lowered.needs:
+    if lowered.needs or device.platform == "cuda":
         check_target({**target.record(), "features": [*target.uses(), *lowered.needs]}, device,
                      lowered.program.name)
     return Compiled(lowered, device, vmfb)

@@ -100,7 +100,8 @@ class _Entry:
             else:
                 program = _with_numbers(self.program)
                 consts = list(program.consts)
-            made = compiled(program, device, tuple(d + len(consts) for d in self.donated), reason)
+            made = compiled(program, device, tuple(d + len(consts) for d in self.donated), reason,
+                            lasting=False)
             if made.lowered.callbacks:
                 agree_on(made.lowered, self.program)
             self.consts = [on_device(c, device) for c in consts]

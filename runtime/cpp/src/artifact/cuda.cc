@@ -35,9 +35,8 @@ int number(std::string_view& text) {
   return digits == 0 || digits == 5 ? -1 : value;
 }
 
-// What ptx=MAJOR.MINOR asks for; any other word asks for nothing.
-Version asked_by(std::string_view word) {
-  constexpr std::string_view head = "ptx=";
+// What ptx=MAJOR.MINOR (the head: ptx=) asks for; any other word asks for nothing.
+Version asked_by(std::string_view word, std::string_view head) {
   if (word.substr(0, head.size()) != head) return {0, 0};
   word.remove_prefix(head.size());
   const int major = number(word);
@@ -47,30 +46,74 @@ Version asked_by(std::string_view word) {
   return minor < 0 || !word.empty() ? Version{0, 0} : Version{major, minor};
 }
 
+// A function of the driver's, or null.
+template <class Function>
+Function* found(const char* name) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+// The driver's number of its index-th card; -1 where there is none.
+int card_of(std::size_t index) {
+  auto* const start = found<int(unsigned)>("cuInit");
+  auto* const find = found<int(int*, int)>("cuDeviceGet");
+  int card = 0;
+  const bool there = start != nullptr && find != nullptr && start(0) == 0 &&
+                     find(&card, static_cast<int>(index)) == 0;
+  return there ? card : -1;
+}
+
 }  // namespace
 
 int cuda_driver() {
   static const int version = [] {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return 0;
-    const auto ask = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDriverGetVersion"));
-    int found = 0;
-    return ask != nullptr && ask(&found) == 0 ? found : 0;
+    auto* const ask = found<int(int*)>("cuDriverGetVersion");
+    int number = 0;
+    return ask != nullptr && ask(&number) == 0 ? number : 0;
   }();
   return version;
 }
 
-std::string missing_ptx(const std::vector<std::string>& words, int driver) {
-  if (driver == 0) return "";
-  const Version there{driver / 1000, driver % 1000 / 10};
-  if (there > kPtx.rbegin()->first) return "";  // newer than what is known here
-  Version most{6, 5}, asked{0, 0};
+std::uint64_t cuda_memory(std::size_t index) {
+  auto* const ask = found<int(std::size_t*, int)>("cuDeviceTotalMem_v2");
+  const int card = card_of(index);
+  std::size_t bytes = 0;
+  return ask != nullptr && card >= 0 && ask(&bytes, card) == 0 ? bytes : 0;
+}
+
+int cuda_capability(std::size_t index) {
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+  auto* const ask = found<int(int*, int, int)>("cuDeviceGetAttribute");
+  const int card = card_of(index);
+  int major = 0, minor = 0;
+  const bool known = ask != nullptr && card >= 0 && ask(&major, kMajor, card) == 0 &&
+                     ask(&minor, kMinor, card) == 0;
+  return known ? 10 * major + minor : 0;
+}
+
+int capability_of(const std::vector<std::string>& words) {
+  Version most{0, 0};
+  for (const std::string& word : words) most = std::max(most, asked_by(word, "sm="));
+  return 10 * most.first + most.second;
+}
+
+std::string missing_on_cuda(const std::vector<std::string>& words, int driver, int capability) {
+  Version most{6, 5}, ptx{0, 0}, sm{0, 0};
+  for (const std::string& word : words) {
+    ptx = std::max(ptx, asked_by(word, "ptx="));
+    sm = std::max(sm, asked_by(word, "sm="));
+  }
+  std::string made;
+  const Version there{driver / 1000, driver % 1000 / 10}, card{capability / 10, capability % 10};
   const auto above = kPtx.upper_bound(there);
   if (above != kPtx.begin()) most = std::prev(above)->second;
-  for (const std::string& word : words) asked = std::max(asked, asked_by(word));
-  if (asked <= most) return "";
-  return "PTX " + dotted(asked) + " (the driver, of CUDA " + dotted(there) + ", reads up to " +
-         dotted(most) + ")";
+  if (driver != 0 && there <= kPtx.rbegin()->first && ptx > most)  // (a newer one than is known reads all)
+    made = "PTX " + dotted(ptx) + " (the driver, of CUDA " + dotted(there) + ", reads up to " +
+           dotted(most) + ")";
+  if (capability != 0 && sm > card)
+    made += (made.empty() ? "" : ", ") + ("compute capability " + dotted(sm)) + " (the card has " +
+            dotted(card) + ")";
+  return made;
 }
 
 }  // namespace calque::artifact

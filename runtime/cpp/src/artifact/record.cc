@@ -148,6 +148,7 @@ void read_call(const Json& value, Record& made) {
       call.output_buffers.push_back(read_output_buffer(position, made));
   if (const Json* bytes = value.find("transient_bytes"))
     call.transient_bytes = static_cast<std::size_t>(size_of(*bytes));
+  call.transients = flag_at(value, "transients");
 }
 
 // Every variable that is asked for must be in an argument's shape as b or 2*b + 1.
@@ -280,10 +281,25 @@ void check_declaration(const Record& record, std::string_view declaration) {
     taken.push_back({record.results[written.result].shape.size(), static_cast<std::int64_t>(written.computed)});
   for (const Result& result : record.results)
     if (result.origin == Origin::computed) given[result.position] = {result.shape.size()};
-  if (taken == arrays_of(declaration, "%input") && given == arrays_of(declaration, "%output")) return;
+  const bool works_in_given = declaration.find("iree.abi.transients") != declaration.npos;
+  if (taken == arrays_of(declaration, "%input") && given == arrays_of(declaration, "%output") &&
+      works_in_given == record.call.transients)
+    return;
   throw Error(Code::artifact,
               "the artifact's description of " + record.name + " is not that of the program: " +
                   std::string(declaration.substr(0, 200)) + ".",
+              record.name, kFix);
+}
+
+std::size_t storage_bytes(const Record& record, std::string_view written) {
+  std::size_t made = 0;
+  bool is_size = !written.empty() && written.size() < 16;
+  for (const char c : written) {
+    is_size = is_size && c >= '0' && c <= '9';
+    if (is_size) made = 10 * made + static_cast<std::size_t>(c - '0');
+  }
+  if (is_size) return made;
+  throw Error(Code::artifact, "the compiled program does not say how much memory it works in.",
               record.name, kFix);
 }
 

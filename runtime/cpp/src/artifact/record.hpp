@@ -59,6 +59,7 @@ struct CallSpec {
   std::int64_t inline_below = 0;   // and below how many a call runs inline
   std::vector<OutputBuffer> output_buffers;  // what it takes behind its arguments
   std::size_t transient_bytes = kSlab;       // of the queue's pool that a call may take
+  bool transients = false;  // it works in memory given by the caller, too: its last argument
 
   bool runs_inline(const Sizes& sizes) const;
 };
@@ -88,5 +89,10 @@ Record parse_record(std::string_view text);
 // many, and a program writes into what is passed for a result.
 inline constexpr std::string_view kDeclarationKey = "iree.abi.declaration";
 void check_declaration(const Record& record, std::string_view declaration);
+
+// How much memory it works in (CallSpec::transients), as the compiler has written it; Error (artifact) if
+// that is no size.
+inline constexpr std::string_view kStorageKey = "iree.abi.transients.size.constant";
+std::size_t storage_bytes(const Record& record, std::string_view written);
 
 }  // namespace calque::artifact

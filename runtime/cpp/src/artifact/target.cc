@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <utility>
 
 #include "artifact/cuda.hpp"
 #include "artifact/features.hpp"
@@ -43,11 +44,12 @@ void check_vulkan(const Target& target, const Place& place, const std::string& s
 }
 
 void check_cuda(const Target& target, const Place& place, const std::string& source) {
-  const std::string missing = missing_ptx(target.features, place.cuda);
+  const std::string missing = missing_on_cuda(target.features, place.cuda, place.capability);
   if (missing.empty()) return;
   throw Error(Code::artifact,
-              "a kernel in the program needs what " + place.device + " lacks: " + missing + ".", source,
-              "install a newer driver, or compile the kernel with an older CUDA.");
+              "the program needs what " + place.device + " lacks: " + missing + ".", source,
+              "compile it for this card and driver (calque compile --target cuda:host), or install a newer "
+              "driver; a kernel of your own with an older CUDA.");
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -111,7 +113,8 @@ void check_target(const Target& target, const Place& place, const std::string& s
 std::size_t choose(const std::vector<const Record*>& forms, const Place& place,
                    const std::string& source) {
   constexpr auto none = static_cast<std::size_t>(-1);
-  std::size_t best = none, most = 0;
+  std::size_t best = none;
+  std::pair<std::size_t, int> most{0, 0};
   std::string reasons;
   for (std::size_t i = 0; i < forms.size(); ++i) {
     try {
@@ -123,10 +126,11 @@ std::size_t choose(const std::vector<const Record*>& forms, const Place& place,
                  first_line(error.what());
       continue;
     }
-    const std::size_t features = forms[i]->target.features.size();
-    if (best == none || features > most) {
+    const std::vector<std::string>& features = forms[i]->target.features;
+    const std::pair<std::size_t, int> asked{features.size(), capability_of(features)};
+    if (best == none || asked > most) {
       best = i;
-      most = features;
+      most = asked;
     }
   }
   if (best == none)

@@ -15,7 +15,7 @@ namespace calque::artifact {
 struct Place {
   std::string device, platform;
   const VulkanDevice* vulkan = nullptr;
-  int cuda = 0;  // cuda_driver(), of a CUDA device
+  int cuda = 0, capability = 0;  // cuda_driver() and cuda_capability(), of a CUDA device
 };
 
 // Error (artifact) if code for `target` cannot run there.

@@ -39,7 +39,7 @@ void copy_out(detail::ArrayImpl& array, void* target, std::size_t bytes) {
   check(ci_copy(queue, array.buffer.view.get(), nullptr, semaphore, true, &view), where);
   Mapped copy;
   copy.view = View(view);
-  wait_for(done, HUGE_VAL, where);
+  wait_for(done, HUGE_VAL, where, true);
   const void* data = nullptr;
   check(ci_map(view, &data, &copy.mapping), where);
   std::memcpy(target, data, bytes);
@@ -130,7 +130,8 @@ bool wait(ArrayImpl& array, double seconds) {
     const native::Sharing sharing(array, "Array::wait_for");
     fence = array.buffer.fence;
   }
-  return !fence || native::wait_for(fence, seconds, native::where_waiting(array));
+  return !fence ||
+         native::wait_for(fence, seconds, native::where_waiting(array), !native::is_host(array.device));
 }
 
 Span<const std::uint8_t> view(ArrayImpl& array, std::shared_ptr<void>& hold) {

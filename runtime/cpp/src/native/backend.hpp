@@ -65,14 +65,17 @@ class Memory : public std::enable_shared_from_this<Memory> {
 };
 
 // Calls under way on a device's queue, bounded: the memory between the operations of a queued program
-// comes from a pool of slabs that loses what lies in many of them (runtime/pending.py says more).
+// comes from a pool of slabs that loses what lies in many of them, and results of calls that nobody waits for
+// add up (runtime/pending.py says more).
 class InFlightCalls {
  public:
+  explicit InFlightCalls(bool of_gpu) : of_gpu_(of_gpu) {}
+
   // The slot of one call among them.  Making it waits, for the oldest calls, until the call and so many
   // bytes of the pool may be had; whether those calls failed is their results' affair.
   class Slot {
    public:
-    Slot(InFlightCalls& calls, std::size_t transient_bytes);
+    Slot(InFlightCalls& calls, std::size_t transient_bytes, std::size_t result_bytes);
     Slot(const Slot&) = delete;
     Slot& operator=(const Slot&) = delete;
     ~Slot();  // given back, if the call was not queued
@@ -80,30 +83,33 @@ class InFlightCalls {
 
    private:
     InFlightCalls& calls_;
-    const std::size_t bytes_;
+    const std::size_t bytes_, results_;
     bool held_ = false;
   };
 
  private:
   struct Queued {
     Semaphore done;
-    std::size_t bytes;
+    std::size_t bytes, results;
   };
-  bool fits(std::size_t bytes) const;
+  bool fits(std::size_t bytes, std::size_t results) const;
   void drop_settled();
 
+  const bool of_gpu_;
   std::mutex lock_;
   std::condition_variable changed_;  // a call that was being queued is, or will not be
   std::vector<Queued> queued_;       // the oldest first
-  std::size_t count_ = 0, bytes_ = 0;  // of those, and of the ones that are being queued
+  std::size_t count_ = 0, bytes_ = 0, results_ = 0;  // of those, and of the ones that are being queued
 };
 
 // The IREE devices of one device, opened at first use, for ever.  On a GPU both are the same one.
 class Queues {
  public:
-  Queues(std::string driver, std::size_t index) : driver_(std::move(driver)), index_(index) {}
+  Queues(std::string driver, std::size_t index)
+      : driver_(std::move(driver)), index_(index), in_flight_(driver_ != "cpu") {}
   ci_device* inline_queue();  // runs a program inside the call (of the CPU: local-sync)
   ci_device* queue();         // queues it and returns (local-task)
+  std::size_t index() const { return index_; }
   std::string path() const;   // IREE's name of the device (GPU-... with its UUID), or nothing
   InFlightCalls& in_flight() { return in_flight_; }
 
@@ -128,7 +134,7 @@ bool is_settled(const Semaphore& semaphore);
 bool is_reached(const Semaphore& semaphore, const std::string& where);
 
 // Waits until then; false if it took longer.
-bool wait_for(const Semaphore& semaphore, double seconds, const std::string& where);
+bool wait_for(const Semaphore& semaphore, double seconds, const std::string& where, bool of_gpu = false);
 
 class Variant;  // module.cc: a module of an artifact
 
@@ -157,6 +163,8 @@ struct ModuleState {
 struct FunctionState {
   std::shared_ptr<native::Variant> variant;
   ci_function function{};
+  std::size_t storage = 0;       // bytes of the memory in which it works, where it is given that
+  std::size_t result_bytes = 0;  // that and the memory of its results, of a call under way
 };
 // What a call needs before it may hold arrays: its slot on the queue, if it looks as if it will be queued.
 struct CallReservation {

@@ -28,6 +28,11 @@ Array array_of(Buffer buffer, DType dtype, Shape shape, const Device& device, bo
   return Access::handle<Array>(std::move(made));
 }
 
+// What a queued call takes of the queue's pool.
+std::size_t queued_bytes(const artifact::Record& record) {
+  return record.call.transients ? 0 : record.call.transient_bytes;
+}
+
 bool overlap(const ci_place& a, const ci_place& b) {
   return a.allocation == b.allocation && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
 }
@@ -181,6 +186,18 @@ class Call {
     }
   }
 
+  // Memory in which the program works: this call's own, which the queue holds until it is over.
+  ci_view* storage(Queues& queues) {
+    if (!record_.call.transients) return nullptr;
+    const std::size_t bytes = std::max<std::size_t>(function_.state.storage, 1);
+    ci_view* view = nullptr;
+    check(ci_allocate(queues.inline_queue(), bytes,
+                      type_of(DType::uint8, {static_cast<std::int64_t>(bytes)}), &view),
+          where());
+    held_.push_back(View(view));
+    return view;
+  }
+
   void invoke() {
     Queues& queues = queues_of(device_);
     const bool run_inline = reservation_.run_inline;
@@ -198,15 +215,16 @@ class Call {
     if (in_place) {
       reservation_.slot.reset();
     } else {  // without a slot yet: to be run inline, but readers of what is handed over are under way
-      if (!reservation_.slot) reservation_.slot.emplace(queues.in_flight(), record_.call.transient_bytes);
+      if (!reservation_.slot)
+        reservation_.slot.emplace(queues.in_flight(), queued_bytes(record_), function_.state.result_bytes);
       ci_semaphore* done = nullptr;
       check(ci_create_semaphore(queues.queue(), &done), where());
       done_ = Semaphore(done);
     }
     add_output_buffers(queues);
-    ci_error* error =
-        ci_invoke(program, function_.state.function, views_.data(), views_.size(), waits.data(),
-                  waits.size(), done_.get(), made.data(), made.size());
+    ci_error* error = ci_invoke(program, function_.state.function, views_.data(), views_.size(),
+                                storage(queues), waits.data(), waits.size(), done_.get(), made.data(),
+                                made.size());
     if (error != nullptr) {
       raise_failure_of_waits(error);
       check(error, where());
@@ -312,7 +330,8 @@ backend::CallReservation::CallReservation(const detail::FunctionImpl& function,
     return native::impl(array).ready.load(std::memory_order_relaxed);
   };
   if (run_inline && (call.must_run_inline || std::all_of(arguments.begin(), arguments.end(), is_there))) return;
-  slot.emplace(native::queues_of(function.module->device).in_flight(), call.transient_bytes);
+  slot.emplace(native::queues_of(function.module->device).in_flight(),
+               native::queued_bytes(function.record()), function.state.result_bytes);
 }
 
 std::vector<Array> backend::call(const detail::FunctionImpl& function, Span<const Array> arguments,

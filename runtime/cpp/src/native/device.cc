@@ -4,7 +4,10 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <string>
+#include <vector>
 
+#include "artifact/cuda.hpp"
 #include "native/internal.hpp"
 
 namespace calque {
@@ -28,6 +31,17 @@ int workers() {
                 std::string("CALQUE_CPU_THREADS is ") + text + ", not a number of threads.",
                 "opening the CPU", "set it to a number from 1 to 1024, or unset it.");
   return static_cast<int>(count);
+}
+
+// How IREE keeps memory that was given back, the best first; runtime/device.py has the same and says why.
+std::vector<std::string> caches_of(const std::string& platform, std::size_t index) {
+  if (platform == "cpu") return {"caching:*=*;512mib;4096"};
+  if (platform != "cuda") return {};
+  constexpr std::uint64_t kCard = std::uint64_t{8} << 30;  // of one that does not say
+  const std::uint64_t total = artifact::cuda_memory(index);
+  const std::string own = "caching:device_local=*;" +
+                          std::to_string((total != 0 ? total : kCard) / 4 * 3 >> 20) + "mib;1024";
+  return {own + ",host_cached=*;256mib;64", own, "caching"};
 }
 
 std::size_t count_devices(const std::string& platform) {
@@ -65,8 +79,11 @@ ci_device* Queues::opened(std::atomic<ci_device*>& device, const std::string& dr
   if (found != nullptr) return found;
   const bool is_cpu = driver_ == "cpu";
   detail::watch_forks();
-  if (ci_error* error =
-          ci_open_device(driver.c_str(), index_, is_cpu, is_cpu ? workers() : 0, &found))
+  const std::vector<std::string> caches = caches_of(driver_, index_);
+  std::vector<const char*> texts;
+  for (const std::string& cache : caches) texts.push_back(cache.c_str());
+  if (ci_error* error = ci_open_device(driver.c_str(), index_, is_cpu, texts.data(), texts.size(),
+                                       is_cpu ? workers() : 0, &found))
     throw Error(Code::unavailable, "Unable to initialize backend '" + driver_ + "': " + text_of(error),
                 "", kUnavailable);
   device.store(found, std::memory_order_release);

@@ -35,9 +35,11 @@ ci_error* ci_count_devices(const char* driver, size_t* count);
 // The name by which a driver finds its index-th device again, with a zero behind, cut to `size`.
 ci_error* ci_path_of_device(const char* driver, size_t index, char* text, size_t size);
 
-// The index-th device of a driver.  `cache`: keep idle memory of host devices for the next buffer of its
-// size.  `workers`: threads of "local-task", 0 for one a core; looked at for the first such device.
-ci_error* ci_open_device(const char* driver, size_t index, bool cache, int workers, ci_device** out);
+// The index-th device of a driver.  `is_host`: its memory is the host's, which maps it.  `caches`: how IREE
+// keeps idle memory for the next buffer of its size; the first that the device's heaps allow, or none.
+// `workers`: threads of "local-task", 0 for one a core; looked at for the first such device.
+ci_error* ci_open_device(const char* driver, size_t index, bool is_host, const char* const* caches,
+                         size_t cache_count, int workers, ci_device** out);
 
 // Gives memory that lies idle back.
 void ci_trim_device(ci_device* device);
@@ -50,7 +52,8 @@ typedef struct ci_type {
   const int64_t* dims;
 } ci_type;
 
-// A copy of `bytes` bytes of host memory, which are what the type needs.
+// A copy of `bytes` bytes of host memory, which are what the type needs.  Of a GPU's memory, which the host
+// does not see, it is made on the queue and waited for.
 ci_error* ci_copy_in(ci_device* device, const void* data, size_t bytes, ci_type type, ci_view** out);
 
 // Memory of so many bytes, with nothing in it yet.
@@ -128,11 +131,11 @@ typedef struct ci_function {
 ci_error* ci_find_function(const ci_module* module, ci_text name, ci_function* out,
                            size_t* arguments, size_t* results);
 
-// Calls it, behind `waits`; results are there when `done` is at 1, or at once where that is null (of a
+// Calls it, behind `waits`; `storage` (or null): the memory in which it works, behind its arguments.  Results are there when `done` is at 1, or at once where that is null (of a
 // device that runs programs within the call, without waits).
 ci_error* ci_invoke(ci_program* program, ci_function function, ci_view* const* arguments,
-                    size_t argument_count, ci_semaphore* const* waits, size_t wait_count,
-                    ci_semaphore* done, ci_view** results, size_t result_count);
+                    size_t argument_count, ci_view* storage, ci_semaphore* const* waits,
+                    size_t wait_count, ci_semaphore* done, ci_view** results, size_t result_count);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,7 @@
 #include "native/iree_internal.h"
 
 static const iree_hal_memory_type_t kDeviceLocal = IREE_HAL_MEMORY_TYPE_DEVICE_LOCAL;
-static const iree_hal_buffer_usage_t kUsage =
+static const iree_hal_buffer_usage_t kMapped =
     IREE_HAL_BUFFER_USAGE_DEFAULT | IREE_HAL_BUFFER_USAGE_MAPPING;
 
 // In the order of calque::DType.
@@ -48,9 +48,75 @@ static iree_status_t create_view(iree_hal_buffer_t* buffer, ci_type type, ci_vie
   return status;
 }
 
+// A GPU's memory is not mapped: CUDA would give managed memory (runtime/memory.py).  Where there is no more,
+// the cache gives up its blocks.
 static iree_status_t allocate(ci_device* device, size_t bytes, iree_hal_buffer_t** out) {
-  return iree_hal_allocator_allocate_buffer(iree_hal_device_allocator(device->device),
-                                            params_of(kDeviceLocal, kUsage), bytes, out);
+  iree_hal_allocator_t* allocator = iree_hal_device_allocator(device->device);
+  const iree_hal_buffer_params_t params =
+      params_of(kDeviceLocal, device->is_host ? kMapped : IREE_HAL_BUFFER_USAGE_DEFAULT);
+  iree_status_t status = iree_hal_allocator_allocate_buffer(allocator, params, bytes, out);
+  if (iree_status_is_ok(status)) return status;
+  iree_status_ignore(status);
+  IREE_RETURN_IF_ERROR(iree_hal_allocator_trim(allocator));
+  return iree_hal_allocator_allocate_buffer(allocator, params, bytes, out);
+}
+
+// Memory of the host's that the device sees; where both have one memory (lavapipe) it counts as the
+// device's.  `read`: by the host, whose caches take part in it then (page-locked memory without them is read
+// at some 100 MB/s).
+static iree_status_t allocate_staging(ci_device* device, size_t bytes, bool read,
+                                      iree_hal_buffer_t** out) {
+  iree_hal_allocator_t* allocator = iree_hal_device_allocator(device->device);
+  const iree_hal_buffer_usage_t usage =
+      IREE_HAL_BUFFER_USAGE_TRANSFER | IREE_HAL_BUFFER_USAGE_MAPPING;
+  const iree_hal_memory_type_t seen =
+      IREE_HAL_MEMORY_TYPE_HOST_LOCAL | IREE_HAL_MEMORY_TYPE_DEVICE_VISIBLE;
+  iree_status_t status = iree_hal_allocator_allocate_buffer(
+      allocator, params_of(read ? seen | IREE_HAL_MEMORY_TYPE_HOST_CACHED : seen, usage), bytes, out);
+  if (iree_status_is_ok(status)) return status;
+  iree_status_ignore(status);
+  return iree_hal_allocator_allocate_buffer(
+      allocator,
+      params_of(IREE_HAL_MEMORY_TYPE_HOST_VISIBLE | IREE_HAL_MEMORY_TYPE_HOST_COHERENT |
+                    IREE_HAL_MEMORY_TYPE_DEVICE_VISIBLE,
+                usage),
+      bytes, out);
+}
+
+static iree_hal_semaphore_list_t list_of(iree_hal_semaphore_t** semaphore, uint64_t* value) {
+  iree_hal_semaphore_list_t list = iree_hal_semaphore_list_empty();
+  if (*semaphore != NULL) {
+    list.count = 1;
+    list.semaphores = semaphore;
+    list.payload_values = value;
+  }
+  return list;
+}
+
+static iree_status_t queue_copy(ci_device* device, iree_hal_buffer_t* source, iree_hal_buffer_t* target,
+                                iree_device_size_t bytes, iree_hal_semaphore_t* wait,
+                                iree_hal_semaphore_t* done) {
+  uint64_t one = 1, other = 1;
+  return iree_hal_device_queue_copy(device->device, IREE_HAL_QUEUE_AFFINITY_ANY, list_of(&wait, &one),
+                                    list_of(&done, &other), source, 0, target, 0, bytes,
+                                    IREE_HAL_COPY_FLAG_NONE);
+}
+
+// Bytes of the host's into memory that it does not see.
+static iree_status_t send(ci_device* device, const void* data, iree_hal_buffer_t* buffer, size_t bytes) {
+  iree_hal_buffer_t* stage = NULL;
+  IREE_RETURN_IF_ERROR(allocate_staging(device, bytes, false, &stage));
+  iree_hal_semaphore_t* done = NULL;
+  iree_status_t status = iree_hal_buffer_map_write(stage, 0, data, bytes);
+  if (iree_status_is_ok(status))
+    status = iree_hal_semaphore_create(device->device, IREE_HAL_QUEUE_AFFINITY_ANY, 0,
+                                       IREE_HAL_SEMAPHORE_FLAG_DEFAULT, &done);
+  if (iree_status_is_ok(status)) status = queue_copy(device, stage, buffer, bytes, NULL, done);
+  if (iree_status_is_ok(status))
+    status = iree_hal_semaphore_wait(done, 1, iree_infinite_timeout(), IREE_ASYNC_WAIT_FLAG_NONE);
+  iree_hal_semaphore_release(done);
+  iree_hal_buffer_release(stage);
+  return status;
 }
 
 static iree_status_t copy_in(ci_device* device, const void* data, size_t bytes, ci_type type,
@@ -59,9 +125,10 @@ static iree_status_t copy_in(ci_device* device, const void* data, size_t bytes, 
   IREE_RETURN_IF_ERROR(allocate(device, bytes, &buffer));
   iree_status_t status = iree_ok_status();
   if (bytes != 0)
-    status = iree_hal_device_transfer_h2d(device->device, data, buffer, 0, bytes,
-                                          IREE_HAL_TRANSFER_BUFFER_FLAG_DEFAULT,
-                                          iree_infinite_timeout());
+    status = device->is_host ? iree_hal_device_transfer_h2d(device->device, data, buffer, 0, bytes,
+                                                            IREE_HAL_TRANSFER_BUFFER_FLAG_DEFAULT,
+                                                            iree_infinite_timeout())
+                             : send(device, data, buffer, bytes);
   if (iree_status_is_ok(status)) return create_view(buffer, type, out);
   iree_hal_buffer_release(buffer);
   return status;
@@ -102,7 +169,7 @@ ci_error* ci_import(ci_device* device, const void* data, size_t bytes, ci_type t
   const iree_hal_buffer_release_callback_t callback = {release_keeper, kept};
   iree_hal_buffer_t* buffer = NULL;
   iree_status_t status = iree_hal_allocator_import_buffer(
-      iree_hal_device_allocator(device->device), params_of(kDeviceLocal, kUsage), &memory, callback,
+      iree_hal_device_allocator(device->device), params_of(kDeviceLocal, kMapped), &memory, callback,
       &buffer);
   if (!iree_status_is_ok(status)) {
     release_keeper(kept, NULL);
@@ -158,48 +225,15 @@ void ci_unmap(ci_mapping* mapping) {
   free(mapping);
 }
 
-static iree_hal_semaphore_list_t list_of(iree_hal_semaphore_t** semaphore, uint64_t* value) {
-  iree_hal_semaphore_list_t list = iree_hal_semaphore_list_empty();
-  if (*semaphore != NULL) {
-    list.count = 1;
-    list.semaphores = semaphore;
-    list.payload_values = value;
-  }
-  return list;
-}
-
-// Memory of the host's that the device sees; where both have one memory (lavapipe) it counts as the
-// device's.
-static iree_status_t allocate_staging(ci_device* device, size_t bytes, iree_hal_buffer_t** out) {
-  iree_hal_allocator_t* allocator = iree_hal_device_allocator(device->device);
-  const iree_hal_buffer_usage_t usage =
-      IREE_HAL_BUFFER_USAGE_TRANSFER | IREE_HAL_BUFFER_USAGE_MAPPING;
-  iree_status_t status = iree_hal_allocator_allocate_buffer(
-      allocator, params_of(IREE_HAL_MEMORY_TYPE_HOST_LOCAL | IREE_HAL_MEMORY_TYPE_DEVICE_VISIBLE, usage),
-      bytes, out);
-  if (iree_status_is_ok(status)) return status;
-  iree_status_ignore(status);
-  return iree_hal_allocator_allocate_buffer(
-      allocator,
-      params_of(IREE_HAL_MEMORY_TYPE_HOST_VISIBLE | IREE_HAL_MEMORY_TYPE_HOST_COHERENT |
-                    IREE_HAL_MEMORY_TYPE_DEVICE_VISIBLE,
-                usage),
-      bytes, out);
-}
-
 ci_error* ci_copy(ci_device* device, ci_view* view, ci_semaphore* wait, ci_semaphore* done,
                   bool to_host, ci_view** out) {
   iree_hal_buffer_t* source = iree_hal_buffer_view_buffer(view_of(view));
   const iree_device_size_t bytes = ci_view_bytes(view);
   iree_hal_buffer_t* target = NULL;
   iree_status_t status =
-      to_host ? allocate_staging(device, bytes, &target) : allocate(device, bytes, &target);
+      to_host ? allocate_staging(device, bytes, true, &target) : allocate(device, bytes, &target);
   if (!iree_status_is_ok(status)) return ci_error_of(status);
-  iree_hal_semaphore_t *before = semaphore_of(wait), *after = semaphore_of(done);
-  uint64_t one = 1, other = 1;
-  status = iree_hal_device_queue_copy(device->device, IREE_HAL_QUEUE_AFFINITY_ANY,
-                                      list_of(&before, &one), list_of(&after, &other), source, 0,
-                                      target, 0, bytes, IREE_HAL_COPY_FLAG_NONE);
+  status = queue_copy(device, source, target, bytes, semaphore_of(wait), semaphore_of(done));
   iree_hal_buffer_view_t* made = NULL;
   if (iree_status_is_ok(status))
     status = iree_hal_buffer_view_create_like(target, view_of(view), iree_allocator_system(), &made);

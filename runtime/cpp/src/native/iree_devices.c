@@ -13,10 +13,6 @@
 
 #include "native/iree_internal.h"
 
-// Page faults of fresh results cost more than the computation; at most 512 MiB and 4096 blocks lie idle
-// (runtime/device.py says more).
-static const char kCache[] = "caching:*=*;512mib;4096";
-
 static pthread_mutex_t once_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void ci_free_error(ci_error* error) { free(error); }
@@ -54,14 +50,18 @@ iree_status_t ci_instance(iree_vm_instance_t** out) {
   return status;
 }
 
-// The number of worker threads is one of IREE's flags, read when its first task driver is made.
-static iree_status_t set_workers(int workers) {
-  char option[64];
-  snprintf(option, sizeof(option), "--task_topology_group_count=%d", workers);
+// IREE reads its flags when it makes a driver.
+static iree_status_t set_flag(char* option) {
   char* words[] = {"calque", option, NULL};
   char** list = words;
   int count = 2;
   return iree_flags_parse(IREE_FLAGS_PARSE_MODE_DEFAULT, &count, &list);
+}
+
+static iree_status_t set_workers(int workers) {
+  char option[64];
+  snprintf(option, sizeof(option), "--task_topology_group_count=%d", workers);
+  return set_flag(option);
 }
 
 static iree_status_t find_driver(const char* name, iree_hal_driver_t** out) {
@@ -72,6 +72,12 @@ static iree_status_t find_driver(const char* name, iree_hal_driver_t** out) {
   if (!registered) {
     status = iree_hal_register_all_available_drivers(registry);
     registered = iree_status_is_ok(status);
+  }
+  static bool told = false;
+  if (!told && strcmp(name, "cuda") == 0) {  // no call asks the driver for memory (runtime/device.py)
+    char option[] = "--cuda_async_allocations=false";
+    iree_status_ignore(set_flag(option));  // unknown where this IREE has no such driver
+    told = true;
   }
   pthread_mutex_unlock(&once_lock);
   IREE_RETURN_IF_ERROR(status);
@@ -143,8 +149,19 @@ static iree_status_t create_hal_module(iree_hal_device_t* device, iree_vm_module
   return status;
 }
 
-static iree_status_t open(const char* name, size_t index, bool cache, int workers,
-                          iree_hal_device_t** device, iree_vm_module_t** module) {
+// The first of the caches that goes with the device's heaps.
+static iree_status_t set_cache(iree_hal_device_t* device, const char* const* caches, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const iree_string_view_t spec = iree_make_cstring_view(caches[i]);
+    const iree_status_t status = iree_hal_configure_allocator_from_specs(1, &spec, device);
+    if (iree_status_is_ok(status) || i + 1 == count) return status;
+    iree_status_ignore(status);
+  }
+  return iree_ok_status();
+}
+
+static iree_status_t open(const char* name, size_t index, const char* const* caches, size_t cache_count,
+                          int workers, iree_hal_device_t** device, iree_vm_module_t** module) {
   if (workers > 0) {
     IREE_RETURN_IF_ERROR(set_workers(workers));
   }
@@ -153,17 +170,15 @@ static iree_status_t open(const char* name, size_t index, bool cache, int worker
   iree_status_t status = create(driver, index, device);
   iree_hal_driver_release(driver);
   IREE_RETURN_IF_ERROR(status);
-  const iree_string_view_t spec = iree_make_cstring_view(kCache);
-  if (cache) {
-    IREE_RETURN_IF_ERROR(iree_hal_configure_allocator_from_specs(1, &spec, *device));
-  }
+  IREE_RETURN_IF_ERROR(set_cache(*device, caches, cache_count));
   return create_hal_module(*device, module);
 }
 
-ci_error* ci_open_device(const char* name, size_t index, bool cache, int workers, ci_device** out) {
+ci_error* ci_open_device(const char* name, size_t index, bool is_host, const char* const* caches,
+                         size_t cache_count, int workers, ci_device** out) {
   iree_hal_device_t* device = NULL;
   iree_vm_module_t* module = NULL;
-  iree_status_t status = open(name, index, cache, workers, &device, &module);
+  iree_status_t status = open(name, index, caches, cache_count, workers, &device, &module);
   if (!iree_status_is_ok(status)) {
     iree_hal_device_release(device);
     return ci_error_of(status);
@@ -172,6 +187,7 @@ ci_error* ci_open_device(const char* name, size_t index, bool cache, int workers
   if (made == NULL) abort();
   made->device = device;
   made->hal_module = module;
+  made->is_host = is_host;
   *out = made;
   return NULL;
 }

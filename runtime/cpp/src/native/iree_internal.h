@@ -10,6 +10,7 @@
 struct ci_device {
   iree_hal_device_t* device;
   iree_vm_module_t* hal_module;
+  bool is_host;  // its memory is the host's
 };
 
 // Handles that are IREE's own objects.

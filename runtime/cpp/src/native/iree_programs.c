@@ -239,9 +239,15 @@ static iree_status_t join(ci_semaphore* const* semaphores, size_t count, iree_vm
 }
 
 static iree_status_t push_all(iree_vm_list_t* list, ci_view* const* arguments, size_t count,
-                              ci_semaphore* const* waits, size_t wait_count, ci_semaphore* done) {
+                              ci_view* storage, ci_semaphore* const* waits, size_t wait_count,
+                              ci_semaphore* done) {
   for (size_t i = 0; i < count; ++i) {
     iree_vm_ref_t reference = iree_hal_buffer_view_retain_ref(view_of(arguments[i]));
+    IREE_RETURN_IF_ERROR(iree_vm_list_push_ref_move(list, &reference));
+  }
+  if (storage != NULL) {
+    iree_vm_ref_t reference =
+        iree_hal_buffer_retain_ref(iree_hal_buffer_view_buffer(view_of(storage)));
     IREE_RETURN_IF_ERROR(iree_vm_list_push_ref_move(list, &reference));
   }
   iree_vm_ref_t before = iree_vm_ref_null(), after = iree_vm_ref_null();
@@ -284,17 +290,17 @@ static void free_list(iree_byte_span_t storage, iree_vm_list_t* list) {
 }
 
 ci_error* ci_invoke(ci_program* program, ci_function function, ci_view* const* arguments,
-                    size_t argument_count, ci_semaphore* const* waits, size_t wait_count,
-                    ci_semaphore* done, ci_view** results, size_t result_count) {
+                    size_t argument_count, ci_view* storage, ci_semaphore* const* waits,
+                    size_t wait_count, ci_semaphore* done, ci_view** results, size_t result_count) {
   const iree_vm_function_t callee = {function.module, function.linkage, function.ordinal};
   iree_alignas(iree_max_align_t) uint8_t memory[2][512];
   const iree_byte_span_t before = iree_make_byte_span(memory[0], sizeof(memory[0]));
   const iree_byte_span_t after = iree_make_byte_span(memory[1], sizeof(memory[1]));
   iree_vm_list_t *inputs = NULL, *outputs = NULL;
-  iree_status_t status = make_list(before, argument_count + 2, &inputs);
+  iree_status_t status = make_list(before, argument_count + (storage != NULL) + 2, &inputs);
   if (iree_status_is_ok(status)) status = make_list(after, result_count, &outputs);
   if (iree_status_is_ok(status))
-    status = push_all(inputs, arguments, argument_count, waits, wait_count, done);
+    status = push_all(inputs, arguments, argument_count, storage, waits, wait_count, done);
   if (iree_status_is_ok(status))
     status = iree_vm_invoke((iree_vm_context_t*)program, callee, IREE_VM_INVOCATION_FLAG_NONE, NULL,
                             inputs, outputs, iree_allocator_system());

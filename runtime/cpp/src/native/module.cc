@@ -140,6 +140,13 @@ std::shared_ptr<ci_archive> open_archive(const std::string& path,
   return archive;
 }
 
+// Bytes of the results that are new memory for sure: those it is given for them.
+std::size_t result_bytes(const artifact::Record& record) {
+  std::size_t sum = 0;
+  for (const artifact::OutputBuffer& written : record.call.output_buffers) sum += written.bytes;
+  return sum;
+}
+
 }  // namespace
 
 Variant::~Variant() {
@@ -189,7 +196,10 @@ void load(const std::string* path, Span<const std::uint8_t> bytes, const std::st
   artifact::Place place{module.device.name(), module.device.platform(), nullptr};
   if (place.platform == "vulkan")
     place.vulkan = native::vulkan_device(native::queues_of(module.device).path());
-  if (place.platform == "cuda") place.cuda = artifact::cuda_driver();
+  if (place.platform == "cuda") {
+    place.cuda = artifact::cuda_driver();
+    place.capability = artifact::cuda_capability(native::queues_of(module.device).index());
+  }
   // Functions in the order in which they are met first; of the variants of each, one.
   std::vector<bool> done(described.size());
   for (std::size_t i = 0; i < described.size(); ++i) {
@@ -220,7 +230,8 @@ void bind(detail::FunctionImpl& function) {
   std::size_t arguments = 0, results = 0;
   native::check_load(
       ci_find_function(loaded, entry, &function.state.function, &arguments, &results), record.name);
-  const std::size_t passed = record.passed.size() + record.call.output_buffers.size();
+  const std::size_t passed =
+      record.passed.size() + record.call.output_buffers.size() + record.call.transients;
   if (arguments != passed + 2 || results != record.computed)  // two fences
     throw Error(Code::artifact,
                 "the artifact's description of " + record.name + " is not true: the function takes " +
@@ -230,6 +241,14 @@ void bind(detail::FunctionImpl& function) {
   native::check_load(
       ci_describe_function(loaded, entry, artifact::kDeclarationKey.data(), &declaration), record.name);
   artifact::check_declaration(record, native::view_of(declaration));
+  function.state.result_bytes = native::result_bytes(record);
+  if (record.call.transients) {
+    ci_text written{};
+    native::check_load(
+        ci_describe_function(loaded, entry, artifact::kStorageKey.data(), &written), record.name);
+    function.state.storage = artifact::storage_bytes(record, native::view_of(written));
+    function.state.result_bytes += function.state.storage;
+  }
 }
 
 }  // namespace backend

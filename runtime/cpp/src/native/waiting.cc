@@ -14,6 +14,7 @@ namespace calque::native {
 namespace {
 
 constexpr double kYielding = 5e-5;  // s: so long a waiting thread only gives way
+constexpr double kLooking = 1e-3;   // the same for a GPU
 constexpr double kBlocked = 0.05;   // at a time: `seconds` may be any number
 constexpr double kFirstRest = 1e-4, kLongestRest = 1e-3;  // where threads can't be SCHED_BATCH
 
@@ -61,7 +62,7 @@ bool is_reached(const Semaphore& semaphore, const std::string& where) {
   return reached;
 }
 
-bool wait_for(const Semaphore& semaphore, double seconds, const std::string& where) {
+bool wait_for(const Semaphore& semaphore, double seconds, const std::string& where, bool of_gpu) {
   using Seconds = std::chrono::duration<double>;
   const auto start = std::chrono::steady_clock::now();
   std::optional<Behind> behind;
@@ -70,7 +71,7 @@ bool wait_for(const Semaphore& semaphore, double seconds, const std::string& whe
     const double waited = Seconds(std::chrono::steady_clock::now() - start).count();
     const double left = seconds - waited;
     if (left <= 0) return false;
-    if (waited >= kYielding && !behind) behind.emplace();
+    if (waited >= (of_gpu ? kLooking : kYielding) && !behind) behind.emplace();
     if (behind && behind->granted()) {
       const auto nanoseconds = std::llround(std::min(kBlocked, left) * 1e9);
       check(ci_wait(semaphore.get(), nanoseconds, &reached), where);
