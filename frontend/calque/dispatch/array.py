@@ -545,11 +545,14 @@ def live_arrays() -> list[Array]:
 
 
 # ---- what a traced value answers when a concrete one is needed
+# Where a derivative is taken outside jit the value is known: a choice may depend on it (bool, int,
+# item, an index: what these give has no derivative), but whatever would carry it on past the trace
+# (float, complex, NumPy's protocols) would be a constant, whose derivative is silently 0.
 def _traced_bool(x: Tracer) -> bool:
     known = x.concrete()
     if known is not None:
         return bool(known)
-    if x.aval.shape:
+    if x.aval.size != 1:
         raise ValueError(explain(
             "The truth value of an array with more than one element is ambiguous.",
             fix="use x.any() or x.all()."))
@@ -561,17 +564,24 @@ def _traced_bool(x: Tracer) -> bool:
 
 def _traced_scalar(kind: type) -> Any:
     def convert(x: Tracer) -> Any:
-        known = x.concrete()
+        if x.aval.shape:
+            raise TypeError(explain(
+                f"Only scalar arrays can be converted to Python scalars; got arr.ndim="
+                f"{x.aval.ndim}", fix="index the element you mean."))
+        known = x.concrete() if kind is int else None
         if known is not None:
             return kind(known)
         raise concretization_error(
             x, f"Abstract tracer value encountered where concrete value is expected: "
             f"traced array with shape {x.aval.short()}. The {kind.__name__}() function was applied "
-            "to it.", f"use x.astype({kind.__name__}), or mark the argument as static.")
+            "to it.", f"use x.astype({kind.__name__}) and calque.numpy's functions, or "
+            "lax.stop_gradient(x) where a derivative of 0 is meant.")
     return convert
 
 
 def _traced_index(x: Tracer) -> int:
+    if not dtypes.is_integer(x.dtype) or x.aval.shape:
+        raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
     known = x.concrete()
     if known is not None:
         return known.__index__()  # type: ignore[no-any-return]
@@ -582,20 +592,19 @@ def _traced_index(x: Tracer) -> int:
 
 
 def _traced_array(x: Tracer, dtype: Any = None, copy: bool | None = None) -> Any:
-    known = x.concrete()
-    if known is not None:
-        return np.asarray(known, dtype=dtype)
     raise concretization_error(
         x, "The numpy.ndarray conversion method __array__() was called on traced array with shape "
         f"{x.aval.short()}.", "use calque.numpy functions instead of NumPy's inside transformed "
-        "functions.", TracerArrayConversionError)
+        "functions, or lax.stop_gradient(x) where a derivative of 0 is meant.",
+        TracerArrayConversionError)
 
 
-def _traced_needs_value(name: str) -> Any:
-    def method(x: Tracer, *args: Any) -> Any:
-        known = x.concrete()
+def _traced_needs_value(name: str, leaves: bool = True) -> Any:
+    """A method of arrays with a value; leaves: what it gives carries the value out of the trace."""
+    def method(x: Tracer, *args: Any, **kwargs: Any) -> Any:
+        known = None if leaves else x.concrete()
         if known is not None:
-            return getattr(known, name)(*args)
+            return getattr(known, name)(*args, **kwargs)
         raise concretization_error(
             x, f"The {name}() method was called on traced array with shape {x.aval.short()}.",
             "return the value from the transformed function and look at it outside.")
@@ -608,11 +617,16 @@ def _traced_len(x: Tracer) -> int:
     return x.shape[0]
 
 
+_LEAVING = ("tolist", "delete", "__reduce__", "__dlpack__")
+
+
 def _install_tracer_methods() -> None:
     methods = {"__bool__": _traced_bool, "__int__": _traced_scalar(int),
                "__float__": _traced_scalar(float), "__complex__": _traced_scalar(complex),
                "__index__": _traced_index, "__array__": _traced_array, "__len__": _traced_len,
-               "item": _traced_needs_value("item"), "tolist": _traced_needs_value("tolist"),
+               "item": _traced_needs_value("item", False),
+               **{name: _traced_needs_value(name) for name in _LEAVING},
+               "__copy__": lambda x: x, "__deepcopy__": lambda x, memo: x,
                "block_until_ready": lambda x: x, "is_deleted": lambda x: False,
                "nbytes": property(lambda x: x.aval.nbytes),
                "itemsize": property(lambda x: x.aval.dtype.itemsize)}
