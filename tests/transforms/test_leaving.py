@@ -1,5 +1,6 @@
 """No value leaves a transformation as a constant: every protocol by which Python and NumPy take
-one, under every transformation and their nestings.  What JAX allows works, the rest raises its class.
+one, under every transformation and their nestings.  What JAX allows works, the rest raises its
+class.
 """
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, shape_of
 from calque.core.primitive import registry
-from calque.core.program import Program, Var
+from calque.core.program import Program, Var, inner_of
 from calque.core.trace import Tracer
 from calque.core.zeros import nonzero_mask, nonzeros
 from calque.primitives import elementwise as ew
 from calque.primitives.call import call, unmask
 from calque.transforms.jvp import jvp_program
-from calque.transforms.linearize import linearize_program
+from calque.transforms.linearize import linearize_flat, linearize_program
 from calque.transforms.stage import closed, replay
 from calque.transforms.vmap import batch_program, named, to_front, uses_axis, vmap_flat
 
@@ -62,6 +62,10 @@ class Rows:
         mask, own = primals[self.first], primals[self.first + 1:]
         wanted = nonzero[self.first + 1:]
         forward, tangent, out_mask, sources = linearize_program(self.program, wanted)
+        if _by_transpose_only(tangent):  # it has no batching rule: the function is batched before
+            outs, out_mask, linear = linearize_flat(lambda *xs: _guarded(
+                self.program, self.size, self.axes, mask, xs), own, wanted)
+            return outs, lambda *tangents: unmask(replay(linear, *tangents), out_mask, outs)
         n = len(self.program.outputs)
         values, mapped = call_rows(forward, self.size, self.axes, mask, own, name, n)
         # a residual that is an operand needs no copy through the call
@@ -116,6 +120,12 @@ def _across(program: Program) -> bool:
     """Whether rows that are used read rows that are not, which then have a derivative."""
     name = named.get()
     return name is not None and uses_axis(registry["jit"], {"jaxpr": program}, name)
+
+
+def _by_transpose_only(program: Program) -> bool:
+    """Whether it holds the linear map of a custom_vjp."""
+    return any(e.name == "custom_lin" or any(map(_by_transpose_only, inner_of(e.params)))
+               for e in program.equations)
 
 
 def _differentiable(x: Any) -> bool:
