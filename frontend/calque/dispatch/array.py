@@ -476,23 +476,30 @@ def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
 
 
 @functools.lru_cache(maxsize=1024)
-def _scalar_buffer(kind: type, bits: Any, value: Any, dtype: Any, device: Device) -> Array:
+def _scalar(kind: type, bits: Any, value: Any, dtype: Any, device: Device) -> Array:
     return from_numpy(np.asarray(value, dtype), kind in (int, float, complex), device)
 
 
-def from_scalar(value: Any) -> Array:
-    """A rank-0 array of a Python or NumPy scalar; recent ones are reused."""
+def scalar_argument(value: Any) -> Array:
+    """A rank-0 array of a Python or NumPy scalar for a call that only reads it: recent ones are
+    used again, with their memory, so nobody may delete, donate or hand out this one."""
     aval = aval_of(value)
     key = float(value).hex() if isinstance(value, float) else value
     if isinstance(value, complex):
         key = (float(value.real).hex(), float(value.imag).hex())
     try:
-        made = _scalar_buffer(type(value), key, value, aval.dtype, current_device())
+        made = _scalar(type(value), key, value, aval.dtype, current_device())
     except OverflowError:
         raise OverflowError(explain(
             f"Python int {value} too large to convert to {aval.dtype}.",
             fix="pass an array of a wider dtype, or enable x64.")) from None
-    return Array(made._buffer, aval)
+    return made if made.aval is aval else Array(made._buffer, aval)
+
+
+def from_scalar(value: Any) -> Array:
+    """A rank-0 array of a Python or NumPy scalar, with memory of its own."""
+    made = scalar_argument(value)
+    return Array(Buffer.of_host(made._numpy().copy(), made._buffer.device), made.aval)
 
 
 def to_array(x: Any) -> Array:

@@ -18,7 +18,7 @@ from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode, python_fill
 from calque.lax.index import wrap_negative
-from calque.lax.operands import canonical_axis, check_fits
+from calque.lax.operands import canonical_axis
 from calque.numpy import advanced, rounding, util
 from calque.numpy import arithmetic as ar
 from calque.numpy.arithmetic import as_truth
@@ -88,7 +88,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = N
       Array([30, 10], dtype=int32)
     """
     util.refuse_out("take", out)
-    check_fits(indices)
+    dtypes.check_fits(indices)
     x, i = util.check_arrays("take", a, indices)
     if not aval_of(i).size:  # none may be of any type
         i = asarray(np.zeros(shape_of(i), np.int32))
