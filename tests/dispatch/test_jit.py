@@ -508,7 +508,6 @@ def test_what_a_user_writes_never_reaches_the_text_of_a_reader() -> None:
 
 
 def test_leaves_that_are_no_arrays_are_checked_once_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    from calque.dispatch import signatures
     seen: list[int] = []
     real = signatures.check_arguments
 

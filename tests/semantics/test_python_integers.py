@@ -77,8 +77,9 @@ def _donate(x: Any) -> None:
 GONE: dict[str, Callable[[Any], Any]] = {"donated": _donate, "deleted": lambda x: x.delete()}
 MAKE: dict[str, Callable[[], Any]] = {
     "array": lambda: jnp.array(3), "asarray": lambda: jnp.asarray(3.5),
-    "zeros": lambda: jnp.zeros(()), "full": lambda: jnp.full((), 2), "float32": lambda: jnp.float32(2.5),
-    "eager": lambda: jnp.asarray(ROWS)[1] + 1, "bool": lambda: jnp.array(True), "jit": calque.jit(lambda: 3),
+    "zeros": lambda: jnp.zeros(()), "full": lambda: jnp.full((), 2),
+    "float32": lambda: jnp.float32(2.5), "eager": lambda: jnp.asarray(ROWS)[1] + 1,
+    "bool": lambda: jnp.array(True), "jit": calque.jit(lambda: 3),
     "identity": lambda: calque.jit(lambda x: x)(7), "passed on": lambda: lax.scan(
         lambda c, _: (c, None), 4, None, length=2)[0], "aux": lambda: calque.grad(
         lambda x: (x, x), has_aux=True)(2.5)[1], "put": lambda: calque.device_put(6)}
