@@ -128,3 +128,20 @@ def test_a_copy_or_view_outlives_its_array(size: int, gone: str) -> None:
             x = jnp.arange(float(size))
             GONE[gone](make(x))
             assert np.array_equal(x, np.arange(size)), name
+
+
+def test_a_masked_array_does_not_lose_its_mask() -> None:
+    m, x = np.ma.masked_array([1.0, 2.0, 3.0], mask=[0, 1, 0]), jnp.ones(3)
+    uses: dict[str, Callable[[], Any]] = {
+        "asarray": lambda: jnp.asarray(m), "array": lambda: jnp.array(m), "sum": lambda: jnp.sum(m),
+        "add": lambda: x + m, "radd": lambda: m + x, "jit": lambda: calque.jit(lambda a: a)(m),
+        "grad": lambda: calque.grad(lambda a: a.sum())(m), "put": lambda: calque.device_put(m),
+        "closure": lambda: calque.jit(lambda a: a + m)(x), "stack": lambda: jnp.stack([m, m]),
+        "returned": lambda: calque.jit(lambda: m)(), "set": lambda: x.at[:].set(m),
+        "index": lambda: x[m.astype(int)], "scan": lambda: lax.scan(lambda c, a: (c, a), 0.0, m),
+        "in a dict": lambda: calque.jit(lambda d: d["a"])({"a": m}), "scalar": lambda: jnp.asarray(
+            np.ma.masked), "vmap": lambda: calque.vmap(lambda a: a)(m)}
+    for name, use in uses.items():
+        with pytest.raises(ValueError, match="masked arrays are not supported"):
+            pytest.fail(f"{name} gave {use()}")
+    assert jnp.asarray(m.filled(0.0)).tolist() == [1, 0, 3]

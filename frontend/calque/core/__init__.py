@@ -6,7 +6,8 @@
   types.py       names for the types of annotations: Shape, Params, Function
   primitive.py   the record of a primitive: rules and facts; weights.py: what an element costs
   client.py      primitives of libraries and users; kernel.py: their kernels
-  trace.py       dispatch: traces, tracers, the current one
+  trace.py       dispatch: traces, tracers, the current one; concrete.py: what a tracer answers when
+                 Python or NumPy asks for its value
   evaluate.py    a Program run equation by equation
   refs.py        references: what is written into while a function is traced
   zeros.py       symbolic zeros of tangents

@@ -16,16 +16,11 @@ from typing import Any
 import numpy as np
 
 from calque import runtime
-from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
-from calque.core.errors import (
-    TracerArrayConversionError,
-    TracerBoolConversionError,
-    TracerIntegerConversionError,
-    explain,
-)
+from calque.core import concrete, dtypes
+from calque.core.avals import ShapedArray, aval_of, refuse_masked
+from calque.core.errors import explain
 from calque.core.sharding import Sharding, SingleDeviceSharding
-from calque.core.trace import Tracer, concretization_error
+from calque.core.trace import Tracer
 from calque.core.types import Ndarray, Shape
 from calque.runtime import Buffer, Device
 
@@ -461,6 +456,8 @@ def platform_named() -> str | None:
 def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
                alias: bool = False) -> Array:
     """A copy of a NumPy array on the device (aligned host memory is shared with alias=True)."""
+    if isinstance(value, np.ma.MaskedArray):
+        refuse_masked(value)
     array = np.asarray(value)
     dtype = dtypes.canonical(array.dtype)
     if dtype != array.dtype:
@@ -551,96 +548,4 @@ def live_arrays() -> list[Array]:
             and not x._own.is_deleted()]
 
 
-# ---- what a traced value answers when a concrete one is needed
-# Where a derivative is taken outside jit the value is known: a choice may depend on it (bool, int,
-# item, an index: what these give has no derivative), but whatever would carry it on past the trace
-# (float, complex, NumPy's protocols) would be a constant, whose derivative is silently 0.
-def _traced_bool(x: Tracer) -> bool:
-    known = x.concrete()
-    if known is not None:
-        return bool(known)
-    if x.aval.size != 1:
-        raise ValueError(explain(
-            "The truth value of an array with more than one element is ambiguous.",
-            fix="use x.any() or x.all()."))
-    raise concretization_error(
-        x, f"Attempted boolean conversion of traced array with shape {x.aval.short()}.",
-        "use jnp.where(cond, a, b), lax.cond, or mark the argument as static.",
-        TracerBoolConversionError)
-
-
-def _traced_scalar(kind: type) -> Any:
-    def convert(x: Tracer) -> Any:
-        if x.aval.shape:
-            raise TypeError(explain(
-                f"Only scalar arrays can be converted to Python scalars; got arr.ndim="
-                f"{x.aval.ndim}", fix="index the element you mean."))
-        known = x.concrete() if kind is int else None
-        if known is not None:
-            return kind(known)
-        raise concretization_error(
-            x, f"Abstract tracer value encountered where concrete value is expected: "
-            f"traced array with shape {x.aval.short()}. The {kind.__name__}() function was applied "
-            "to it.", f"use x.astype({kind.__name__}) and calque.numpy's functions, or "
-            "lax.stop_gradient(x) where a derivative of 0 is meant.")
-    return convert
-
-
-def _traced_index(x: Tracer) -> int:
-    if not dtypes.is_integer(x.dtype) or x.aval.shape:
-        raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
-    known = x.concrete()
-    if known is not None:
-        return known.__index__()  # type: ignore[no-any-return]
-    raise concretization_error(
-        x, "The __index__() method was called on traced array with shape "
-        f"{x.aval.short()}.", "mark the argument as static, or index with jnp operations.",
-        TracerIntegerConversionError)
-
-
-def _traced_array(x: Tracer, dtype: Any = None, copy: bool | None = None) -> Any:
-    raise concretization_error(
-        x, "The numpy.ndarray conversion method __array__() was called on traced array with shape "
-        f"{x.aval.short()}.", "use calque.numpy functions instead of NumPy's inside transformed "
-        "functions, or lax.stop_gradient(x) where a derivative of 0 is meant.",
-        TracerArrayConversionError)
-
-
-def _traced_needs_value(name: str, leaves: bool = True) -> Any:
-    """A method of arrays with a value; leaves: what it gives carries the value out of the trace."""
-    def method(x: Tracer, *args: Any, **kwargs: Any) -> Any:
-        known = None if leaves else x.concrete()
-        if known is not None:
-            return getattr(known, name)(*args, **kwargs)
-        raise concretization_error(
-            x, f"The {name}() method was called on traced array with shape {x.aval.short()}.",
-            "return the value from the transformed function and look at it outside.")
-    return method
-
-
-def _traced_len(x: Tracer) -> int:
-    if not x.shape:
-        raise TypeError("len() of unsized object")
-    return x.shape[0]
-
-
-_LEAVING = ("tolist", "delete", "__reduce__", "__dlpack__")
-
-
-def _install_tracer_methods() -> None:
-    methods = {"__bool__": _traced_bool, "__int__": _traced_scalar(int),
-               "__float__": _traced_scalar(float), "__complex__": _traced_scalar(complex),
-               "__index__": _traced_index, "__array__": _traced_array, "__len__": _traced_len,
-               "item": _traced_needs_value("item", False),
-               **{name: _traced_needs_value(name) for name in _LEAVING},
-               "__copy__": lambda x: x, "__deepcopy__": lambda x, memo: x,
-               "block_until_ready": lambda x: x, "is_deleted": lambda x: False,
-               "nbytes": property(lambda x: x.aval.nbytes),
-               "itemsize": property(lambda x: x.aval.dtype.itemsize)}
-    for name, f in methods.items():
-        if not name.startswith("_"):
-            f.__doc__ = getattr(Array, name).__doc__
-        setattr(Tracer, name, f)
-
-
-_install_tracer_methods()
+concrete.install(Array)
