@@ -1,6 +1,6 @@
 """What a wheel holds is all that an installed calque needs: it is built from a copy of the sources
-and runs where no checkout is to be seen.  (`wheel` and the network are not needed: build_py makes the
-folder that a wheel is an archive of.)
+and runs where no checkout is to be seen.  (`wheel` and the network are not needed: build_py makes
+the folder that a wheel is an archive of.)
 """
 from __future__ import annotations
 
