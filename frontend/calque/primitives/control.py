@@ -175,7 +175,8 @@ scan_p = Primitive("scan", multiple_results=True, higher_order=True,
 def scan(body: Program, consts: Sequence[Any], init: Sequence[Any], xs: Sequence[Any], *,
          length: int, reverse: bool = False, unroll: int = 1) -> list[Any]:
     if isinstance(length, int) and length == 0:  # no step: nothing to loop over, or to write out
-        return [*[x if hasattr(x, "aval") else ew.copy(x) for x in init], *[zeros(_stacked(a, 0)) for a in body.out_avals[len(init):]]]
+        return [*[x if hasattr(x, "aval") else ew.copy(x) for x in init],
+                *[zeros(_stacked(a, 0)) for a in body.out_avals[len(init):]]]
     body, more = closed(body)
     consts = [*more, *consts]
     return scan_p.bind(
