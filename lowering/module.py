@@ -26,6 +26,7 @@ from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, soft_f16
 from calque.lowering.dtypes import F64, I64, signed
 from calque.lowering.dynamic import DynamicBuilder
+from calque.lowering.fusion import NUMBERS
 from calque.lowering.passes import cost, hazards, keys, repeats
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
@@ -229,6 +230,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
             results = emit_at_once(ctx, Program(tuple(env), p.equations, tuple(outputs)),
                                    list(env.values())) if options.whole else None
             if results is None:
+                env.update(_together(ctx, env))
                 emitter.equations(p, env, repeats.numbers(p) if ctx.cpu else repeats.NOTHING)
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
@@ -250,6 +252,24 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
     return replace(lowered, module=buffer.getvalue())
+
+
+def _together(ctx: Context, env: Mapping[Var, Value]) -> dict[Var, Value]:
+    """Arguments that are single numbers as parts of one array, where there are many: what computes
+    from them reads one array instead of each."""
+    found: dict[Any, list[Var]] = {}
+    for v, x in env.items():
+        if not x.shape and x not in ctx.constants and x.dtype.kind in "iuf":
+            found.setdefault(x.dtype, []).append(v)
+    if sum(map(len, found.values())) <= NUMBERS:
+        return {}
+    made: dict[Var, Value] = {}
+    for some in found.values():
+        rows = [ctx.b.reshape(env[v], (1,)) for v in some]
+        every = ctx.fusion.joined(rows, 0)
+        for i, v in enumerate(some):
+            made[v] = ctx.fusion.part(every, i)
+    return made
 
 
 def _add_output_buffers(func: Any, block: Any, ins: list[Any], outs: list[Any],
@@ -397,7 +417,8 @@ class Emitter:
                 values[1 - given] not in self.ctx.constants):
             values[given] = self.ctx.b.given(literal.value, avals[0].shape, avals[0].dtype)
             self.ctx.fusion.leaves[values[given]] = frozenset()
-        number = e.primitive.elementwise and avals[0].shape == ()
+        number = bool(avals) and avals[0].shape == () and (
+            e.primitive.elementwise or e.name == "reduce_sum" and ins[0].size == 1)
         if number:
             values = self.ctx.fusion.numbers(values)
         self.ctx.equation = e

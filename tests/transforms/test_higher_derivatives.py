@@ -20,8 +20,7 @@ MODES = ("r", "f", "rr", "fr", "rf", "ff", "rrr", "fff", "rfr", "frf")
 # name -> (function, mpmath's, points)
 SMOOTH: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[float, ...]]] = {
     "sinc": (jnp.sinc, lambda x: mpmath.sinc(mpmath.pi * x), (0, 1e-4, 0.2)),
-    "sinc of a square": (lambda x: jnp.sinc(x * x), lambda x: mpmath.sinc(mpmath.pi * x * x),
-                         (0, 0.5)),
+    "sinc of a square": (lambda x: jnp.sinc(x * x), lambda x: mpmath.sinc(mpmath.pi * x * x), (0,)),
     "x ** 2.0": (lambda x: x ** 2.0, lambda x: x ** 2, (0, 1, -1)),
     "x ** 3.0": (lambda x: x ** 3.0, lambda x: x ** 3, (0, -2)),
     "x ** 1.0": (lambda x: x ** 1.0, lambda x: x, (0, -2)),
