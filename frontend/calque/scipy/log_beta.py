@@ -1,5 +1,5 @@
-"""log |B(a, b)| for all arguments: where one is large, lgamma(a) + lgamma(b) - lgamma(a + b) cancels,
-and Stirling's series of the difference is summed instead.
+"""log |B(a, b)| for all arguments: where one is large, lgamma(a) + lgamma(b) - lgamma(a + b)
+cancels, and Stirling's series of the difference is summed instead.
 
 Source: DiDonato and Morris, Algorithm 708 (ACM TOMS 18, 1992), functions BETALN, ALGDIV and BCORR.
 Start reading at `log_beta`.
