@@ -89,8 +89,9 @@ def pure_callback(callback: Function, result_shape_dtypes: Any, *args: Any,
       callback: function of arrays (or trees of them); gets the values of args and kwargs.
       result_shape_dtypes: tree of objects with shape and dtype: what callback returns.
       *args: arrays, numbers or trees of them.
-      vmap_method: under vmap: 'sequential' (also 'sequential_unrolled') calls once per element, 'expand_dims' and
-        'broadcast_all' once with leading axes (of size 1, or repeated, where not mapped).
+      vmap_method: under vmap: 'sequential' (also 'sequential_unrolled') calls once per element,
+        'expand_dims' and 'broadcast_all' once with leading axes (of size 1, or repeated, where not
+        mapped).
 
     Returns:
       The tree of result_shape_dtypes.  A call whose result is not used may be left out.
