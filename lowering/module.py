@@ -62,6 +62,8 @@ class LowerOptions:
       output_buffers: large results are written into memory passed as extra arguments.
       in_process: the program will run in this process, where NumPy can be called.
       views: every loop from the host carries buffer views (rules/views).
+      beside: numbers computed side by side are cut into several dispatches (fusion.FusionWidth);
+        where branches end in many of them, the other way may fit where this one does not.
       whole: a small program becomes one kernel of ours, where it can (cost.is_whole).
     """
 
@@ -75,6 +77,7 @@ class LowerOptions:
     in_process: bool = False
     views: bool = False
     whole: bool = True
+    beside: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +220,8 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                               DynamicBuilder if _is_dynamic(p) else Builder)
             ctx = emitter.ctx
             ctx.module, ctx.entry, ctx.views = module, block, options.views
+            if not options.beside:
+                ctx.fusion.most_side_by_side = 1 << 30
             values = [Value(ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
             for i, v in enumerate(values):

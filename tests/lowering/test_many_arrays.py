@@ -109,8 +109,8 @@ def deep(z: Any) -> Any:
 
 BRANCHES: dict[str, Callable[[Any], Any]] = {
     "hessian of cond": calque.hessian(lambda z: lax.cond(z > 0, deep, deep, z)),
-    "grad of grad of cond": calque.grad(calque.grad(lambda z: lax.cond(
-        z > 0, deep, lambda z: z, z))),
+    "jvp of grad of cond": lambda z: calque.jvp(calque.grad(lambda z: lax.cond(
+        z > 0, deep, deep, z)), (z,), (1.0,))[1],
     "hessian of switch": calque.hessian(lambda z: lax.switch(1, [deep, deep, jnp.sin], z)),
     "hessian of cond in scan": calque.hessian(lambda z: lax.scan(lambda c, _: (lax.cond(
         c > 0, deep, deep, c), None), z, None, length=4)[0])}
