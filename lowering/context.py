@@ -69,7 +69,8 @@ class Context:
         """While the insertion point is in a rolled loop, or in a branch."""
         self.loops += loop
         self.regions += 1
-        yield
+        with self.fusion.region():
+            yield
         self.loops -= loop
         self.regions -= 1
 

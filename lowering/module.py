@@ -27,6 +27,7 @@ from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, soft_f16
 from calque.lowering.dtypes import F64, I64, signed
 from calque.lowering.dynamic import DynamicBuilder
+from calque.lowering.fusion import NUMBERS
 from calque.lowering.passes import cost, hazards, keys, repeats
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
@@ -65,6 +66,8 @@ class LowerOptions:
         such question waits for what the call waits for, and each return for the call).
       in_process: the program will run in this process, where NumPy can be called.
       views: every loop from the host carries buffer views (rules/views).
+      beside: numbers computed side by side are cut into several dispatches (fusion.FusionWidth);
+        where branches end in many of them, the other way may fit where this one does not.
       whole: a small program becomes one kernel of ours, where it can (cost.is_whole).
     """
 
@@ -79,6 +82,7 @@ class LowerOptions:
     in_process: bool = False
     views: bool = False
     whole: bool = True
+    beside: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +225,8 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                               DynamicBuilder if _is_dynamic(p) else Builder)
             ctx = emitter.ctx
             ctx.module, ctx.entry, ctx.views = module, block, options.views
+            if not options.beside:
+                ctx.fusion.most_side_by_side = 1 << 30
             values = [Value(ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
             for i, v in enumerate(values):
@@ -234,6 +240,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
             results = emit_at_once(ctx, Program(tuple(env), p.equations, tuple(outputs)),
                                    list(env.values())) if options.whole else None
             if results is None:
+                env.update(_together(ctx, env))
                 emitter.equations(p, env, repeats.numbers(p) if ctx.cpu else repeats.NOTHING)
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
@@ -262,6 +269,24 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
     return replace(lowered, module=buffer.getvalue())
+
+
+def _together(ctx: Context, env: Mapping[Var, Value]) -> dict[Var, Value]:
+    """Arguments that are single numbers as parts of one array, where there are many: what computes
+    from them reads one array instead of each."""
+    found: dict[Any, list[Var]] = {}
+    for v, x in env.items():
+        if not x.shape and x not in ctx.constants and x.dtype.kind in "iuf":
+            found.setdefault(x.dtype, []).append(v)
+    if sum(map(len, found.values())) <= NUMBERS:
+        return {}
+    made: dict[Var, Value] = {}
+    for some in found.values():
+        rows = [ctx.b.reshape(env[v], (1,)) for v in some]
+        every = ctx.fusion.joined(rows, 0)
+        for i, v in enumerate(some):
+            made[v] = ctx.fusion.part(every, i)
+    return made
 
 
 def _is_worth_it(call: CallSpec, shape: Shape, dtype: Any) -> bool:
@@ -432,7 +457,8 @@ class Emitter:
                 values[1 - given] not in self.ctx.constants):
             values[given] = self.ctx.b.given(literal.value, avals[0].shape, avals[0].dtype)
             self.ctx.fusion.leaves[values[given]] = frozenset()
-        number = e.primitive.elementwise and avals[0].shape == ()
+        number = bool(avals) and avals[0].shape == () and (
+            e.primitive.elementwise or e.name == "reduce_sum" and ins[0].size == 1)
         if number:
             values = self.ctx.fusion.numbers(values)
         self.ctx.equation = e

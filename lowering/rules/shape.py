@@ -13,6 +13,7 @@ from calque.lowering.builder import Builder, Value
 from calque.lowering.dtypes import I32
 from calque.lowering.kernels import move
 from calque.lowering.math.convert import convert
+from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.rules.registry import Op, rule
 
 LARGE = 1 << 14  # elements from which an iota of several axes is a constant, repeated
@@ -21,6 +22,9 @@ ROW = 4096  # elements of such a constant at most
 
 @rule("reshape", "squeeze")
 def _reshape(op: Op) -> Value:
+    taken = op.ctx.fusion.again.get(op.x)
+    if taken is not None and not op.out.shape:
+        return op.ctx.fusion.note_part(lambda: op.b.reshape(taken(), ()))
     return op.b.reshape(op.x, op.out.shape)
 
 
@@ -40,10 +44,13 @@ def _broadcast(op: Op) -> Value:
 def _concatenate(op: Op) -> Value:
     axis = op["dimension"]
     parts = [x for x in op.operands if x.shape[axis]]
-    moved = None if len(parts) < 2 else move.concatenate(op.ctx, parts, axis)
+    moved = None if not 2 <= len(parts) <= MOST_BINDINGS - 1 else move.concatenate(
+        op.ctx, parts, axis)
     if moved is not None:
         return moved
-    out = parts[0] if len(parts) == 1 else op.b.concatenate(parts, axis)
+    many = len(parts) > op.ctx.fusion.limit and is_static(op.out.shape)
+    out = parts[0] if len(parts) == 1 else (
+        op.ctx.fusion.joined(parts, axis) if many else op.b.concatenate(parts, axis))
     if out.dtype.kind in "iu" and axis == out.ndim - 1 and all(
             x.shape[axis] == 1 for x in parts):
         op.ctx.columns[out] = parts
@@ -52,7 +59,12 @@ def _concatenate(op: Op) -> Value:
 
 @rule("slice")
 def _slice(op: Op) -> Value:
-    return op.b.slice(op.x, op["start_indices"], op["limit_indices"], op["strides"])
+    single = op.out.size == 1
+    x = op.ctx.fusion.source(op.x) if single else op.x
+
+    def cut() -> Value:
+        return op.b.slice(x, op["start_indices"], op["limit_indices"], op["strides"])
+    return op.ctx.fusion.note_part(cut) if single else cut()
 
 
 @rule("pad")

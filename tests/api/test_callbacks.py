@@ -129,7 +129,8 @@ def test_under_transformations(capsys) -> None:
     assert float(x) == pytest.approx(np.sin(1.0), rel=1e-6)
 
 
-@pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
+@pytest.mark.parametrize("method", ["sequential", "sequential_unrolled", "expand_dims",
+                                    "broadcast_all"])
 def test_vmap_methods(method) -> None:
     shapes = []
 
@@ -142,8 +143,8 @@ def test_vmap_methods(method) -> None:
     want = np.arange(3) + 10
     np.testing.assert_array_equal(f(jnp.arange(3.0), 10.0), want)
     np.testing.assert_array_equal(calque.jit(f)(jnp.arange(3.0), 10.0), want)
-    assert set(shapes) == {{"sequential": ((), ()), "expand_dims": ((3,), (1,)),
-                            "broadcast_all": ((3,), (3,))}[method]}
+    assert set(shapes) == {{"expand_dims": ((3,), (1,)), "broadcast_all": ((3,), (3,))}.get(
+        method, ((), ()))}
 
 
 def test_vmap_needs_a_method() -> None:

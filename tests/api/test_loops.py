@@ -169,3 +169,28 @@ def test_disable_jit() -> None:
     with calque.disable_jit():
         lax.while_loop(lambda x: x < 3, lambda x: seen.append(int(x)) or x + 1, 0)
     assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("unroll", [0, 1, 2, True, False])
+def test_a_scan_without_steps(unroll) -> None:
+    """The carry is the initial value, the stacked results are empty: whatever is to be unrolled."""
+    bodies = {"passes on": lambda c, x: (jnp.tanh(c), c), "no results": lambda c, x: (c * 2, None),
+              "a sum": lambda c, x: (c, jnp.sum(c))}
+    for name, body in bodies.items():
+        for shape in ((), (3,)):
+            def f(c, body=body):
+                return lax.scan(body, c, jnp.arange(0), unroll=unroll)
+
+            ones = np.ones(shape, np.float32)
+            for run in (f, calque.jit(f), calque.vmap(f)):
+                batch = (2,) if run not in (f,) and not hasattr(run, "lower") else ()
+                final, ys = run(np.ones((*batch, *shape), np.float32))
+                assert np.array_equal(final, np.ones((*batch, *shape)))
+                if ys is not None:
+                    assert ys.shape == (*batch, 0, *(shape if name == "passes on" else ()))
+            total = calque.grad(lambda c: f(c)[0].sum())
+            assert np.array_equal(total(ones), ones) and np.array_equal(
+                calque.jit(total)(ones), ones)
+            assert np.array_equal(calque.jvp(f, (ones,), (2 * ones,))[1][0], 2 * ones)
+    final, _ = lax.scan(lambda c, x: (c + x, x), 4, jnp.arange(0), unroll=unroll)
+    assert isinstance(final, calque.Array) and int(final) == 4

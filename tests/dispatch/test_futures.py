@@ -176,7 +176,7 @@ def test_lazy_transformations_give_values_where_python_needs_them() -> None:
 
     def f(x):
         y = jnp.sin(x)
-        seen.append(float(y))  # runs what was recorded so far
+        seen.append(y.item())  # runs what was recorded so far
         if y > 0:  # a branch on a value
             return y * 2
         return -y

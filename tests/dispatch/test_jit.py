@@ -505,3 +505,20 @@ def test_what_a_user_writes_never_reaches_the_text_of_a_reader() -> None:
     arrays = calque.tree_util.tree_map(jnp.asarray, args)
     found = read((arrays,), "config")
     assert found is not None and [float(x) for x in found[2]] == [2.0, 3.0, 1.0]
+
+
+def test_leaves_that_are_no_arrays_are_checked_once_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    real = signatures.check_arguments
+
+    def counting(name: str, leaves: Any, *rest: Any, **more: Any) -> None:
+        seen.append(len(leaves))
+        real(name, leaves, *rest, **more)
+
+    f = calque.jit(lambda d: d["a0"] + 1)
+    monkeypatch.setattr(signatures, "check_arguments", counting)
+    for make in (np.float32, float, lambda i: np.ones(2, np.float32) * i):
+        for n in (3, 300):
+            seen.clear()
+            f({f"a{i}": make(i) for i in range(n)})
+            assert sum(seen) == n  # once each, not once each for each

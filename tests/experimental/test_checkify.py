@@ -231,3 +231,37 @@ def test_what_cannot_be_handed_on() -> None:
 
     with pytest.raises(NotImplementedError, match="a check inside custom_linear_solve"):
         checkify.checkify(f)(f32(1))
+
+
+# ---- errors of devices
+@pytest.mark.parametrize("vma", [True, False])
+def test_errors_inside_of_maps_over_devices(vma: bool) -> None:
+    def message(f: Any, *args: Any, errors: Any = checkify.float_checks) -> str:
+        error, _ = checkify.checkify(f, errors=errors)(*args)
+        return error.get() or ""
+
+    mesh = calque.sharding.Mesh(np.array(calque.devices()[:1]), ("i",))
+    spec = calque.sharding.PartitionSpec("i")
+
+    def mapped(f: Any, n: int = 1, out: Any = spec) -> Any:
+        return calque.shard_map(f, mesh=mesh, in_specs=(spec,) * n, out_specs=out, check_vma=vma)
+
+    both = mapped(lambda x, y: x / y, 2)
+    assert "division by zero" in message(both, jnp.ones(2), jnp.zeros(2))
+    assert "division by zero" in message(calque.jit(both), jnp.ones(2), jnp.array([1.0, 0.0]))
+    assert message(both, jnp.ones(2), jnp.ones(2)) == ""
+    got = checkify.checkify(both, errors=checkify.float_checks)(jnp.ones(2), jnp.ones(2))[1]
+    assert got.tolist() == [1, 1]
+    assert message(mapped(lambda x: jnp.log(x)), -jnp.ones(2)) == nan("log")
+    assert "must be positive" in message(mapped(lambda x: positive(x.sum())[None]), -ONES,
+                                         errors=checkify.user_checks)
+    assert "division by zero" in message(
+        calque.pmap(lambda x, y: x / y), jnp.ones(1), jnp.zeros(1))
+
+
+def test_index_checks_where_ranks_are_not_promoted() -> None:
+    with calque.numpy_rank_promotion("raise"):
+        error, _ = checkify.checkify(calque.jit(lambda x, i: x.at[i].set(1.0)),
+                                     errors=checkify.index_checks)(
+            jnp.ones((3, 2)), jnp.array([5]))
+    assert "out-of-bounds" in error.get()

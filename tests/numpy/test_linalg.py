@@ -118,3 +118,34 @@ def test_messages(case: Any) -> None:
     f, kind, text = case
     with pytest.raises(kind, match=text):
         f()
+
+
+# ---- derivatives of determinants of singular matrices
+def cofactors(a):
+    n = len(a)
+    return np.array([[(-1) ** (i + j) * np.linalg.det(np.delete(np.delete(a, i, 0), j, 1))
+                      for j in range(n)] for i in range(n)])
+
+
+def test_the_gradient_of_det_is_that_of_the_adjugate() -> None:
+    rng = np.random.default_rng(3)
+    with calque.enable_x64(True):
+        g = calque.jit(calque.grad(lambda a: jnp.linalg.det(a).sum()))
+        for n in (4, 6):
+            whole = rng.normal(size=(n, n))
+            last, first, row, even = (whole.copy() for _ in range(4))
+            last[:, -1] = last[:, 0] + last[:, 1]
+            first[:, 0] = row[1] = 0
+            even[:] = rng.integers(-2, 3, (n, n))
+            even[:, 1] = 2 * even[:, 0]
+            every = np.stack([whole, last, first, row, even, np.diag(np.arange(n)),
+                              np.diag(np.arange(n)[::-1]), np.zeros((n, n)),
+                              np.diag(np.maximum(np.arange(n) - 1, 0))])
+            want = np.stack([cofactors(a) for a in every])
+            np.testing.assert_allclose(g(every), want, atol=1e-11)
+        holomorphic = calque.grad(jnp.linalg.det, holomorphic=True)
+        c = whole[:4, :4] + 1j * rng.normal(size=(4, 4))
+        np.testing.assert_allclose(holomorphic(c), (np.linalg.det(c) * np.linalg.inv(c)).T,
+                                   rtol=1e-9)
+        twice = calque.hessian(lambda x: jnp.linalg.det(jnp.eye(4) * x + 0.1))(1.3)
+        np.testing.assert_allclose(float(twice), 12 * 1.3 ** 2 + 6 * 0.4 * 1.3, rtol=1e-10)

@@ -455,3 +455,27 @@ def test_numbers_among_residuals_stay_pythons() -> None:
               lambda x: calque.vmap(calque.grad(f))((jnp.full(2, x[0]), None))):
         np.testing.assert_allclose(g((2.0, None))[0], 6.0)
     assert all(type(n) is int and flag is True for flag, n in seen) and len(seen) == 3
+
+
+def test_arguments_without_a_derivative_may_be_mapped_or_traced() -> None:
+    @functools.partial(calque.custom_jvp, nondiff_argnums=(1,))
+    def power(x: Any, n: Any) -> Any:
+        return x ** n
+
+    @power.defjvp
+    def _rule(n: Any, primals: Any, tangents: Any) -> Any:
+        return power(primals[0], n), n * primals[0] ** (n - 1.0) * tangents[0]
+
+    x = np.float32([1, 2, 3])
+    cases = [(calque.vmap(power), [1, 4, 27]), (calque.vmap(calque.grad(power)), [1, 4, 27]),
+             (calque.vmap(calque.hessian(power)), [0, 2, 18]),
+             (calque.vmap(power, (None, 0)), None), (calque.vmap(calque.jit(power)), [1, 4, 27])]
+    for f, want in cases:
+        args = (x, x) if want is not None else (np.float32(2), x)
+        for run in (f, calque.jit(f)):
+            np.testing.assert_allclose(run(*args), [2, 4, 8] if want is None else want, rtol=1e-6)
+    assert float(calque.grad(calque.jit(power))(2.0, 3.0)) == 12
+    assert float(calque.grad(lambda x: power(x, x))(2.0)) == 4  # as JAX: n counts as a constant
+    through = calque.grad(lambda x: calque.lax.scan(lambda c, n: (power(c, n), None), x, x0)[0])
+    x0 = np.float32([1, 2, 3])
+    assert float(through(1.5)) == pytest.approx(6 * 1.5 ** 5, rel=1e-5)

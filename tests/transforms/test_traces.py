@@ -220,8 +220,8 @@ def test_python_control_flow_inside_grad() -> None:
         y = x * x
         if y > 4.0:
             y = lax.sin(y)
-        while float(y) < 1.0 and len(seen) < 3:
-            seen.append(float(y))
+        while y < 1.0 and len(seen) < 3:
+            seen.append(y.item())
             y = y + x
         return y * int(lax.floor(x))
 

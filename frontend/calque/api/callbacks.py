@@ -26,7 +26,7 @@ from calque.primitives import callback as prim
 from calque.primitives.elementwise import stop_gradient_p
 from calque.trees import util as tree_util
 
-METHODS = ("sequential", "expand_dims", "broadcast_all", "legacy_vectorized")
+METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
 
 class HostFunction:
@@ -89,8 +89,9 @@ def pure_callback(callback: Function, result_shape_dtypes: Any, *args: Any,
       callback: function of arrays (or trees of them); gets the values of args and kwargs.
       result_shape_dtypes: tree of objects with shape and dtype: what callback returns.
       *args: arrays, numbers or trees of them.
-      vmap_method: under vmap: 'sequential' calls once per element, 'expand_dims' and
-        'broadcast_all' once with leading axes (of size 1, or repeated, where not mapped).
+      vmap_method: under vmap: 'sequential' (also 'sequential_unrolled') calls once per element,
+        'expand_dims' and 'broadcast_all' once with leading axes (of size 1, or repeated, where not
+        mapped).
 
     Returns:
       The tree of result_shape_dtypes.  A call whose result is not used may be left out.
@@ -115,7 +116,7 @@ def pure_callback(callback: Function, result_shape_dtypes: Any, *args: Any,
     leaves, in_tree = tree_util.flatten((args, kwargs))
     check_arguments("pure_callback", leaves, in_tree)
     host = HostFunction(callback, in_tree, out_tree, avals,
-                        vmap_method not in (None, "sequential"))
+                        vmap_method not in (None, "sequential", "sequential_unrolled"))
     outs = prim.pure_callback_p.bind(*leaves, callback=host, result_avals=avals,
                                      vmap_method=vmap_method)
     return out_tree.unflatten(outs)

@@ -19,7 +19,7 @@ from calque.core.refs import Ref, bound_to_rules
 from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.core.zeros import instantiate, is_zero, zero_like
-from calque.dispatch.tracing import check_arguments, check_outputs, name_of
+from calque.dispatch.tracing import check_arguments, check_outputs, name_of, traced_among
 from calque.primitives.custom import (
     Rule,
     SymbolicZero,
@@ -229,17 +229,23 @@ class custom_jvp:  # noqa: N801
         args = resolved(self.fun, args, kwargs)
         given, others = _split(args, self.nondiff_argnums)
         leaves, tree = _flatten(name, tuple(given))
+        traced, whole = traced_among(others)  # operands, too: they may be mapped
+        n = len(traced)
         kept: list[Any] = []
 
         def fun(*flat: Any) -> list[Any]:
-            out = self.fun(*_whole(tree.unflatten(flat), others, self.nondiff_argnums))
+            out = self.fun(*_whole(tree.unflatten(flat[n:]), whole(flat[:n]),
+                                   self.nondiff_argnums))
             found, out_tree = flat_result(name, out)
             kept.append(out_tree)
             return found
 
         def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             assert self.jvp is not None
-            pair = self.jvp(*others, tree.unflatten(primals), tree.unflatten(tangents))
+            moved_in = [t if self.symbolic_zeros or not isinstance(t, SymbolicZero) else
+                        instantiate(zero_like(p)) for p, t in zip(primals[n:], tangents[n:])]
+            pair = self.jvp(*whole(primals[:n]), tree.unflatten(primals[n:]),
+                            tree.unflatten(moved_in))
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise TypeError(explain(
                     f"Custom JVP rule {name_of(self.jvp)} for function {name} must produce a pair "
@@ -270,8 +276,8 @@ class custom_jvp:  # noqa: N801
                         f"at leaf {i}: primal {aval_of(o).short()}, tangent {have.short()}."))
             return outs, moved
 
-        outs = custom_jvp_p.bind(*leaves, fun=Rule(fun), jvp=Rule(rule), num_consts=0,
-                                 symbolic_zeros=self.symbolic_zeros)
+        outs = custom_jvp_p.bind(*traced, *leaves, fun=Rule(fun), jvp=Rule(rule), num_consts=0,
+                                 symbolic_zeros=self.symbolic_zeros or n > 0)
         return kept[-1].unflatten(outs)
 
 

@@ -7,7 +7,8 @@
   primitive.py   the record of a primitive: rules and facts; weights.py: what an element costs
   precision.py   how exactly float32 is multiplied
   client.py      primitives of libraries and users; kernel.py: their kernels
-  trace.py       dispatch: traces, tracers, the current one
+  trace.py       dispatch: traces, tracers, the current one; concrete.py: what a tracer answers when
+                 Python or NumPy asks for its value
   evaluate.py    a Program run equation by equation
   refs.py        references: what is written into while a function is traced
   zeros.py       symbolic zeros of tangents

@@ -203,12 +203,22 @@ def aval_of(x: Any) -> ShapedArray:
     if info is not None:
         return ShapedArray((), info[0], info[1])
     if isinstance(x, (np.ndarray, np.generic)):
+        if type(x) is not np.ndarray:
+            refuse_masked(x)
         if x.dtype == dtypes.float0:
             return ShapedArray(x.shape, x.dtype)
         return ShapedArray(x.shape, dtypes.canonical(x.dtype))
     raise TypeError(explain(
         f"{x!r} of type {type(x).__name__} is not a valid JAX type.",
         fix="pass an array, a NumPy array or a Python scalar; convert lists with jnp.asarray."))
+
+
+def refuse_masked(x: Any) -> None:
+    """ValueError for a masked NumPy array, whose mask would be lost."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise ValueError(explain(
+            "numpy masked arrays are not supported as direct inputs to JAX functions: the mask "
+            "would be lost.", fix="pass x.filled(value), or x.data and x.mask, and jnp.where."))
 
 
 def shape_of(x: Any) -> Shape:

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from calque.core.config import config
-from calque.core.errors import TypePromotionError
+from calque.core.errors import TypePromotionError, explain
 from calque.core.types import Dtype
 
 bool_ = np.dtype(bool)
@@ -171,6 +171,38 @@ def scalar_info(x: Any) -> tuple[Dtype, bool] | None:
     if kind in _PYTHON:
         return default_dtype(kind), kind is not bool
     return None
+
+
+def _fits(x: int, dtype: Dtype) -> bool:
+    limits = np.iinfo(dtype)
+    return bool(limits.min <= x <= limits.max)
+
+
+def check_fits(x: Any) -> None:
+    """OverflowError for a Python int that no default integer can hold."""
+    if type(x) is int and not -0x80000000 <= x <= 0x7FFFFFFF:
+        kind = default_dtype(int)
+        if not _fits(x, kind):
+            raise OverflowError(explain(
+                f"Python int {x} too large to convert to {kind.name}.",
+                fix="use a float, an array of a wider dtype, or enable x64."))
+
+
+def held(x: Any, dtype: Dtype) -> Any:
+    """A Python int beyond the default integers as a scalar of a dtype that holds it; anything else
+    as it is."""
+    if type(x) is int and not -0x80000000 <= x <= 0x7FFFFFFF and dtype.kind in "iu" and (
+            _fits(x, dtype)):
+        return dtype.type(x)
+    return x
+
+
+def filling(x: Any, dtype: Any) -> Any:
+    """A value that arrays of a dtype are filled with: a Python int may be beyond the default
+    integers where the dtype is not."""
+    if type(x) is int and not is_key(dtype):
+        return float(x) if is_inexact(dtype) and x.bit_length() > 31 else held(x, dtype)
+    return x
 
 
 # ---- the promotion lattice (nodes: dtype names and the weak i*, f*, c*)

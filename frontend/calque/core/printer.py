@@ -173,7 +173,7 @@ def _shown(e: Equation) -> list[tuple[str, Any]]:
     """The parameters that are printed, the name of a function first."""
     name = e.name
     params = {k: v for k, v in e.params.items() if not (
-        k in _HIDDEN and v is None and (name, k) != ("reshape", "sharding"))}
+        k in _HIDDEN and v is None and (name, k) != ("reshape", "sharding") or k == "masked")}
     if name == "broadcast_in_dim":
         params = {k: v for k, v in params.items() if k != "shape" and v != ()}
     if name == "dot_general":

@@ -16,16 +16,11 @@ from typing import Any
 import numpy as np
 
 from calque import runtime
-from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of
-from calque.core.errors import (
-    TracerArrayConversionError,
-    TracerBoolConversionError,
-    TracerIntegerConversionError,
-    explain,
-)
+from calque.core import concrete, dtypes
+from calque.core.avals import ShapedArray, aval_of, refuse_masked
+from calque.core.errors import explain
 from calque.core.sharding import Sharding, SingleDeviceSharding
-from calque.core.trace import Tracer, concretization_error
+from calque.core.trace import Tracer
 from calque.core.types import Ndarray, Shape
 from calque.runtime import Buffer, Device
 
@@ -461,6 +456,8 @@ def platform_named() -> str | None:
 def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
                alias: bool = False) -> Array:
     """A copy of a NumPy array on the device (aligned host memory is shared with alias=True)."""
+    if isinstance(value, np.ma.MaskedArray):
+        refuse_masked(value)
     array = np.asarray(value)
     dtype = dtypes.canonical(array.dtype)
     if dtype != array.dtype:
@@ -476,23 +473,30 @@ def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
 
 
 @functools.lru_cache(maxsize=1024)
-def _scalar_buffer(kind: type, bits: Any, value: Any, dtype: Any, device: Device) -> Array:
+def _scalar(kind: type, bits: Any, value: Any, dtype: Any, device: Device) -> Array:
     return from_numpy(np.asarray(value, dtype), kind in (int, float, complex), device)
 
 
-def from_scalar(value: Any) -> Array:
-    """A rank-0 array of a Python or NumPy scalar; recent ones are reused."""
+def scalar_argument(value: Any) -> Array:
+    """A rank-0 array of a Python or NumPy scalar for a call that only reads it: recent ones are
+    used again, with their memory, so nobody may delete, donate or hand out this one."""
     aval = aval_of(value)
     key = float(value).hex() if isinstance(value, float) else value
     if isinstance(value, complex):
         key = (float(value.real).hex(), float(value.imag).hex())
     try:
-        made = _scalar_buffer(type(value), key, value, aval.dtype, current_device())
+        made = _scalar(type(value), key, value, aval.dtype, current_device())
     except OverflowError:
         raise OverflowError(explain(
             f"Python int {value} too large to convert to {aval.dtype}.",
             fix="pass an array of a wider dtype, or enable x64.")) from None
-    return Array(made._buffer, aval)
+    return made if made.aval is aval else Array(made._buffer, aval)
+
+
+def from_scalar(value: Any) -> Array:
+    """A rank-0 array of a Python or NumPy scalar, with memory of its own."""
+    made = scalar_argument(value)
+    return Array(Buffer.of_host(made._numpy().copy(), made._buffer.device), made.aval)
 
 
 def to_array(x: Any) -> Array:
@@ -544,82 +548,4 @@ def live_arrays() -> list[Array]:
             and not x._own.is_deleted()]
 
 
-# ---- what a traced value answers when a concrete one is needed
-def _traced_bool(x: Tracer) -> bool:
-    known = x.concrete()
-    if known is not None:
-        return bool(known)
-    if x.aval.shape:
-        raise ValueError(explain(
-            "The truth value of an array with more than one element is ambiguous.",
-            fix="use x.any() or x.all()."))
-    raise concretization_error(
-        x, f"Attempted boolean conversion of traced array with shape {x.aval.short()}.",
-        "use jnp.where(cond, a, b), lax.cond, or mark the argument as static.",
-        TracerBoolConversionError)
-
-
-def _traced_scalar(kind: type) -> Any:
-    def convert(x: Tracer) -> Any:
-        known = x.concrete()
-        if known is not None:
-            return kind(known)
-        raise concretization_error(
-            x, f"Abstract tracer value encountered where concrete value is expected: "
-            f"traced array with shape {x.aval.short()}. The {kind.__name__}() function was applied "
-            "to it.", f"use x.astype({kind.__name__}), or mark the argument as static.")
-    return convert
-
-
-def _traced_index(x: Tracer) -> int:
-    known = x.concrete()
-    if known is not None:
-        return known.__index__()  # type: ignore[no-any-return]
-    raise concretization_error(
-        x, "The __index__() method was called on traced array with shape "
-        f"{x.aval.short()}.", "mark the argument as static, or index with jnp operations.",
-        TracerIntegerConversionError)
-
-
-def _traced_array(x: Tracer, dtype: Any = None, copy: bool | None = None) -> Any:
-    known = x.concrete()
-    if known is not None:
-        return np.asarray(known, dtype=dtype)
-    raise concretization_error(
-        x, "The numpy.ndarray conversion method __array__() was called on traced array with shape "
-        f"{x.aval.short()}.", "use calque.numpy functions instead of NumPy's inside transformed "
-        "functions.", TracerArrayConversionError)
-
-
-def _traced_needs_value(name: str) -> Any:
-    def method(x: Tracer, *args: Any) -> Any:
-        known = x.concrete()
-        if known is not None:
-            return getattr(known, name)(*args)
-        raise concretization_error(
-            x, f"The {name}() method was called on traced array with shape {x.aval.short()}.",
-            "return the value from the transformed function and look at it outside.")
-    return method
-
-
-def _traced_len(x: Tracer) -> int:
-    if not x.shape:
-        raise TypeError("len() of unsized object")
-    return x.shape[0]
-
-
-def _install_tracer_methods() -> None:
-    methods = {"__bool__": _traced_bool, "__int__": _traced_scalar(int),
-               "__float__": _traced_scalar(float), "__complex__": _traced_scalar(complex),
-               "__index__": _traced_index, "__array__": _traced_array, "__len__": _traced_len,
-               "item": _traced_needs_value("item"), "tolist": _traced_needs_value("tolist"),
-               "block_until_ready": lambda x: x, "is_deleted": lambda x: False,
-               "nbytes": property(lambda x: x.aval.nbytes),
-               "itemsize": property(lambda x: x.aval.dtype.itemsize)}
-    for name, f in methods.items():
-        if not name.startswith("_"):
-            f.__doc__ = getattr(Array, name).__doc__
-        setattr(Tracer, name, f)
-
-
-_install_tracer_methods()
+concrete.install(Array)

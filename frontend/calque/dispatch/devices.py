@@ -11,6 +11,7 @@ from calque import runtime
 from calque.core import dtypes
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.trace import Tracer
 from calque.dispatch.array import Array, current_device, platform_named
 from calque.runtime import Device
 from calque.trees import util as tree_util
@@ -227,7 +228,7 @@ def device_get(x: Any) -> Any:
     """A tree of arrays as NumPy arrays (on the CPU without a copy).
 
     Args:
-      x: a tree; leaves that are no arrays stay as they are.
+      x: a tree; leaves that are no arrays, or traced, stay as they are.
 
     Returns:
       The tree, with NumPy arrays in place of Arrays; waits for their values.  Arrays of typed keys
@@ -244,7 +245,7 @@ def device_get(x: Any) -> Any:
     """
     return tree_util.tree_map(
         lambda v: np.asarray(v) if isinstance(v, (Array, np.ndarray))
-        and not dtypes.is_key(v.dtype) else v, x)
+        and not isinstance(v, Tracer) and not dtypes.is_key(v.dtype) else v, x)
 
 
 def block_until_ready(x: Any) -> Any:

@@ -193,6 +193,9 @@ class JitFunction:
             escaped = next(c for c in entry.program.consts if isinstance(c, Tracer))
             raise trace.escaped_tracer_error(escaped, self._name)
         given = leaves
+        for i in entry.donated:  # a number's memory is that of other calls' numbers
+            if type(leaves[i]) in (bool, int, float, complex):
+                buffers[i] = to_array(leaves[i])._buffer
         if entry.uses is not None:
             leaves = [to_array(x) for x in entry.uses.operands(self._name, leaves)]
             buffers = [x._buffer for x in leaves]

@@ -17,7 +17,7 @@ from calque.core.errors import explain
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
 from calque.core.sharding import Sharding
-from calque.core.trace import current
+from calque.core.trace import Tracer, current
 from calque.core.tracebacks import boundary
 from calque.core.types import Function
 from calque.transforms.explicit import of_types
@@ -236,6 +236,23 @@ def trace_to_program(fun: Function, in_tree: Any, avals: Sequence[ShapedArray],
     return program.replace(
         inputs=program.inputs[:count], const_vars=[*program.const_vars, *program.inputs[count:]],
         consts=[*program.consts, *[read(r) for r in uses.closed]]), out_tree
+
+
+def traced_among(others: Sequence[Any]) -> tuple[list[Any], Function]:
+    """The traced values among arguments that are not differentiated, and the arguments with other
+    values in their places."""
+    leaves, tree = tree_util.flatten(tuple(others))
+    places = [i for i, x in enumerate(leaves) if isinstance(x, Tracer)]
+    if not places:
+        return [], lambda values: others
+
+    def whole(values: Sequence[Any]) -> Any:
+        full = list(leaves)
+        for i, v in zip(places, values):
+            full[i] = v
+        return tree.unflatten(full)
+
+    return [leaves[i] for i in places], whole
 
 
 def type_of(x: Any) -> Any:

@@ -24,6 +24,7 @@ from calque.core.types import Function, Params, Shape
 from calque.lax import dynamic_index_in_dim
 from calque.numpy import argmax, array, asarray, broadcast_to, isnan, moveaxis, where, zeros
 from calque.primitives import control
+from calque.primitives import shard_map as shards
 from calque.primitives.call import call
 from calque.primitives.checkpoint import bind as bind_checkpoint
 from calque.primitives.custom import Rule, SymbolicZero, custom_jvp_p, custom_vjp_p
@@ -257,7 +258,8 @@ class _Run:
         """index: (..., n) positions along `axes` of windows with these sizes."""
         if not axes or 0 in shape_of(index):
             return
-        ends = np.array([shape[d] - n for d, n in zip(axes, sizes)])
+        ends = np.array([shape[d] - n for d, n in zip(axes, sizes)]).reshape(
+            (1,) * (ndim_of(index) - 1) + (-1,))
         wrong = ((index < 0) | (index > ends)).ravel()
         first = argmax(wrong)
         axis = asarray(np.array(axes, np.int32))[first % len(axes)]
@@ -527,6 +529,35 @@ def _custom_vjp(state: _Run, args: list[Any], params: Params) -> list[Any]:
     return _custom(state, args, params, custom_vjp_p, rules)
 
 
+def _shard_map(state: _Run, args: list[Any], params: Params) -> list[Any]:
+    """Each device has a state of its own; they leave joined along a new axis."""
+    mesh, manual, vma = params["mesh"], params["newly_manual_axes"], params["check_vma"]
+    inner: Program = params["jaxpr"]
+    names = shards.order(mesh, manual)
+    with shards.inside(mesh, manual, vma):
+        p, sites = checked(inner, state.errors)
+        n = 1 + values_of(sites)
+
+        def row(x: Any) -> Any:
+            missing = tuple(a for a in names if vma and a not in aval_of(x).vma)
+            x = asarray(x)[None]
+            return registry["pvary"].bind(x, axes=missing) if missing else x
+
+        def run(*xs: Any) -> list[Any]:
+            outs = replay(p, *xs)
+            return [*map(row, outs[:n]), *outs[n:]]
+
+        if sites:
+            inner = stage(run, p.in_avals, p.name)
+    specs = [shards.P(names)] * n if sites else []
+    outs = shards.bind(inner, args, **{k: v for k, v in params.items() if k not in (
+        "jaxpr", "out_specs")}, out_specs=(*specs, *params["out_specs"]))
+    if not sites:
+        return outs
+    failing = argmax(outs[0] != 0)
+    return _split(state, sites, [*[o[failing] for o in outs[:n]], *outs[n:]])
+
+
 def _pallas(state: _Run, args: list[Any], params: Params) -> list[Any]:
     program = registry["pallas_call"].program
     assert program is not None
@@ -535,5 +566,5 @@ def _pallas(state: _Run, args: list[Any], params: Params) -> list[Any]:
 
 WITHIN: dict[str, Function] = {
     "jit": _jit, "checkpoint": _checkpoint, "cond": _cond, "scan": _scan, "while": _while,
-    "pallas_call": _pallas,
+    "pallas_call": _pallas, "shard_map": _shard_map,
     "custom_jvp_call": _custom_jvp, "custom_vjp_call": _custom_vjp}

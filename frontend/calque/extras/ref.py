@@ -6,6 +6,7 @@ indexing means.  Imports numpy; start reading at `get`.
 from __future__ import annotations
 
 import builtins
+import copy
 import dataclasses
 from typing import Any
 
@@ -55,8 +56,9 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
         raise TypeError(explain(
             f"new_ref of a value of type {type(init_val)}, which is no array.",
             fix="pass an array; convert lists with jnp.asarray, read references with ref[...]."))
-    value = init_val if isinstance(init_val, (Array, Tracer)) else asarray(init_val)
-    return Ref(value)
+    if type(init_val) is Array:  # what is donated later is another array
+        return Ref(copy.copy(init_val))
+    return Ref(init_val if isinstance(init_val, (Array, Tracer)) else asarray(init_val))
 
 
 def empty_ref(ty: Any, memory_space: Any = None) -> Ref:

@@ -378,7 +378,10 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
       >>> lax.convert_element_type(1.5, "int32")
       Array(1, dtype=int32)
     """
-    x, dtype = as_operand("convert_element_type", operand), dtypes.canonical(new_dtype)
+    dtype = dtypes.canonical(new_dtype)
+    if type(operand) is int:
+        operand = float(operand) if dtypes.is_inexact(dtype) else dtypes.held(operand, dtype)
+    x = as_operand("convert_element_type", operand)
     own = dtype_of(x)
     if dtypes.is_key(own) != dtypes.is_key(dtype):
         raise ValueError(explain(

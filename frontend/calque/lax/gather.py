@@ -40,6 +40,11 @@ def python_fill(fill_value: Any, dtype: Any) -> Any:
     """A fill value as a Python scalar that a Program can hold; None: the dtype's own."""
     if fill_value is None:
         return ga.default_fill(dtype)
+    if type(fill_value) is int:
+        if dtypes.is_inexact(dtype):
+            return float(fill_value)
+        dtypes.check_fits(dtypes.held(fill_value, dtype))
+        return fill_value
     x = as_operand("gather", fill_value)
     if shape_of(x):
         raise ValueError(

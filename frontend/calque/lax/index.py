@@ -17,7 +17,7 @@ from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.core.types import Shape
 from calque.dispatch.eager import lazy_eval
-from calque.lax.operands import as_operand, as_sizes, canonical_axis, check_fits
+from calque.lax.operands import as_operand, as_sizes, canonical_axis
 from calque.lax.shape import expand_dims, squeeze
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
@@ -169,7 +169,7 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
       >>> lax.dynamic_index_in_dim(np.arange(5), 3, keepdims=False)
       Array(3, dtype=int32)
     """
-    check_fits(index)
+    dtypes.check_fits(index)
     with lazy_eval("dynamic_index_in_dim"):
         part = dynamic_slice_in_dim(operand, index, 1, axis,
                                     allow_negative_indices=allow_negative_indices)
@@ -263,7 +263,7 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
       >>> lax.dynamic_update_index_in_dim(np.zeros(3, "int32"), np.int32(7), 1, 0)
       Array([0, 7, 0], dtype=int32)
     """
-    check_fits(index)
+    dtypes.check_fits(index)
     x = as_operand("dynamic_update_index_in_dim", operand)
     new = as_operand("dynamic_update_index_in_dim", update, 1)
     axis = canonical_axis(axis, ndim_of(x))

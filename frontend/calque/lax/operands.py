@@ -114,17 +114,6 @@ def as_size(name: str, d: Any) -> int:
     return int(d.__index__())
 
 
-def check_fits(x: Any) -> None:
-    """OverflowError for a Python int that no default integer can hold."""
-    if type(x) is int:
-        kind = dtypes.default_dtype(int)
-        limits = np.iinfo(kind)
-        if not limits.min <= x <= limits.max:
-            raise OverflowError(explain(
-                f"Python int {x} too large to convert to {kind.name}.",
-                fix="use a float, an array of a wider dtype, or enable x64."))
-
-
 _TEMPLATE = """{sentence}
 
     Args:

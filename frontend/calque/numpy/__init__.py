@@ -33,7 +33,7 @@ split.py       split, array_split, vsplit, ...
   einsum.py      einsum, einsum_path
   fft.py         (numpy.fft) fft, ifft, rfft, ...; frequencies.py: fftfreq, fftshift
   linalg.py      (numpy.linalg) solve, inv, det, cholesky, ...
-  norms.py       (numpy.linalg) norm, vector_norm, matrix_norm, cond
+  norms.py       (numpy.linalg) norm, vector_norm, matrix_norm, cond; adjugate.py: det's derivative
   exchange.py    from_dlpack, frombuffer
   indexing.py    x[...]
   advanced.py    x[...] with arrays of integers or booleans

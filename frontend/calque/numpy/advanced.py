@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, refuse_masked, shape_of
 from calque.core.dims import Dim, is_static
 from calque.core.errors import NonConcreteBooleanIndexError, explain
 from calque.core.lists import as_tuple, inserted, without
@@ -88,6 +88,8 @@ def as_index(item: Any) -> Any:
         known = item.concrete()
         if known is not None and not isinstance(known, Tracer):
             item = known
+    if isinstance(item, np.ma.MaskedArray):
+        refuse_masked(item)
     if not hasattr(item, "dtype"):
         raise ix.refusal(item)
     if item.dtype == dtypes.bool_:

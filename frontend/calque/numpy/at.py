@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
@@ -124,7 +125,7 @@ class Ref:
                 return found
             dtype = dtype_of(found)
             value = default_fill(dtype) if fill_value is None else fill_value
-            value = util.cast(util.one_array("get", value), dtype)
+            value = util.cast(util.one_array("get", dtypes.held(value, dtype)), dtype)
             if isinstance(inside, bool):
                 inside = np.bool_(inside)
             return ar.choose(inside, found, value)
@@ -270,7 +271,8 @@ class Ref:
             return resharded(f".{name}", options["out_sharding"], self._update, name, values, join,
                              p, rest)
         mode, x = _mode(options.get("mode")), self.array
-        values, wide = _values(values), joined_dtype(x, values)
+        values = dtypes.held(_values(values), dtype_of(x))
+        wide = joined_dtype(x, values)
         if join is not None and wide != dtype_of(x):  # what is joined is wide, the result not
             warn_of_cast(values, aval_of(x))
             with lazy_eval(name):

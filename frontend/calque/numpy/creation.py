@@ -18,7 +18,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import made_on
 from calque.dispatch.sharded.shards import device_put
 from calque.lax.make import spread_scalar, varying_as
-from calque.lax.operands import as_size, as_sizes, check_fits, numpy_operand
+from calque.lax.operands import as_size, as_sizes, numpy_operand
 from calque.numpy import util
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -167,7 +167,7 @@ def _scalar(x: Any, dtype: Any) -> Array:
             x = kind(x)  # type: ignore[arg-type]
             break
     if dtype is None:
-        check_fits(x)
+        dtypes.check_fits(x)
         return from_scalar(x)
     return from_numpy(_host(x, dtype))
 
@@ -224,6 +224,8 @@ def _leaf(v: Any) -> Any:
     """A leaf of a list as something with a dtype."""
     if hasattr(v, "__jax_array__"):
         return v.__jax_array__()
+    if type(v) is int:
+        return v
     if isinstance(v, (bool, int, float, complex, np.generic, np.ndarray)) or hasattr(v, "aval"):
         return util.one_array("array", v)
     if isinstance(v, (str, bytes)):
@@ -241,7 +243,7 @@ def _values(x: Any) -> Any:
 def _stacked(x: Any, dtype: Any) -> Any:
     """Nested lists with traced values: each level is one concatenate."""
     if not isinstance(x, (list, tuple, range)):
-        return util.cast(util.one_array("array", _leaf(x)), dtype)
+        return util.cast(util.one_array("array", _leaf(dtypes.filling(x, dtype))), dtype)
     parts = [_stacked(v, dtype) for v in x]
     if not parts:
         return from_numpy(np.zeros((0,), dtype))
@@ -362,7 +364,9 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None,
       >>> jnp.full(2, 7.0)
       Array([7., 7.], dtype=float32, weak_type=True)
     """
-    value = util.one_array("full", fill_value)
+    wanted = None if dtype is None else util.user_dtype("full", dtype)
+    value = util.one_array("full", fill_value if wanted is None else dtypes.filling(
+        fill_value, wanted))
     sizes = as_sizes("full", shape)
     _check_sizes("full", sizes)
     return _full(value, sizes, "full", dtype, None, device, out_sharding)
@@ -388,13 +392,13 @@ def _full(value: Any, sizes: Shape, name: str, dtype: Any, default: Any, device:
 def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
           sharding: Any = None) -> Any:
     if not hasattr(a, "shape") or not hasattr(a, "dtype"):
-        a = util.one_array(name, a)
+        a = util.one_array(name, 0 if type(a) is int else a)  # (its value does not matter)
     sizes = shape_of(a) if shape is None else as_sizes(name, shape)
     if shape is None and not hasattr(a, "aval"):
         sizes = tuple(np.shape(a)) if not hasattr(a, "shape") else tuple(a.shape)
     _check_sizes(name, sizes)
-    value = util.one_array(name, value, 1)
-    keys: Any = getattr(a, "dtype", None) if dtype is None else dtype
+    keys: Any = getattr(a, "dtype", None) if dtype is None else util.user_dtype(name, dtype)
+    value = util.one_array(name, value if keys is None else dtypes.filling(value, keys), 1)
     if dtypes.is_key(keys) and dtype_of(value) == keys:
         from calque.numpy.shapes import broadcast_to
         return made_on(name, device, sharding, lambda: broadcast_to(value, sizes), sizes)

@@ -10,7 +10,7 @@ from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.lax.index import wrap_negative
-from calque.lax.operands import canonical_axis, check_fits
+from calque.lax.operands import canonical_axis
 from calque.numpy import rounding, util
 from calque.numpy.advanced import take
 from calque.numpy.at import At
@@ -109,7 +109,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
       >>> jnp.insert(jnp.array([5, 6, 7]), 1, 9)
       Array([5, 9, 6, 7], dtype=int32)
     """
-    check_fits(obj)
+    dtypes.check_fits(obj)
     x, v = util.check_arrays("insert", arr, 0 if isinstance(obj, slice) else obj, values)[::2]
     x, v = asarray(x), asarray(v)
     x, axis = with_axis(x, axis)

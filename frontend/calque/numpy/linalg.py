@@ -8,12 +8,14 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from calque.api.custom_derivatives import custom_jvp
 from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
 from calque.lax.shape import stop_gradient
 from calque.numpy import arrange, contract, util
+from calque.numpy.adjugate import adjugate
 from calque.numpy.contract import matmul, tensordot, vecdot
 from calque.numpy.decompositions import (
     EighResult,
@@ -117,7 +119,8 @@ def det(a: Any) -> Any:
       NotImplementedError: a is float16 or bfloat16, and n is more than 3.
 
     Notes:
-      Beyond 3 x 3 the derivative at a singular matrix is NaN.
+      The derivative is the adjugate's, which exists at singular matrices, too; the second
+      derivative beyond 3 x 3 is NaN there.
 
     Example:
       >>> import calque.numpy as jnp
@@ -129,10 +132,27 @@ def det(a: Any) -> Any:
         shape = square("det()", a)
         if shape[-1] in (1, 2, 3):
             return _small_det(a, shape[-1])
-        factors, pivots, _ = la.lu(a)
-        diagonal = _diagonal(factors)
-        product = rd.reduce_prod_p.bind(diagonal, axes=(len(shape) - 2,), out_sharding=None)
-        return ew.mul(product, _sign_of(pivots, product))
+        return _det(a)
+
+
+@custom_jvp
+def _det(a: Any) -> Any:
+    """By a factorization."""
+    factors, pivots, _ = la.lu(a)
+    product = rd.reduce_prod_p.bind(_diagonal(factors), axes=(ndim_of(a) - 2,), out_sharding=None)
+    return ew.mul(product, _sign_of(pivots, product))
+
+
+@_det.defjvp
+def _det_jvp(primals: Any, tangents: Any) -> Any:
+    (a,), (t,) = primals, tangents
+    moved = ew.mul(_transposed(adjugate(a)), t)
+    return _det(a), rd.reduce_sum(moved, (ndim_of(a) - 2, ndim_of(a) - 1))
+
+
+def _transposed(a: Any) -> Any:
+    axes = list(range(ndim_of(a)))
+    return sh.transpose(a, (*axes[:-2], axes[-1], axes[-2]))
 
 
 def _small_det(a: Any, n: int) -> Any:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from calque.core import dtypes
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
-from calque.lax.operands import check_fits
 from calque.numpy import arithmetic as ar
 from calque.numpy import (
     arrange,
@@ -79,7 +79,7 @@ def _round(self: Any, ndigits: int | None = None) -> Any:
 
 def _getitem(self: Any, index: Any) -> Any:
     if type(index) is int and index.bit_length() > 31:
-        check_fits(index)
+        dtypes.check_fits(index)
     return take(self, index)
 
 

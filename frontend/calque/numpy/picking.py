@@ -12,12 +12,13 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import replaced
-from calque.core.types import Function
+from calque.core.trace import Tracer
+from calque.core.types import Function, Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode, python_fill
 from calque.lax.index import wrap_negative
-from calque.lax.operands import canonical_axis, check_fits
+from calque.lax.operands import canonical_axis
 from calque.numpy import advanced, rounding, util
 from calque.numpy import arithmetic as ar
 from calque.numpy.arithmetic import as_truth
@@ -87,7 +88,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = N
       Array([30, 10], dtype=int32)
     """
     util.refuse_out("take", out)
-    check_fits(indices)
+    dtypes.check_fits(indices)
     x, i = util.check_arrays("take", a, indices)
     if not aval_of(i).size:  # none may be of any type
         i = asarray(np.zeros(shape_of(i), np.int32))
@@ -530,12 +531,26 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     with lazy_eval("piecewise"):
         x = asarray(x)
         shape, dtype = shape_of(x), dtype_of(x)
-        values = [_each(f, x, args, kw) if callable(f) else
-                  util.cast(util.one_array("piecewise", f), dtype) for f in cases]
+        which = _which(x, conditions, shape)
+        values = [_each(f, x if which is None else ar.choose(
+                        ew.eq(which, np.int32(k)), x, ew.stop_gradient(x)), args, kw)
+                  if callable(f) else util.cast(util.one_array("piecewise", f), dtype)
+                  for k, f in enumerate(cases)]
         out = util.broadcast_to(asarray(util.cast(values[0], dtype)), shape)
         for c, v in zip(conditions, values[1:]):
             out = ar.choose(util.broadcast_to(as_truth(c), shape), util.cast(v, dtype), out)
         return out
+
+
+def _which(x: Any, conditions: Sequence[Any], shape: Shape) -> Any:
+    """The number of each element's case where x may be differentiated: the other functions see a
+    constant, since their derivatives may be infinite there (0 of them would be NaN)."""
+    if not isinstance(x, Tracer) or not dtypes.is_inexact(dtype_of(x)):
+        return None
+    which = sh.broadcast_in_dim(np.int32(0), shape, ())
+    for k, c in enumerate(conditions):
+        which = ar.choose(util.broadcast_to(as_truth(c), shape), np.int32(k + 1), which)
+    return which
 
 
 def _each(f: Function, x: Any, args: Sequence[Any], kw: dict[str, Any]) -> Any:

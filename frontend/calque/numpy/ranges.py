@@ -1,7 +1,8 @@
 """Ranges of numbers: arange, linspace, logspace, geomspace, meshgrid, indices.
 
-Eagerly, with concrete arguments, arange and linspace are computed on the host with the operations
-(and so the roundings) that are recorded under a transformation.
+Of numbers that are known they are NumPy's, in float64, rounded once: a point that is exact stays
+so, and in jit they are constants (up to LONGEST values).  Start reading at `_between`, which is the
+form for traced ends.
 """
 from __future__ import annotations
 
@@ -23,6 +24,8 @@ from calque.lax.operands import as_size, as_sizes, canonical_axis
 from calque.numpy import util
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+
+LONGEST = 1 << 16  # values of a line that is a constant of a program
 
 
 def _concrete(name: str, x: Any) -> Any:
@@ -114,14 +117,14 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     size = max(0, math.ceil(span / step)) if not isinstance(span, int) or not isinstance(
         step, (int, np.integer)) else max(0, -(-span // int(step)))
     first, distance = (np.asarray(v).astype(dtype)[()] for v in (start, step))
-    plain = start == 0 and step == 1
-    if at_bottom():
-        line = np.arange(size).astype(dtype)
-        if not plain:
-            with np.errstate(all="ignore"):
-                line = line if step == 1 else line * distance
-                line = line if start == 0 else first + line
-        return from_numpy(line.astype(dtype, copy=False))
+    whole = dtypes.is_integer(dtype) or start == int(start) and step == int(step)
+    if at_bottom() or not whole and size <= LONGEST:
+        wide = dtype if dtypes.is_integer(dtype) else np.dtype(np.float64)
+        with np.errstate(all="ignore"):
+            line = np.arange(size).astype(wide)
+            line = line if step == 1 else line * np.asarray(step).astype(wide)
+            line = line if start == 0 else np.asarray(start).astype(wide) + line
+        return from_numpy(line.astype(dtype))
     line = sh.iota(dtype, (size,))
     if step != 1:
         line = ew.mul(line, distance)
@@ -162,7 +165,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
         wanted = util.to_inexact(wanted)
     working = util.to_inexact(dtypes.result_type(
         start, stop, *([wanted] if dtypes.is_inexact(wanted) else [])))
-    if at_bottom() and not any(hasattr(v, "aval") or np.ndim(v) for v in (start, stop)):
+    if _on_host(start, stop, count=count):
         values, step = _linspace_host(start, stop, count, endpoint, working, wanted)
     else:
         with lazy_eval("linspace"):
@@ -182,39 +185,52 @@ def _count(name: str, num: Any) -> Any:
     return count
 
 
+def _on_host(*values: Any, count: Any = 0) -> bool:
+    """Whether NumPy makes a line of so many values: what it gives is a constant of programs."""
+    return (isinstance(count, int) and (at_bottom() or count <= LONGEST)
+            and not any(hasattr(v, "aval") or np.ndim(v) for v in values))
+
+
+def _rounded(line: Any, dtype: Any) -> Any:
+    """NumPy's line, in float64, in the dtype asked for: a point that is exact stays so."""
+    with np.errstate(all="ignore"):
+        return from_numpy(np.asarray(np.floor(line) if dtypes.is_integer(dtype) else line
+                                     ).astype(dtype))
+
+
 def _linspace_host(start: Any, stop: Any, count: int, endpoint: bool, working: Any,
                    wanted: Any) -> tuple[Any, Any]:
     """As _linspace, by NumPy, for scalars."""
     with np.errstate(all="ignore"):
-        first, last = (np.asarray(util.host_scalar(v, working, False)) for v in (start, stop))
+        first, last = (np.asarray(v).astype(
+            complex if np.iscomplexobj(v) else float)[()] for v in (start, stop))
+        line = np.linspace(first, last, count, endpoint)
         parts = count - 1 if endpoint else count
-        step = (last - first) / working.type(parts) if parts > 0 else working.type(np.nan)
-        if count == 0:
-            line = np.zeros(0, working)
-        elif count == 1:
-            line = first.reshape(1)
-        else:
-            line = _mixed(first, last, parts, working)
-            if endpoint:
-                line = np.concatenate([line, last.reshape(1)])
-        line = np.asarray(line, working)
-        if dtypes.is_integer(wanted) and not dtypes.is_integer(working):
-            line = np.floor(line)
-        return from_numpy(line.astype(wanted)), from_numpy(np.asarray(step, working))
+        step = (last - first) / parts if parts > 0 else np.nan
+        return _rounded(line, wanted), from_numpy(np.asarray(step).astype(working))
 
 
-def _mixed(first: Any, last: Any, parts: int, working: Any) -> Any:
-    """first * (1 - i / parts) + last * i / parts, with XLA's order of operations: the quotient is
-    a product with 1 / parts, and in float32 the sum is one multiply-add (its product is exact in
-    float64), so that the numbers are those that JAX prints.
+def _between(first: Any, last: Any, parts: int, working: Any) -> Any:
+    """first and last, of shape (1, *shape), and what lies between in parts equal parts; without
+    the end.
+
+    Their weights are whole numbers divided by a power of two, so that nothing overflows and the one
+    division, at the end, is what rounds where the point is exact: 25 * 3 / 5 is 15, where 25 times
+    0.6 is above.
     """
     real = dtypes.real_dtype(working)
-    i, inverse = np.arange(parts).astype(real), real.type(1) / real.type(parts)
-    head = first * (real.type(1) - i * inverse)
-    if working == dtypes.float32:
-        slope = np.float64(last * inverse)
-        return (i.astype(np.float64) * slope + head.astype(np.float64)).astype(working)
-    return head + i * (last * inverse)
+    wide = real if real.itemsize > 2 else np.dtype(np.float32)
+    made = np.result_type(wide, np.complex64) if working.kind == "c" else wide
+    power = np.exp2(np.ceil(np.log2(parts)))
+    shape = shape_of(first)
+    i = ew.div(sh.iota(wide, (parts,)), wide.type(power))
+    part = wide.type(parts / power)
+    full = (parts, *shape[1:])
+    column = [util.broadcast_to(ew.convert(sh.reshape(r, (parts, *(1,) * (len(shape) - 1))), made),
+                                full) for r in (ew.sub(part, i), i)]
+    ends = [util.broadcast_to(ew.convert(x, made), full) for x in (first, last)]
+    total = ew.add(ew.mul(ends[0], column[0]), ew.mul(ends[1], column[1]))
+    return ew.convert(ew.div(total, np.asarray(part).astype(made)[()]), working)
 
 
 def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, wanted: Any,
@@ -243,6 +259,10 @@ def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, w
         line = sh.broadcast_in_dim(working.type(0), (0, *shape), ())
     elif count == 1:
         line = raised(first)
+    elif known:
+        line = _between(raised(first), raised(last), parts, working)
+        if endpoint:
+            line = sh.concatenate([line, raised(last)], 0)
     else:
         ratio = ew.div(sh.iota(real, (parts,)), number(parts, real))
         rest = ew.sub(real.type(1), ratio)
@@ -292,6 +312,10 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
     wanted = util.to_inexact(dtypes.result_type(start, stop, base)) if dtype is None else (
         util.user_dtype("logspace", dtype))
     working = util.to_inexact(dtypes.result_type(start, stop, base))
+    if _on_host(start, stop, base, count=num):
+        with np.errstate(all="ignore"):
+            return _rounded(np.logspace(start, stop, _count("logspace", num), endpoint, base),
+                            wanted)
     with lazy_eval("logspace"):
         line = linspace(start, stop, num, endpoint, dtype=working, axis=axis)
         return util.cast(power(util.cast(base, working), line), wanted)
@@ -325,6 +349,9 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     start, stop = util.check_arrays("geomspace", start, stop)
     working = util.to_inexact(dtypes.result_type(start, stop))
     wanted = working if dtype is None else util.user_dtype("geomspace", dtype)
+    if _on_host(start, stop, count=num) and start != 0 and stop != 0:
+        with np.errstate(all="ignore"):
+            return _rounded(np.geomspace(start, stop, _count("geomspace", num), endpoint), wanted)
     with lazy_eval("geomspace"):
         first, last = util.broadcast_all("geomspace", util.cast(start, working),
                                          util.cast(stop, working))

@@ -9,7 +9,6 @@ from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.lax.elementwise import RoundingMethod
-from calque.lax.operands import check_fits
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, pair
 from calque.primitives import elementwise as ew
@@ -224,7 +223,7 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
                                  "provided to the clip function."))
     bounds = [b for b in (min, max) if b is not None]
     for bound in bounds:
-        check_fits(bound)
+        dtypes.check_fits(bound)
     values = util.check_arrays("clip", arr, *bounds)
     if any(util.is_complex(v) for v in values):
         raise ValueError(explain(

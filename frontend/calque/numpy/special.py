@@ -113,11 +113,12 @@ def hypot(x1: Any, x2: Any, /) -> Any:
     x, y = ew.abs_(x), ew.abs_(y)
     inf = constant(x, np.inf)
     endless = ew.or_(ew.eq(x, inf), ew.eq(y, inf))
-    large, small = ew.max_(x, y), ew.min_(x, y)
+    large = ew.max_(x, y)
     empty = ew.eq(large, _zero(large))
-    ratio = ew.div(small, choose(empty, constant(large, 1), large))
-    length = ew.mul(large, ew.sqrt(
-        ew.add(constant(ratio, 1), ew.square(ratio))))
+    # the scale is a constant of derivatives: a tie of max has none of second order
+    scale = ew.stop_gradient(choose(empty, constant(large, 1), large))
+    total = ew.add(ew.square(ew.div(x, scale)), ew.square(ew.div(y, scale)))
+    length = ew.mul(scale, ew.sqrt(choose(empty, constant(total, 1), total)))
     return choose(endless, full_constant(x, np.inf), choose(empty, large, length))
 
 
@@ -259,10 +260,17 @@ def sinc(x: Any, /) -> Any:
       Array(1., dtype=float32, weak_type=True)
     """
     (x,) = util.inexact_arrays("sinc", x)
-    origin = ew.eq(x, _zero(x))
     turned = ew.mul(constant(x, math.pi), x)
-    safe = choose(origin, full_constant(x, 1), turned)
-    return choose(origin, full_constant(x, 1), ew.div(ew.sin(safe), safe))
+    # near 0 its series: the quotient's derivatives cancel there, and have no value at 0
+    near = ew.lt(ew.abs_(turned), np.asarray(0.5, dtypes.real_dtype(dtype_of(x)))[()])
+    square = ew.square(choose(near, turned, full_constant(x, 0)))
+    terms = 10 if dtype_of(x).itemsize > 4 and dtype_of(x).name != "complex64" else 7
+    series = full_constant(x, 0)
+    for k in reversed(range(terms)):
+        series = ew.add(constant(x, (-1) ** k / math.factorial(2 * k + 1)),
+                        ew.mul(series, square))
+    safe = choose(near, full_constant(x, 1), turned)
+    return choose(near, series, ew.div(ew.sin(safe), safe))
 
 
 @util.planned

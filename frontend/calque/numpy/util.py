@@ -26,7 +26,7 @@ from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval as lazy_eval
 from calque.dispatch.replay import planned as planned
 from calque.dispatch.replay import refuse
-from calque.lax.operands import as_operand, check_fits, numpy_operand
+from calque.lax.operands import as_operand, numpy_operand
 from calque.lax.shape import broadcast_sizes, unchanged
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -53,6 +53,7 @@ def check_arrays(name: str, *values: Any, start: int = 0) -> tuple[Any, ...]:
 
 def one_array(name: str, x: Any, position: int = 0) -> Any:
     """One argument as an operand; 64-bit NumPy values are cut as arrays are."""
+    dtypes.check_fits(x)
     if type(x) in _PASS or isinstance(x, Tracer):
         return x
     if isinstance(x, (np.ndarray, np.generic)):
@@ -127,9 +128,9 @@ def host_scalar(x: Any, dtype: Any, weak: bool) -> Any:
     """A Python or NumPy scalar as a scalar of a dtype: a Python one when weak."""
     if type(x) in _SCALARS:
         if weak and dtypes.scalar_info(x) == (dtype, True):
-            check_fits(x)
+            dtypes.check_fits(x)
             return x
-        check_fits(x)
+        dtypes.check_fits(x)
         x = np.asarray(x, dtypes.default_dtype(type(x)))
     if dtype.kind != "c" and x.dtype.kind == "c":
         x = x.real

@@ -18,7 +18,7 @@
   conv.py         conv_general_dilated
   random.py       threefry keys and bits
   generator.py    rng_bit_generator, optimization_barrier
-  call.py         jit (calls of inner Programs)
+  call.py         jit (calls of inner Programs); masked.py: calls of which some rows are used
   control.py      cond, scan; while_loop.py: while
   custom.py       functions with rules of the user's; checkpoint.py, implicit.py (linear solves)
   callback.py     functions called on the host

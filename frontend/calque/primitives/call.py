@@ -21,21 +21,27 @@ jit_p = Primitive("jit", multiple_results=True, higher_order=True,
                   effects=lambda params: params["jaxpr"].has_effects(), kernel="nest", keys=True)
 
 
-def call(program: Program, args: Sequence[Any], name: str | None = None) -> list[Any]:
-    """Bind a Program; its consts become operands."""
+def call(program: Program, args: Sequence[Any], name: str | None = None,
+         masked: Any = None) -> list[Any]:
+    """Bind a Program; its consts become operands.  masked: the Rows of a batch that it is for."""
     program, consts = closed(program)
-    return jit_p.bind(*consts, *args, jaxpr=program, name=name or program.name)
+    more = {} if masked is None else {"masked": masked}
+    return jit_p.bind(*consts, *args, jaxpr=program, name=name or program.name, **more)
 
 
-def _abstract(*avals: ShapedArray, jaxpr: Program, name: str, rows: Any = None
-              ) -> list[ShapedArray]:  # (rows: how passes/rows lays a group over its space)
+def _abstract(*avals: ShapedArray, jaxpr: Program, name: str, rows: Any = None,
+              masked: Any = None) -> list[ShapedArray]:
+    # (rows: how passes/rows lays a group over its space; masked: see primitives/masked)
     have = types_of(avals)
     want = types_of(jaxpr.in_avals)
     assert have == want, (name, have, want)
     return list(jaxpr.out_avals)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, name: str) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, name: str,
+         masked: Any = None) -> Any:
+    if masked is not None:
+        return masked.jvp(primals, tangents, name)
     return called_jvp(jaxpr, primals, tangents, lambda p, xs: call(p, xs, f"jvp({name})"))
 
 
@@ -74,8 +80,10 @@ def transposed(jaxpr: Program, cts: Sequence[Any], args: Sequence[Any],
     return cotangents(bind(program, [*known_of(args), *nonzeros(cts)]), mask, args)
 
 
-def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program,
-               name: str) -> tuple[list[Any], Callable[..., list[Any]]]:
+def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program, name: str,
+               masked: Any = None) -> tuple[list[Any], Callable[..., list[Any]]]:
+    if masked is not None:
+        return masked.linearize(nonzero, primals, name)
     forward, tangent, mask, sources = linearize_program(jaxpr, nonzero)
     values = call(forward, primals, name)
     n = len(jaxpr.outputs)
@@ -88,12 +96,15 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
     return values[:n], apply
 
 
-def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, name: str) -> list[Any]:
+def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, name: str,
+               masked: Any = None) -> list[Any]:
     return transposed(jaxpr, cts, args, lambda p, xs: call(p, xs, f"transpose({name})"))
 
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: Program,
-           name: str) -> Any:
+           name: str, masked: Any = None) -> Any:
+    if masked is not None:
+        return masked.batch(size, args, dims)
     program, mask = batch_program(jaxpr, size, dims)
     return call(program, args, f"vmap({name})"), front_axes(mask)
 

@@ -44,7 +44,7 @@ def _pure_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, c
         raise NotImplementedError(explain(
             "vmap is only supported for pure_callback when vmap_method is specified.",
             fix="pass vmap_method='sequential', 'expand_dims' or 'broadcast_all'."))
-    if vmap_method == "sequential":
+    if vmap_method in ("sequential", "sequential_unrolled"):
         return batch_by_loop(pure_callback_p, size, args, dims, callback=callback,
                              result_avals=result_avals, vmap_method=vmap_method)
     if vmap_method == "expand_dims":

@@ -19,6 +19,7 @@ from calque.core.program import Program, Var
 from calque.core.zeros import instantiate, nonzero_mask, nonzeros, zeros
 from calque.primitives import elementwise as ew
 from calque.primitives.call import cotangents, known_of, unmask
+from calque.primitives.masked import call_rows
 from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed, replay, stage
@@ -148,17 +149,16 @@ def _cond_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
     if of_devices.get() and not uses_axis(cond_p, {"branches": branches}, named.get()):
         return batch_by_loop(cond_p, size, args, dims, branches=branches)
     # a batch of predicates: run all branches, choose elementwise
-    index = move_axis(index, dims[0], 0)
-    results = [replay(batch_program(b, size, dims[1:], True)[0], *operands) for b in branches]
+    index = ew.clamp(np.int32(0), move_axis(index, dims[0], 0), np.int32(len(branches) - 1))
+    results = [call_rows(b, size, dims[1:], ew.eq(index, np.int32(i)), operands, "branch")[0]
+               for i, b in enumerate(branches)]
     picked = [_choose(index, list(cases)) for cases in zip(*results)]
     return picked, [0] * len(picked)
 
 
 def _choose(index: Any, cases: list[Any]) -> Any:
     shape = shape_of(cases[0])
-    count = len(cases)
-    safe = ew.clamp(np.int32(0), index, np.int32(count - 1))
-    which: Any = ew.ne(safe, np.int32(0)) if count == 2 else safe
+    which: Any = ew.ne(index, np.int32(0)) if len(cases) == 2 else index
     which = registry["broadcast_in_dim"].bind(
         which, shape=shape, broadcast_dimensions=(0,), sharding=None)
     return ew.select_n(which, *cases)
@@ -174,6 +174,9 @@ scan_p = Primitive("scan", multiple_results=True, higher_order=True,
 
 def scan(body: Program, consts: Sequence[Any], init: Sequence[Any], xs: Sequence[Any], *,
          length: int, reverse: bool = False, unroll: int = 1) -> list[Any]:
+    if isinstance(length, int) and length == 0:  # no step: nothing to loop over, or to write out
+        return [*[x if hasattr(x, "aval") else ew.copy(x) for x in init],
+                *[zeros(_stacked(a, 0)) for a in body.out_avals[len(init):]]]
     body, more = closed(body)
     consts = [*more, *consts]
     return scan_p.bind(

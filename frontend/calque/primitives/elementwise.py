@@ -294,12 +294,15 @@ def _pow_abstract(x: ShapedArray, y: ShapedArray) -> ShapedArray:
 
 
 def _pow_base_partial(t: Any, x: Any, y: Any, o: Any) -> Any:
+    """t * y * x**(y - 1), and 0 at 0**0, where that is 0 times infinity; at other x and y = 0 it is
+    the formula, whose own derivative by y is 1 / x."""
     yf = y if dtype_of(y) == dtype_of(x) else convert(y, dtype_of(x))
     shape = shape_of(o)
     lower = sub(y, const(y, 1))
-    slope = mul(match_shape(yf, shape), match_shape(pow_(x, lower), shape))
-    zero = match_shape(const(o, 0), shape)
-    return mul(t, select_n(match_shape(eq(yf, const(yf, 0)), shape), slope, zero))
+    one = match_shape(const(x, 1), shape)
+    origin = and_(match_shape(eq(x, const(x, 0)), shape), match_shape(eq(yf, const(yf, 0)), shape))
+    base = select_n(origin, match_shape(x, shape), one)
+    return mul(t, mul(match_shape(yf, shape), match_shape(pow_(base, lower), shape)))
 
 
 def _pow_exponent_partial(t: Any, x: Any, y: Any, o: Any) -> Any:

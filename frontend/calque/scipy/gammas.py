@@ -15,6 +15,7 @@ from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
 from calque.scipy.describe import floats as _real
+from calque.scipy.log_beta import log_beta, pole_sign
 
 
 def _sign(x: Any) -> Any:
@@ -99,12 +100,6 @@ def gamma(x: Any) -> Any:
     return util.cast(out, dtype_of(out))
 
 
-def _betaln(a: Any, b: Any) -> Any:
-    lgamma = sp.lgamma_p.bind
-    a, b = util.broadcast_all("betaln", a, b)
-    return lgamma(a) + lgamma(b) - lgamma(a + b)
-
-
 @util.planned
 def betaln(a: Any, b: Any) -> Any:
     """log |B(a, b)|, B the beta function.
@@ -124,7 +119,8 @@ def betaln(a: Any, b: Any) -> Any:
       >>> special.betaln(2.0, 3.0)
       Array(-2.4849067, dtype=float32, weak_type=True)
     """
-    return _betaln(*_real("betaln", a, b))
+    x, y = util.broadcast_all("betaln", *_real("betaln", a, b))
+    return util.cast(log_beta(x, y)[0], dtype_of(x), util.weak_of(x) and util.weak_of(y))
 
 
 @util.planned
@@ -146,9 +142,14 @@ def beta(a: Any, b: Any) -> Any:
       >>> special.beta(2.0, 3.0)
       Array(0.08333333, dtype=float32)
     """
-    a, b = _real("beta", a, b, error=ValueError)
-    out = _sign(a) * _sign(b) * _sign(a + b) * ew.exp(_betaln(a, b))
-    return ew.convert(out, dtype_of(out))
+    a, b = util.broadcast_all("beta", *_real("beta", a, b, error=ValueError))
+    size, pole = log_beta(a, b)
+    plain = _sign(where(pole, 1.0, a)) * _sign(where(pole, 1.0, b)) * _sign(where(
+        pole, 1.0, a + b))
+    size = ew.exp(size)
+    sign = where(pole, where(size < np.inf, pole_sign(a, b), 1.0), plain)
+    out = where(size == 0, 0.0, sign * size)
+    return ew.convert(out, dtype_of(a))
 
 
 @util.planned

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque.api.custom_derivatives import custom_jvp
+from calque.core.avals import dtype_of
 from calque.core.primitive import Primitive
 from calque.core.tables import from_row
 from calque.core.types import Function
@@ -28,6 +29,7 @@ from calque.scipy.faddeeva import dawsn, erfcx, fresnel, wofz
 from calque.scipy.gammas import beta, betaln, factorial, gamma, gammasgn, multigammaln, poch
 from calque.scipy.harmonics import sph_harm_y
 from calque.scipy.hypergeometric import hyp1f1, hyp2f1
+from calque.scipy.incomplete_gamma import near
 from calque.scipy.integrals import exp1, expn, owens_t, sici, spence
 from calque.scipy.normal import log_ndtr, ndtr, ndtri
 
@@ -40,6 +42,15 @@ def _apply(name: str, prim: Primitive, *values: Any) -> Any:
     """A primitive of promoted and broadcast operands."""
     values = tuple(util.promote_inexact(name, *values))
     return util.apply(name, prim, values, *util.joined(values))
+
+
+def _apply_near(name: str, prim: Primitive, a: Any, x: Any, upper: bool) -> Any:
+    a, x = util.inexact_arrays(name, a, x)
+    weak = util.weak_of(a) and util.weak_of(x)
+    if dtype_of(a).name not in ("float32", "float64"):
+        return _apply(name, prim, a, x)
+    a, x = util.broadcast_all(name, a, x)
+    return util.cast(near(prim, a, x, upper), dtype_of(a), weak)
 
 
 _DOC = """{sentence}
@@ -97,7 +108,7 @@ def gammainc(a: Any, x: Any) -> Any:
       >>> special.gammainc(1.0, 2.0)
       Array(0.86466473, dtype=float32, weak_type=True)
     """
-    return _apply("gammainc", sp.igamma_p, a, x)
+    return _apply_near("gammainc", sp.igamma_p, a, x, False)
 
 
 @util.planned
@@ -119,7 +130,7 @@ def gammaincc(a: Any, x: Any) -> Any:
       >>> special.gammaincc(1.0, 2.0)
       Array(0.13533528, dtype=float32, weak_type=True)
     """
-    return _apply("gammaincc", sp.igammac_p, a, x)
+    return _apply_near("gammaincc", sp.igammac_p, a, x, True)
 
 
 @util.planned

@@ -109,7 +109,7 @@ beta = distribution("beta", "beta distribution of shapes a and b, on 0 to 1", "a
     lambda a, b: (0.0, 1.0), (2.0, 3.0), valid=lambda a, b: (a > 0) & (b > 0))
 
 t = distribution("t", "Student's t distribution of df degrees of freedom", "df", "logpdf pdf", {
-    "logpdf": lambda z, df: (gammaln((df + 1) / 2) - gammaln(df / 2) - _log(math.pi * df) / 2
+    "logpdf": lambda z, df: (-betaln(0.5, df / 2) - _log(df) / 2
                              - (df + 1) / 2 * _log1p(z * z / df))}, example=(3.0,))
 
 

@@ -30,7 +30,7 @@ def _bernoulli_ppf(q: Any, p: Any) -> Any:
 
 
 def _log_choose(n: Any, k: Any) -> Any:
-    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    return -ew.log1p(util.array(n)) - betaln(n - k + 1, k + 1)
 
 
 def _betabinom(k: Any, n: Any, a: Any, b: Any) -> Any:

@@ -13,11 +13,12 @@ from calque.numpy import linalg as nl
 from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
+from calque.numpy.cumulative import cumsum
 from calque.numpy.join import concatenate
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.scipy.linalg import solve_triangular
-from calque.scipy.special import gammaln, xlogy
+from calque.scipy.special import betaln, gammaln, xlogy
 from calque.scipy.stats.table import module, promoted
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -103,7 +104,9 @@ def _dirichlet_pdf(x: Any, alpha: Any) -> Any:
 # ---- multinomial
 def _log_multinomial(name: str, x: Any, n: Any, p: Any) -> Any:
     x, n, p = promoted(name, x, n, p)
-    value = gammaln(n + 1) + rd.sum(xlogy(x, p) - gammaln(x + 1), axis=-1)
+    so_far = cumsum(x, axis=-1)  # n! / prod x! as a product of binomials, which does not cancel
+    choices = -ew.log1p(so_far) - betaln(so_far - x + 1, x + 1)
+    value = rd.sum(xlogy(x, p) + choices, axis=-1)
     return where(rd.sum(x) == n, value, -np.inf)
 
 
