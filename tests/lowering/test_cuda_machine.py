@@ -79,7 +79,8 @@ def run(programs: Sequence[Program], tmp_path: Path) -> list[list[Any]]:
 
 
 def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
-    return (np.random.default_rng(seed + sum(shape)).random(shape, np.float32) * 2 - 1).astype(dtype)
+    rng = np.random.default_rng(seed + sum(shape))
+    return (rng.random(shape, np.float32) * 2 - 1).astype(dtype)
 
 
 def check(programs: dict[str, tuple[Any, Sequence[Any], Any, float]], tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
   triton_kernels.py  the source, which users do not need
   table.py           which kernels there are, and which a product is given
-  make.py            compiles them into archives/: a tool of the developers'
+  make.py            compiles and packs them: a tool of the developers'
   store.py           takes code out of the archives
   variants.py        the executable of a kernel, with a variant for compute capability 9
   products.py        matrix products; convolutions.py; moves.py: matrices turned round
