@@ -158,7 +158,7 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
                         return "again", fault
                 else:
                     good = _advance(library, handle, before, name.encode())
-                if good and name == "executable-configurations" and _CUDA in plain and configured:
+                if good and name == "executable-configurations" and configured and _is_cuda(plain):
                     ours = _reconfigured(library, handle)
                 phases.append((name, start, time.perf_counter_ns()))
                 before = name.encode()
@@ -264,7 +264,10 @@ def _sibling(name: str) -> Any:
     return sys.modules[known]
 
 
-_CUDA = "--iree-hal-target-device=cuda"
+def _is_cuda(flags: tuple[str, ...]) -> bool:
+    """Whether a program is compiled for CUDA, by its name or by an attribute (lowering/cuda.py)."""
+    device = "--iree-hal-target-device="
+    return any(f.startswith((device + "cuda", f'{device}#hal.device.target<"cuda"')) for f in flags)
 
 
 def _reconfigured(library: Any, handle: Any) -> int:

@@ -128,7 +128,7 @@ def real_dot(ctx: Context, x: Value, y: Value, dims: Any, dtype: Dtype,
     """By the C kernel where it is ahead, or one for CUDA, else IREE's; sums have `dtype`, the
     result `out` (the same by default).  `precision`: what float32 is on CUDA (kernels/cuda)."""
     out = dtype if out is None else out
-    if dtype == F32 and products.takes(ctx.target):
+    if ctx.target is not None and ctx.target.backend == "cuda":
         made = products.product(ctx, x, y, dims, out, precision)
         if made is not None:
             if made.ndim > len(gemm.shape_of_product(x, y, dims)):  # parts of the sums

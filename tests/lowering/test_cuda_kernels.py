@@ -175,6 +175,18 @@ def test_older_cards_and_other_dtypes_have_ireesform() -> None:
     assert "matmul" not in entries(made(jnp.matmul, (128, 128), (128, 128), dtype=np.int32))
 
 
+def test_what_leaves_the_fast_way_is_said(monkeypatch: pytest.MonkeyPatch,
+                                          capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CALQUE_LOG", "compile")
+    specs = [calque.ShapeDtypeStruct((160, 128), np.float32),
+             calque.ShapeDtypeStruct((128, 144), np.float32)]
+    for target, said in (("cuda:sm_75", "from compute capability 8.0 on"), ("cuda:sm_80", "")):
+        capsys.readouterr()
+        aot.compile(jnp.matmul, *specs, targets=[target])
+        printed = capsys.readouterr().err
+        assert said in printed and bool(said) == ("IREE's own form" in printed)
+
+
 @pytest.mark.parametrize("m, n, k, wins", [(1024, 1024, 1024, True), (1, 4096, 4096, True),
                                            (2, 2, 4, False), (1, 1, 4096, False)])
 def test_what_is_too_small(m: int, n: int, k: int, wins: bool) -> None:

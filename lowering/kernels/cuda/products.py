@@ -7,6 +7,8 @@ before compute capability 8, for float64, integers and what is small.  Start rea
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +32,7 @@ LEAST_DEPTH = 8  # numbers of a sum,
 LEAST_SHARE = 1 / 16  # and the part of its tiles that is used, where there are
 FEW_TILES = 1024  # more tiles than these
 MOST = 2**31 - 1  # numbers of a matrix: places in it have 32 bits
+SMALL = 1 << 14  # numbers of an operand from which on it is said that it has no kernel
 MOST_BATCH = 65535  # CUDA's limit of a grid's second axis
 # From here on rows and columns pay for turning an operand round, so that the sums run along rows
 # in both: the form of TF32 that compute capability 9 has instructions for (docs/cuda_kernels.md).
@@ -84,15 +87,19 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, out: Dtype, precision:
     """dot_general with sums in float32, as `out`; or parts of the sums in float32, along one more
     axis in front, to be added in order; None where IREE's form stays."""
     (xc, yc), (xb, yb) = dims
-    if (not takes(ctx.target) or x.dtype != y.dtype or x.dtype not in (F32, *HALVES)
-            or out not in (F32, x.dtype) or not is_static((*x.shape, *y.shape))):
+    reason = _left(ctx.target, x, y, out)
+    if reason:
+        _say(x, y, reason)
         return None
     if x.dtype != F32:
         precision = "tf32"  # (of halves it says nothing)
     xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     batch, m, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xf, xc))
     n = math.prod(y.shape[i] for i in yf)
-    if not wins(batch, m, n, k) or batch > MOST_BATCH or max(m * k, k * n, m * n) > MOST:
+    if not wins(batch, m, n, k):
+        return None
+    if batch > MOST_BATCH or max(m * k, k * n, m * n) > MOST:
+        _say(x, y, f"a kernel takes batches up to {MOST_BATCH} and matrices of fewer than 2**31")
         return None
     shape = shape_of_product(x, y, dims)
     if n == 1:  # a vector is the left one: rows of a tile are fewer than its columns
@@ -103,6 +110,25 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, out: Dtype, precision:
         a = _turned(ctx, a, k, m) if a.turned else a
         b = b if b.turned else _turned(ctx, b, k, n)
     return _emit(ctx, a, b, (batch, m, n, k), inner, shape, out, precision)
+
+
+def _left(target: Target | None, x: Value, y: Value, out: Dtype) -> str:
+    """Why a product has no kernel, whatever its sizes; nothing where it may have one."""
+    if not takes(target):
+        return "kernels run from compute capability 8.0 on"
+    if not is_static((*x.shape, *y.shape)):
+        return "its sizes are known at the call only"
+    if x.dtype != y.dtype or x.dtype not in (F32, *HALVES) or out not in (F32, x.dtype):
+        return "kernels are for float32, float16 and bfloat16"
+    return ""
+
+
+def _say(x: Value, y: Value, reason: str) -> None:
+    """CALQUE_LOG=compile names what leaves the fast way; small products are not meant."""
+    if "compile" in os.environ.get("CALQUE_LOG", "") and (
+            not is_static((*x.shape, *y.shape)) or math.prod(x.shape) >= SMALL):
+        print(f"calque: a product of {x.dtype.name}{list(x.shape)} and {list(y.shape)} is IREE's "
+              f"own form on CUDA: {reason}", file=sys.stderr)
 
 
 def _emit(ctx: Context, a: _Matrix, b: _Matrix, sizes: tuple[int, int, int, int], inner: int,
