@@ -89,6 +89,9 @@ def serve(platform: str) -> None:
         except Exception as error:  # whatever the runtime raises is a result here
             text = f"{type(error).__name__}: {str(error)[:400]}"
             found = [[entry["primitive"], c["name"], "failed", text] for c in entry["cases"]]
+            answers.write(json.dumps(found) + "\n")
+            answers.flush()
+            os._exit(0)  # the device may be lost, and nothing after this would be right
         answers.write(json.dumps(found) + "\n")
         answers.flush()
 
@@ -114,6 +117,10 @@ def results(entries: Sequence[tuple[int, dict[str, Any]]], platform: str, limit:
             why = "the process died"
         if line:
             yield from json.loads(line)
+            if child.poll() is None and json.loads(line)[0][2] != "failed":
+                continue
+            child.wait()
+            child = None
             continue
         child.kill()
         child.wait()

@@ -180,7 +180,7 @@ def _on_cuda(c: Conv, x: Value, y: Value) -> Value | None:
     b, dn = c.b, c.numbers
     out = c.dtype if c.dtype == F32 or c.dtype == x.dtype else F32
     made = convolutions.convolve(c.ctx, x, y, dn, c.params, c.shape, out,
-                                 products.precision_of(c.params["precision"]))
+                                 products.precision_of(c.params.get("precision")))
     if made is None:
         return None
     if made.ndim > x.ndim:
@@ -379,7 +379,8 @@ def _channels_last(c: Conv, x: Value, y: Value) -> Value:
     last = (0, rank + 1, *range(1, rank + 1))
     params = {"dimension_numbers": Numbers(last, (rank + 1, rank, *range(rank)), last),
               "padding": [(0, 0)] * rank, "lhs_dilation": [1] * rank, "window_strides": c.strides,
-              "rhs_dilation": c.dilation, "feature_group_count": groups, "batch_group_count": 1}
+              "rhs_dilation": c.dilation, "feature_group_count": groups, "batch_group_count": 1,
+              "precision": c.params.get("precision")}
     batch, features, *places = (c.shape[a] for a in dn.out_spec)
     out = _grouped_convolution(replace(c, params=params, shape=(batch, *places, features)),
                                last_x, last_y)

@@ -142,7 +142,7 @@ class Block {
     auto found = allocations.upper_bound(at);
     if (found == allocations.begin()) Fail(i, "outside of every allocation");
     --found;
-    if (at + bytes > found->first + found->second)
+    if (at + bytes > found->first + (found->second + 15) / 16 * 16)  // (LLVM reads so much at once)
       Fail(i, "outside of every allocation, " + std::to_string(at - found->first) + " bytes from the start of " +
               std::to_string(found->second));
     return p;
@@ -195,7 +195,10 @@ class Block {
   void Load(Thread& t, const Instruction& i) {
     const Operand& to = i.operands[0];
     if (i.Has("param")) {
-      Set(t, to, Extended(i, parameters_.data() + i.operands[1].bits), 8);
+      const Operand& from = i.operands[1];  // (a place may be chosen: mov of a name, selp)
+      uint64_t at = (from.reg >= 0 ? t.r[from.reg] : 0) + from.bits;
+      if (at + i.size > parameters_.size()) Fail(i, "outside of the parameters");
+      Set(t, to, Extended(i, parameters_.data() + at), 8);
       return;
     }
     uint8_t* from = Memory(t, i, i.operands[1], i.size * i.width);
