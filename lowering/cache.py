@@ -4,8 +4,9 @@
 bytes: the module, every flag, the compiler's version, linked objects, and calque's own lowering.
 Processes that want one program compile it once.  Entries are written to a temporary file and
 renamed, and carry a checksum: concurrent processes,
-kills and damaged files cost a compile, never a wrong program.  A cache that cannot be written is
-silently slow (one warning).  CALQUE_CACHE=0 switches it off; CALQUE_CACHE_DIR, CALQUE_CACHE_SIZE.
+kills and damaged files cost a compile, never a wrong program.  Entries are taken from folders and
+files alone that are this user's own (folders.py).  A cache that cannot be written is silently slow
+(one warning).  CALQUE_CACHE=0 switches it off; CALQUE_CACHE_DIR, CALQUE_CACHE_SIZE.
 """
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from pathlib import Path
 from calque.core import monitoring
 from calque.lowering import progress
 from calque.lowering.compile import all_flags, compile_module, compiler_version
-from calque.lowering.folders import cache_directory
+from calque.lowering.folders import cache_directory, open_lock, own_directory, read_own
 from calque.lowering.targets import Target
 
 _MAGIC = b"CALQUE01"
@@ -70,7 +71,8 @@ def compile_cached(source: bytes | str, target: Target, options: tuple[str, ...]
 
 def _cached(module: bytes, target: Target, options: tuple[str, ...], reason: str) -> bytes:
     start = time.perf_counter()
-    path = None if _disabled() else cache_directory() / _file_name(module, target, options)
+    folder = _folder()
+    path = None if folder is None else folder / _file_name(module, target, options)
     program = None if path is None else _read(path)
     hit = program is not None
     if path is not None:
@@ -105,17 +107,20 @@ def _tell_listeners(retrieval_s: float | None) -> None:
 
 def stored(name: str, target: Target) -> bytes | None:
     """What `store` kept under a name for a target, by this version of calque and the compiler."""
-    return None if _disabled() else _read(_named(name, target))
+    folder = _folder()
+    return None if folder is None else _read(folder / _file_name(name.encode(), target, ()))
 
 
 def store(name: str, target: Target, program: bytes) -> None:
     """Keep a program under a name, until calque, the compiler or the flags change."""
-    if not _disabled():
-        _write(_named(name, target), program)
+    folder = _folder()
+    if folder is not None:
+        _write(folder / _file_name(name.encode(), target, ()), program)
 
 
-def _named(name: str, target: Target) -> Path:
-    return cache_directory() / _file_name(name.encode(), target, ())
+def _folder() -> Path | None:
+    """Where entries are read and written; None where they are not to be, or cannot be trusted."""
+    return None if _disabled() else own_directory(cache_directory())
 
 
 def cache_info() -> CacheInfo:
@@ -183,7 +188,7 @@ def _file_name(module: bytes, target: Target, options: tuple[str, ...]) -> str:
 def _read(path: Path) -> bytes | None:
     """The program in an entry, or None; a damaged entry is deleted."""
     try:
-        data = path.read_bytes()
+        data = read_own(path) or b""  # (what is not ours goes as what is damaged)
     except OSError:
         return None
     body = data[_HEADER:]
@@ -203,12 +208,11 @@ def _alone(path: Path | None) -> Iterator[bool]:
     wait.  A lock ends with its process, and one that is stopped is not waited for for long."""
     try:
         import fcntl
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        file = None if path is None else path.with_suffix(_LOCK).open("w")
+        lock = None if path is None else path.with_suffix(_LOCK)
+        file = None if lock is None else open_lock(lock)
     except (ImportError, OSError):  # (Windows; no folder yet)
         file = None
-    if file is None:
+    if file is None or lock is None:
         yield False
         return
     waited, mine, end = False, False, time.monotonic() + _LONGEST_WAIT_S
@@ -223,14 +227,14 @@ def _alone(path: Path | None) -> Iterator[bool]:
         yield waited
     finally:
         if mine:
-            _unlink(Path(file.name))
-        file.close()
+            _unlink(lock)
+        os.close(file)
 
 
 def _write(path: Path, program: bytes) -> None:
     part = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(prefix="part-", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(_MAGIC + hashlib.sha256(program).digest())

@@ -17,12 +17,11 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.core import monitoring
 from calque.lowering import compiler_process, compiler_server
-from calque.lowering.folders import cache_directory
+from calque.lowering.folders import cache_directory, home_directory, own_directory
 
 if TYPE_CHECKING:
     from calque.lowering.targets import Target
@@ -239,9 +238,11 @@ def _text(source: bytes) -> str:
 def _keep(source: bytes, flags: tuple[str, ...]) -> str:
     """Keep the program that failed, with the flags, for a report."""
     name = f"failed-{os.getpid()}-{next(_counter)}.mlir"
-    for folder in (cache_directory() / "failed", Path(tempfile.gettempdir()) / "calque-failed"):
+    above = own_directory(cache_directory())
+    for folder in (above and above / "failed", home_directory() / "failed"):
+        if folder is None or own_directory(folder) is None:
+            continue
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             path = folder / name
             command = "// iree-compile " + " ".join(f"'{flag}'" for flag in flags)
             path.write_text(f"{command}\n{_text(source)}", "utf-8")

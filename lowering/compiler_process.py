@@ -14,7 +14,6 @@ import os
 import pickle
 import platform
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from calque.lowering.compiler_server import SHORT_WAYS, Phase
+from calque.lowering.folders import remove, temporary
 
 _SLICE_S = 0.05
 _lock = threading.Lock()
@@ -65,13 +65,14 @@ class _Server:
     def __init__(self, kind: str) -> None:
         script = str(Path(__file__).with_name("compiler_server.py"))
         self.log = _log_file()
-        self.temporary = tempfile.mkdtemp(prefix="calque-compiler-")  # what a killed one leaves
+        self.temporary = temporary()  # what a killed one leaves
         weakref.finalize(self, os.close, self.log)
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", script, kind, *folders()], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=self.log,
-            env={**os.environ, "TMPDIR": self.temporary, **(
-                {"LD_PRELOAD": found} if (found := allocator()) else {})})
+            env={**os.environ, "TMPDIR": str(self.temporary), **(
+                {"LD_PRELOAD": found} if (found := allocator()) else {})},
+            start_new_session=True)  # a signal to the whole group leaves who removes the folder
         self.lock = threading.Lock()
         self.requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.waiting: dict[int, _Answer] = {}
@@ -135,7 +136,7 @@ class _Server:
         self.requests.put(None)
         self.process.kill()
         self.process.wait()
-        shutil.rmtree(self.temporary, ignore_errors=True)
+        remove(self.temporary)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):

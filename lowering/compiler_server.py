@@ -312,7 +312,10 @@ def main(kind: str, folders: list[str]) -> None:
         try:
             request = pickle.load(requests)
         except EOFError:  # the process that asks ended, perhaps killed
-            shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+            for _ in range(100):  # (threads at work may be writing there)
+                shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+                if not os.path.exists(os.environ["TMPDIR"]):
+                    break
             os._exit(0)
         threading.Thread(target=answer, args=request, daemon=True).start()
 

@@ -22,6 +22,7 @@ from calque.core.config import config
 from calque.core.types import Dtype
 from calque.lowering import cuda, vulkan
 from calque.lowering.compile import run_compiler
+from calque.lowering.folders import home_directory, own_directory, read_own
 
 _CPU_LEVELS = {"x86-64-v2": "x86_64", "x86-64-v3": "x86_64", "x86-64-v4": "x86_64",
                "x86-64": "x86_64", "aarch64": "aarch64"}
@@ -233,12 +234,13 @@ def host_target() -> Target:
                           "  Fix: name a target, one of " + ", ".join(valid_targets()))
     memory = _host_record_path()
     try:
-        saved = json.loads(memory.read_text())
+        saved = json.loads((memory and read_own(memory)) or b"")
         cpu, features, absent = (str(saved["cpu"]), tuple(map(str, saved["features"])),
                                  tuple(map(str, saved["absent"])))
     except (OSError, ValueError, KeyError, TypeError):
         cpu, features, absent = _ask_compiler()
-        _save(memory, json.dumps({"cpu": cpu, "features": features, "absent": absent}))
+        if memory is not None:
+            _save(memory, json.dumps({"cpu": cpu, "features": features, "absent": absent}))
     if HALVES in features:
         features, absent = tuple(f for f in features if f != HALVES), (*absent, HALVES)
     return Target("llvm-cpu", "cpu", cpu=cpu, features=features, absent=absent, arch=arch)
@@ -260,19 +262,24 @@ def _ask_compiler() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return (found.group(1), tuple(sorted(on - off)), tuple(sorted(on & off)))
 
 
-def _host_record_path() -> Path:
+def _host_record_path() -> Path | None:
+    """None where there is no folder of this user's: what it says decides what code is run."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         boot = platform.node()
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    return Path(tempfile.gettempdir()) / f"calque-host-{user}-{boot}.json"
+    folder = own_directory(home_directory())
+    return None if folder is None else folder / f"host-{boot}.json"
 
 
 def _save(path: Path, text: str) -> None:
     try:
-        part = path.with_name(f"{path.name}.{os.getpid()}")
-        part.write_text(text)
-        part.replace(path)
+        handle, part = tempfile.mkstemp(prefix="part-", dir=path.parent)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        os.replace(part, path)
+        for old in path.parent.glob("host-*.json"):
+            if old != path:  # of another boot
+                old.unlink()
     except OSError:
         pass  # asked again next time

@@ -28,7 +28,7 @@ from calque.runtime.device import Device, default_device, vm_instance
 from calque.runtime.dims import Constraint, Expression, fits, parse, parse_constraint
 from calque.runtime.errors import ArtifactError, explain
 from calque.runtime.executable import Executable, Module, load_error
-from calque.runtime.parameters import Parameter, provider
+from calque.runtime.parameters import Parameter, check_digests, provider
 from calque.runtime.target import check_target
 
 RECORD_KEY = "calque.signature"
@@ -203,6 +203,7 @@ class Artifact:
       device: where to run.
       source: the file's name, for messages.
       parameters: the archive of its parameters; by default the .irpa file beside `source`.
+      check_parameters: compare the digests of its arrays.
 
     Raises:
       ArtifactError: not a .vmfb, another bytecode version, or code this machine cannot run.
@@ -219,14 +220,17 @@ class Artifact:
     """
 
     def __init__(self, vmfb: bytes, device: Device, source: str,
-                 parameters: Path | None = None) -> None:
+                 parameters: Path | None = None, check_parameters: bool = False) -> None:
         self.device = device
         self.source = source
         parts = [(part, _read_part(part, source)) for part in split(vmfb, source)]
         wanted = [p for _, records in parts for r in records for p in r.parameters]
         given = None
         if wanted:
-            given = provider(parameters or Path(source).with_suffix(".irpa"), wanted, source)
+            archive = parameters or Path(source).with_suffix(".irpa")
+            given = provider(archive, wanted, source)
+            if check_parameters:
+                check_digests(archive, wanted, source)
         candidates: dict[str, list[tuple[FunctionRecord, Module]]] = {}
         for part, records in parts:
             module = Module(part, parameters=given if any(r.parameters for r in records) else None)
@@ -386,7 +390,8 @@ def _fits(shape: Sequence[int], expected: tuple[Dim, ...], sizes: dict[str, int]
 
 
 def load(source: str | os.PathLike[str] | bytes, device: Device | None = None, *,
-         parameters: str | os.PathLike[str] | None = None) -> Artifact:
+         parameters: str | os.PathLike[str] | None = None,
+         check_parameters: bool = False) -> Artifact:
     """Load a self-describing .vmfb for a device.
 
     Args:
@@ -394,6 +399,8 @@ def load(source: str | os.PathLike[str] | bytes, device: Device | None = None, *
       device: where its functions run (default: the CPU).
       parameters: the archive of its parameters, where it has some; by default the file beside
         `source` that ends in .irpa.
+      check_parameters: read the whole archive and compare its arrays' digests, which loading does
+        not (a second for 1 GB).
 
     Returns:
       An Artifact.
@@ -411,7 +418,7 @@ def load(source: str | os.PathLike[str] | bytes, device: Device | None = None, *
     """
     vmfb, name = _read(source)
     return Artifact(vmfb, device or default_device(), name,
-                    None if parameters is None else Path(parameters))
+                    None if parameters is None else Path(parameters), check_parameters)
 
 
 def read_records(source: str | os.PathLike[str] | bytes) -> list[FunctionRecord]:
@@ -487,12 +494,39 @@ def _check_declaration(record: FunctionRecord, declaration: str, source: str) ->
         declaration)]
     made = [sizes.count("x") for sizes in re.findall(
         r"%output\d+: tensor<((?:[?\d]+x)*)", declaration)]
-    if (taken != wanted or made != [given[i] for i in sorted(given)]
+    declared = [_type_of(*found) for found in re.findall(_DECLARED, declaration)]
+    computed = _computed(record.results)
+    said: list[ArgumentRecord] = [
+        *[record.args[i] for i in record.passed],
+        *[computed[k] for k in record.call.output_buffers],
+        *[computed[i] for i in sorted(computed)]]
+    if (taken != wanted or sorted(computed) != list(range(len(made)))
+            or made != [given[i] for i in sorted(given)]
+            or len(declared) != len(said) or not all(map(_is_declared, said, declared))
             or ("iree.abi.transients" in declaration) != record.call.transients):
         raise ArtifactError(explain(
             f"the artifact's description of {record.name} is not that of the program: "
             f"{declaration[:200]}.", source,
             "compile it again; the file was written by something else or is damaged."))
+
+
+_DECLARED = r"%(?:input|output)\d+: tensor<((?:[?\d]+x)*)(complex<)?([a-z]+)(\d+)"
+
+
+def _type_of(sizes: str, parts: str, kind: str, bits: str) -> tuple[list[int | None], str, int]:
+    """Sizes (None: known at the call only), kind and bytes of a type in a declaration."""
+    return ([None if d == "?" else int(d) for d in sizes.split("x")[:-1]],
+            "c" if parts else kind[-1], max(1, int(bits) // 8) * (2 if parts else 1))
+
+
+def _is_declared(said: ArgumentRecord, declared: tuple[list[int | None], str, int]) -> bool:
+    """Whether a record's array has the sizes and the type that the program declares."""
+    sizes, kind, itemsize = declared
+    dtype = said.dtype
+    return (all(n is None or n == d for n, d in zip(sizes, said.shape, strict=True))
+            and dtype.itemsize == itemsize
+            and (itemsize == 1 or kind == ("i" if dtype.kind in "iu" else
+                                           "c" if dtype.kind == "c" else "f")))
 
 
 def _looks_like_vmfb(vmfb: bytes) -> bool:

@@ -41,6 +41,9 @@ def allocate(device: Device, nbytes: int, where: str = "") -> Any:
       64
     """
     hal = device.sync
+    if nbytes >= 1 << 62:  # more than a C interface takes, or than any memory has
+        raise exhausted(MemoryError("no address space has so much"), device, where,
+                        f"{nbytes} bytes")
     try:
         return hal.allocator.allocate_buffer(DEVICE_LOCAL, usage(device), nbytes)
     except (RuntimeError, MemoryError) as error:

@@ -6,7 +6,9 @@ Several artifacts may share an archive: names are made of the contents.
 """
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ import numpy as np
 from calque.runtime.errors import ArtifactError, clean, explain
 
 SCOPE = "calque"  # under which the compiled module asks for its parameters
+_DIGEST = re.compile("[0-9a-f]{32}")
 SUFFIXES = (".irpa", ".safetensors", ".gguf")
 
 
@@ -64,8 +67,36 @@ def provider(path: Path, wanted: Sequence[Parameter], source: str) -> Any:
     return index.create_provider(scope=SCOPE)
 
 
+def check_digests(path: Path, wanted: Sequence[Parameter], source: str) -> int:
+    """Compare what an archive holds with what was written; how many arrays have a digest.
+
+    An array's name ends in the first half of the SHA-256 of its bytes.  Reads all of them: a second
+    for 1 GB.
+
+    Raises:
+      ArtifactError: one is not what was written.
+    """
+    provider(path, wanted, source)
+    index = rt.ParameterIndex()
+    index.load(str(path))
+    entries, checked = dict(index.items()), 0
+    for p in wanted:
+        digest, entry = p.name.rpartition("-")[2], entries[p.name]
+        if _DIGEST.fullmatch(digest) is None:  # of another make
+            continue
+        data = (entry.file_view if entry.is_file else
+                entry.splat_pattern * (p.nbytes // max(1, len(entry.splat_pattern))))
+        if hashlib.sha256(data).hexdigest()[:len(digest)] != digest:
+            raise ArtifactError(explain(
+                f"parameter {p.name} of {path} is not what was written: its bytes have another "
+                "digest.", source, "copy the archive again, or write it again."))
+        checked += 1
+    return checked
+
+
 def save(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Write an archive (.irpa): the same arrays give the same bytes."""
     entries = {name: np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8)
                for name in sorted(arrays)}
+    path.touch()  # with the mode that new files have here: IREE's is 0640
     rt.save_archive_file(entries, str(path))

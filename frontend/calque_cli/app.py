@@ -152,18 +152,22 @@ def bench(file: Vmfb,
 def verify(file: Vmfb, function: Function,
            arg: Args = [],  # noqa: B006
            static: Static = [],  # noqa: B006
-           seed: Annotated[int, typer.Option(help="of the random inputs")] = 0) -> None:
+           seed: Annotated[int, typer.Option(help="of the random inputs")] = 0,
+           parameters: Annotated[Path, typer.Option(
+               "--parameters", metavar="FILE.irpa", show_default=False,
+               help="the archive of its parameters; by default the one beside the file")] = Path()
+           ) -> None:
     """Compare an artifact with the Python function that it was compiled from, on random inputs.
 
-    The types of the arguments are the artifact's.  Ends with exit code 1 where results differ by
-    more than rounding.
+    The types of the arguments are the artifact's.  The digests of its parameters are compared, too.
+    Ends with exit code 1 where results differ by more than rounding.
 
     Example:
 
     - `calque verify predict.vmfb model.py:predict --arg f32[8,128]`
     """
     from calque_cli.artifacts import verify_artifact
-    verify_artifact(file, function, arg, static, seed)
+    verify_artifact(file, function, arg, static, seed, parameters if parameters.name else None)
 
 
 @app.command()

@@ -51,8 +51,8 @@ def run_artifact(path: Path, function: str | None, inputs: Sequence[str],
         _print(record, results)
 
 
-def _load_function(path: Path, function: str | None, parameters: Path | None = None
-                   ) -> aot.ArtifactFunction:
+def _load_function(path: Path, function: str | None, parameters: Path | None = None,
+                   check: bool = False) -> aot.ArtifactFunction:
     """A function of an artifact, on the first device that one of its forms is for."""
     records = aot.read_records(path)
     names = list(dict.fromkeys(r.name for r in records))
@@ -72,7 +72,8 @@ def _load_function(path: Path, function: str | None, parameters: Path | None = N
         except RuntimeError as error:
             missing = missing or str(error).splitlines()[0]
             continue
-        return runtime.load(path, device, parameters=parameters)[function]
+        return runtime.load(path, device, parameters=parameters,
+                            check_parameters=check)[function]
     raise UsageError(f"{path.name} is compiled for {', '.join(platforms)}, and there is no such "
                      f"device here: {missing}",
                      "run it where there is one, or compile it for cpu (see `calque doctor`).")
@@ -153,12 +154,13 @@ def _time(seconds: float) -> str:
 
 
 def verify_artifact(path: Path, function: str, arg: Sequence[str], static: Sequence[str],
-                    seed: int) -> None:
-    """Run the artifact and the function on the same inputs; RunError where they differ."""
+                    seed: int, parameters: Path | None = None) -> None:
+    """Run the artifact, its parameters checked, and the function on the same inputs; RunError where
+    they differ."""
     with traced_function(function, arg, static) as traced:
         name = traced.program.name
         call = _load_function(path, name if name in {
-            r.name for r in aot.read_records(path)} else None)
+            r.name for r in aot.read_records(path)} else None, parameters, check=True)
         record = call.record
         types = [(physical(v.aval).shape, physical(v.aval).dtype) for v in traced.program.inputs]
         if any(isinstance(d, Dim) for shape, _ in types for d in shape):

@@ -5,6 +5,7 @@ them.  Start reading at `prepared`.
 """
 from __future__ import annotations
 
+import functools
 import math
 import os
 import tempfile
@@ -20,7 +21,7 @@ from calque.core.errors import explain
 from calque.core.kernel import Kernel, three
 from calque.core.types import Dtype, Shape
 from calque.lowering.dtypes import I8
-from calque.lowering.folders import cache_directory
+from calque.lowering.folders import cache_directory, is_own_file, own_directory, temporary
 from calque.lowering.kernels.dispatch import Spec
 
 _MOST_GROUPS = 1 << 16  # on a CPU: each costs a call
@@ -171,24 +172,21 @@ def _scalar(name: str, where: str, value: Any) -> int | float | Dim:
 
 def folder() -> Path:
     """Where compiled kernels lie: ours to write, and nobody else's."""
-    place = cache_directory() / "ffi"
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        if os.access(place, os.W_OK):
-            return place
-    except OSError:
-        pass
-    place = Path(tempfile.gettempdir(), f"calque-ffi-{os.getuid()}")
-    place.mkdir(mode=0o700, exist_ok=True)
-    if place.stat().st_uid != os.getuid():  # someone else's: what lies there is not ours to run
-        return Path(tempfile.mkdtemp(prefix="calque-ffi-"))
-    return place
+    above = own_directory(cache_directory())
+    place = None if above is None else own_directory(above / "ffi")
+    return place if place is not None and os.access(place, os.W_OK) else _instead()
+
+
+@functools.cache
+def _instead() -> Path:
+    """Where they lie as long as this process lives."""
+    return temporary()
 
 
 def kept(name: str, code: bytes) -> Path:
     """A file of the folder with these bytes."""
     path = folder() / name
-    if not path.exists():
+    if not is_own_file(path):
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
             part.write(code)
         Path(part.name).replace(path)

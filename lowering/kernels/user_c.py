@@ -24,6 +24,7 @@ from typing import Any
 from calque.core.dims import Dim
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
+from calque.lowering.folders import is_own_file
 from calque.lowering.kernels import elf
 from calque.lowering.kernels.native import call_object, level_of
 from calque.lowering.kernels.user import Call, folder
@@ -99,11 +100,12 @@ def linked(call: Call, target: Target, around: Callable[[str, Sequence[int]], st
     path, entry = compiled(call, target, _shim(call, False))
     text = around(entry, [_bits(s) for s in call.scalars])
     made = path.with_name(f"{hashlib.sha256((path.name + text).encode()).hexdigest()[:24]}.guard")
-    if not made.exists():
+    if not is_own_file(made):
         with tempfile.TemporaryDirectory(dir=path.parent) as at:
             program = Path(at, "program")
             _run(call, [*_compiler(call, target), "-O1", "-xc", "-", "-xnone", str(path), "-o",
                         str(program)], text, "cannot be linked into a program of its own", _MEND)
+            program.chmod(0o700)
             program.replace(made)
     return made
 
@@ -121,7 +123,7 @@ def compiled(call: Call, target: Target, shim: str) -> tuple[Path, str]:
     entry = f"calque_ffi_{kernel.entry}_{digest}"
     place = folder()
     path = place / f"{digest}.o"
-    if path.exists():
+    if is_own_file(path):
         return path, entry
     with tempfile.TemporaryDirectory(dir=place) as at:
         made = Path(at, "kernel.o")
@@ -141,6 +143,7 @@ def compiled(call: Call, target: Target, shim: str) -> tuple[Path, str]:
                 "memcpy, __builtin_sqrt for sqrt, polynomials for exp).")
         _run(call, [_tool("objcopy", target), f"--keep-global-symbol={entry}", str(made)], "",
              "cannot be finished", _MEND)
+        made.chmod(0o600)
         made.replace(path)
     return path, entry
 

@@ -12,6 +12,7 @@ import re
 import struct
 
 from calque.core.types import Shape
+from calque.lowering.folders import is_own_file
 from calque.lowering.kernels import nvrtc, ptx
 from calque.lowering.kernels.user import Call, Code, folder, kept
 from calque.lowering.targets import Target
@@ -64,7 +65,7 @@ def _compiled(call: Call, source: str, target: Target) -> str:
                          f"install it ({_EXTRA}), or pass PTX.", RuntimeError)
     words = [nvrtc.version(), *nvrtc.options(target.sm), source]
     path = folder() / f"{hashlib.sha256(chr(0).join(words).encode()).hexdigest()[:24]}.cu.ptx"
-    if path.exists():
+    if is_own_file(path):
         return path.read_text("utf-8")
     try:
         made = nvrtc.compiled(source, target.sm)

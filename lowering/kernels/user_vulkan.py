@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from calque.lowering.folders import is_own_file
 from calque.lowering.kernels import spirv
 from calque.lowering.kernels.user import Call, Code, folder, kept
 from calque.lowering.targets import Target
@@ -72,7 +73,7 @@ def _compiled(call: Call, source: str) -> bytes:
     """SPIR-V of GLSL."""
     digest = hashlib.sha256("\0".join([*_COMMAND, source]).encode()).hexdigest()[:24]
     path = folder() / f"{digest}.glsl.spv"
-    if path.exists():
+    if is_own_file(path):
         return path.read_bytes()
     if shutil.which(GLSLANG) is None:
         raise call.error(f"{call.name!r} is a kernel in GLSL, and no {GLSLANG} is here.",

@@ -110,3 +110,20 @@ def test_what_is_wrong_with_an_archive(saved: Path, tmp_path: Path) -> None:
         aot.load(saved, parameters=tmp_path / "g.irpa")
     with pytest.raises(ArtifactError, match="there is no"):
         aot.load(saved.read_bytes())
+
+
+def test_a_changed_byte_is_found_where_it_is_asked_for(saved: Path, tmp_path: Path) -> None:
+    archive = saved.with_suffix(".irpa")
+    check(aot.load(saved, check_parameters=True).f)
+    data = bytearray(archive.read_bytes())
+    data[data.index(W.tobytes()) + 100] ^= 1
+    broken = tmp_path / "broken.irpa"
+    broken.write_bytes(data)
+    aot.load(saved, parameters=broken)  # (an archive may be larger than memory)
+    with pytest.raises(ArtifactError, match=r"(?s)parameter float32\[64,32\]-\w+ of .*broken.irpa "
+                       "is not what was written.*Fix: copy the archive again"):
+        aot.load(saved, parameters=broken, check_parameters=True)
+
+
+def test_an_archive_has_the_mode_of_the_artifact(saved: Path) -> None:
+    assert saved.with_suffix(".irpa").stat().st_mode == saved.stat().st_mode

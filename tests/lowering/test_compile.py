@@ -123,7 +123,7 @@ def test_a_failure_without_a_location():
 def test_a_failure_where_nothing_can_be_written(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CALQUE_CACHE_DIR", str(tmp_path / "file" / "x"))
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "file"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(CompileError) as caught:
         compile_module(BAD.replace("LOCATION", ""), CPU)
     assert caught.value.mlir_path == ""

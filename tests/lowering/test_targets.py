@@ -1,5 +1,6 @@
 """Targets: names, flags, the host's resolution, refusals."""
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,11 +77,15 @@ print(t.host_target().cpu, len(calls))
 
     def run():
         return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
-                              cwd=tmp_path, env={"TMPDIR": str(tmp_path)}, check=True).stdout
+                              cwd=tmp_path, check=True, env={
+                                  "HOME": str(tmp_path), "TMPDIR": str(tmp_path / "tmp"),
+                                  "PYTHONPATH": os.environ.get("PYTHONPATH", "")}).stdout
+    (tmp_path / "tmp").mkdir()
     first = run()
     assert first.endswith(" 1\n")
     assert run() == first.replace(" 1\n", " 0\n")
-    (saved,) = tmp_path.glob("calque-host-*")
+    assert not list((tmp_path / "tmp").iterdir())
+    (saved,) = tmp_path.glob(".cache/calque/host-*")
     saved.write_text("{ broken")
     assert run() == first
     assert json.loads(saved.read_text())["cpu"] == host_target().cpu

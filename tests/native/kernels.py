@@ -10,7 +10,6 @@ import functools
 import shutil
 import struct
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from calque.lowering.folders import temporary
 from calque.lowering.kernels.native import object_of
 from calque.lowering.native.build import compiler_for
 from calque.lowering.targets import cpu_target, parse_target
@@ -52,7 +52,7 @@ def fresh(path: Path | None) -> bool:
 @functools.cache
 def library(family: str, level: str = "") -> ctypes.CDLL:
     """Of the object that programs on this machine (or for a level) link, or one compiled here."""
-    out = Path(tempfile.mkdtemp(prefix="calque-native-")) / f"{family}.so"
+    out = temporary() / f"{family}.so"
     built = object_of(parse_target(f"cpu:{level}") if level else cpu_target(), family)
     if built is None or not fresh(built):
         built = out.with_suffix(".o")

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -94,7 +93,7 @@ PROGRAM = """
 """
 
 
-def test_a_process_is_killed_in_a_program() -> None:
+def test_a_process_is_killed_in_a_program(tmp_path: Path) -> None:
     before = segments()
     done = by_hand(PROGRAM + """
         def long(v):
@@ -119,7 +118,7 @@ def test_a_process_is_killed_in_a_program() -> None:
                 print("AGAIN", "process_allgather cannot end: process 1 on" in str(again),
                       flush=True)
             raise
-    """, 3, DIED=f"/tmp/calque-died-{time.time_ns()}")
+    """, 3, DIED=str(tmp_path / "died"))
     assert done[1].code == -9
     for rank in (0, 2):
         out = done[rank].out

@@ -392,3 +392,9 @@ def test_a_program_that_the_driver_refuses_names_it(monkeypatch: pytest.MonkeyPa
 def test_vulkan_programs_ask_their_queue() -> None:
     target = parse_target("vulkan:lavapipe")
     assert not target.takes_memory and not target.takes_storage
+
+
+@pytest.mark.parametrize("shape", [2**62, 2**64, (2**31, 2**31)])
+def test_more_than_any_memory_has_is_refused_in_words(shape: Any) -> None:
+    with pytest.raises(runtime.DeviceError, match="(?s)out of memory allocating .*Fix: "):
+        jnp.zeros(shape)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import scipy.stats as ss
@@ -165,6 +166,9 @@ def test_ranks() -> None:
         shapes = {stats.beta.pdf: (2.0, 3.0), stats.gamma.logpdf: (2.0,)}.get(f, ())
         assert np.isnan(f(np.float32([-0.5, 0.5, 2]), *shapes, 0.0, np.float32([-1, 0, -1]))).all()
     assert stats.rankdata(np.zeros((0, 2, 3)), axis=1).shape == (0, 2, 3)
+    for dtype in (np.float16, ml_dtypes.bfloat16):  # which have no 1024.5, no 2001
+        many = np.repeat(np.arange(1200), 2).astype(dtype)
+        np.testing.assert_array_equal(stats.rankdata(many), ss.rankdata(many.astype(float)))
     assert not stats.bernoulli.ppf(np.float32(0.5), np.float32(0.3)).weak_type
     gap = np.array([1, 2, np.nan, 4], np.float32)
     assert np.isnan(stats.rankdata(gap)).all()

@@ -217,9 +217,10 @@ def compile(fun: Function, *specs: Any,  # noqa: A001
 
 
 def load(path: str | Path | bytes, device: runtime.Device | None = None, *,
-         parameters: str | Path | None = None) -> runtime.Artifact:
+         parameters: str | Path | None = None, check_parameters: bool = False
+         ) -> runtime.Artifact:
     """Load an artifact (a path or its bytes) for a device; see calque.runtime.load."""
-    return runtime.load(path, device, parameters=parameters)
+    return runtime.load(path, device, parameters=parameters, check_parameters=check_parameters)
 
 
 # ---- tracing

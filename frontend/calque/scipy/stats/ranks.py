@@ -85,7 +85,7 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None,
       nan_policy: 'propagate' alone: NaN makes all ranks along the axis NaN.
 
     Returns:
-      An array of a float dtype, of a's shape or flat.
+      An array of a float dtype, float32 and above, of a's shape or flat.
 
     Raises:
       NotImplementedError: another nan_policy.
@@ -104,10 +104,10 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None,
                                  fix="use average, min, max, dense or ordinal."))
     rows, back = _along_last("rankdata", a, axis)
     if not rows.size:
-        return moveaxis(astype(rows, util.to_inexact(rows.dtype)), -1, back)
+        return moveaxis(astype(rows, _of_ranks(rows.dtype)), -1, back)
     order = argsort(rows)
     begins, first, last = _runs(take_along_axis(rows, order, -1))
-    kind = util.to_inexact(rows.dtype)
+    kind = _of_ranks(rows.dtype)
     ranks: dict[str, Callable[[], Any]] = {
         "min": lambda: first + 1, "max": lambda: last + 1,
         "dense": lambda: lax.cumsum(astype(begins, np.int32), rows.ndim - 1),
@@ -116,6 +116,12 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None,
     found = astype(take_along_axis(util.array(ranks[method]()), argsort(order), -1), kind)
     missing = rd.any(rows != rows, axis=-1, keepdims=True)
     return moveaxis(where(missing, np.nan, found), -1, back)
+
+
+def _of_ranks(dtype: Any) -> Any:
+    """The dtype of ranks: halves of numbers above 1,024 do not fit in 16 bits."""
+    found = util.to_inexact(dtype)
+    return np.dtype(np.float32) if found.itemsize < 4 else found
 
 
 @util.planned
