@@ -1,0 +1,154 @@
+"""What IREE makes no SPIR-V of at sizes that the samples do not have: multiples of 16, and those
+that threads take one by one.  Only compiled here; test_vulkan.py runs such programs.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from support import oracle
+from support.harness import Case, Failure, compare, expected, function, outputs, words
+from support.samples import ROWS, Row, Sample
+
+import calque
+import calque.numpy as jnp
+from calque import aot, lax
+from calque.core.primitive import registry
+from calque.lowering.compile import CompileError, compile_module
+from calque.lowering.targets import parse_target
+
+INTS = [np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)]
+SIZES = (16, 64, 1000, 1024)  # of 8, 32 or 64 threads: vectors of 1 to 8, whole and not
+
+
+def compiles(f: Callable[..., Any], target: str, *shapes: tuple[tuple[int, ...], Any]) -> None:
+    with calque.enable_x64(True):
+        aot.compile(f, *[calque.ShapeDtypeStruct(s, d) for s, d in shapes], targets=[target],
+                    name="main")
+
+
+def test_products_of_bfloat16_compile() -> None:
+    compiles(lambda x, y: x @ y, "vulkan:ampere", *[((16, 16), jnp.bfloat16)] * 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["ampere", "ada", "rdna3", "turing", "lavapipe", "adreno"])
+def test_products_of_halves_compile(target: str) -> None:
+    """Batched, summed in float32, with a vector, and convolutions, too."""
+    def convolve(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(x, w, (1, 1), "SAME",
+                                        dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    for dtype in (jnp.bfloat16, jnp.float16):
+        for n in (16, 32, 64, 100, 128, 1024):
+            compiles(lambda x, y: (x @ y, x.T @ y, x @ y[0]), f"vulkan:{target}",
+                     *[((n, n), dtype)] * 2)
+        for out in (jnp.float32, dtype):
+            compiles(lambda x, y, out=out: jnp.matmul(x, y, preferred_element_type=out),
+                     f"vulkan:{target}", *[((2, 64, 64), dtype)] * 2)
+        compiles(convolve, f"vulkan:{target}", ((2, 16, 16, 32), dtype), ((3, 3, 32, 64), dtype))
+
+
+def test_divisions_of_integers_compile() -> None:
+    """1000 numbers of 8 threads: vectors of one."""
+    compiles(lambda *xs: [f(x, x + 1) for x in xs for f in (lax.div, lax.rem)],
+             "vulkan:lavapipe", *[((1000,), d) for d in INTS])
+
+
+def plain(text: str, target: str) -> None:
+    compile_module(text, parse_target(target), careful=True)
+
+
+@pytest.mark.parametrize("target", ["ampere", "rdna3", "lavapipe"])
+def test_iree_still_refuses_products_of_bfloat16(target: str) -> None:
+    """emit_dot in lowering/rules/contract.py."""
+    text = """func.func @main(%x: tensor<64x64xbf16>, %y: tensor<64x64xbf16>) -> tensor<64x64xf32> {
+      %z = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+        : (tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xf32>
+      return %z : tensor<64x64xf32> }"""
+    with pytest.raises(CompileError, match="mma|bitcast"):
+        plain(text, f"vulkan:{target}")
+
+
+@pytest.mark.parametrize("op", ["divide", "remainder"])
+def test_iree_still_refuses_unsigned_divisions_of_one_number(op: str) -> None:
+    """_divided in lowering/math/basic.py."""
+    kind = "tensor<1000xui32>"
+    with pytest.raises(CompileError, match="bitwidth emulation"):
+        plain(f"""func.func @main(%x: {kind}, %y: {kind}) -> {kind} {{
+          %z = stablehlo.{op} %x, %y : {kind}
+          return %z : {kind} }}""", "vulkan:lavapipe")
+
+
+def sized(row: Row, n: int) -> Sample:
+    """The first sample with operands of n numbers."""
+    first = row.samples[0]
+    return dataclasses.replace(first, label=f"{n}", operands=tuple(
+        dataclasses.replace(o, shape=(n,)) for o in first.operands))
+
+
+def cases_of(name: str, n: int) -> list[Case]:
+    """One for each dtype of a primitive, of n numbers."""
+    row = ROWS[name]
+    sample, found = sized(row, n), []
+    for dtype in row.dtypes:
+        params, arrays = sample.parameters(dtype), row.arrays(sample, dtype)
+        found.append(Case(f"{name} {dtype}[{n}]", function(row, sample, params),
+                          words(row, sample, arrays),
+                          lambda outs, row=row, params=params, arrays=arrays: compare(
+                              expected(row, params, arrays), row)(outs)))
+    return found
+
+
+def compile_cases(cases: Sequence[Case], target: str) -> list[str]:
+    """What was not compiled, by name; what calque refuses is no fault."""
+    args = [x for c in cases for x in c.args]
+
+    def every(*xs: Any) -> list[Any]:
+        it = iter(xs)
+        return [c.f(*[next(it) for _ in c.args]) for c in cases]
+
+    try:
+        compiles(every, target, *[(x.shape, x.dtype) for x in args])
+    except NotImplementedError as error:
+        if len(cases) == 1:
+            return []
+        failed = error
+    except CompileError as error:
+        if len(cases) == 1:
+            return [f"{cases[0].name}: {str(error)[:300]}"]
+        failed = error
+    half = len(cases) // 2
+    parts = [f for c in (cases[:half], cases[half:]) for f in compile_cases(c, target)]
+    return parts or ([] if isinstance(failed, NotImplementedError) else [
+        f"only together: {str(failed)[:300]}"])
+
+
+ELEMENTWISE = [name for name in ROWS if registry[name].elementwise and all(
+    o.values is None for o in ROWS[name].samples[0].operands)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["vulkan:lavapipe", "cuda:sm_80"])
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_primitives_compile_at_every_size(name: str, target: str) -> None:
+    assert not [f for n in SIZES for f in compile_cases(cases_of(name, n), target)]
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_primitives_of_whole_vectors(name: str, gpu: Any,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes at which threads take one number and eight; twice the CPU's tolerances, as in
+    tests/vulkan_share.py, for drivers reorder."""
+    monkeypatch.setattr(oracle, "TOLERANCES", {k: 2 * v for k, v in oracle.TOLERANCES.items()})
+    cases = [c for n in (64, 1000) for c in cases_of(name, n)]
+    with calque.enable_x64(True):
+        outs = outputs(cases, lambda x: calque.device_put(np.array(x), gpu))
+        found = [f"{c.name}: {out}" if isinstance(out, Failure) else f"{c.name}: {text}"
+                 for c, out in zip(cases, outs)
+                 if (isinstance(out, Failure) and not out.startswith("NotImplementedError"))
+                 or (text := "" if isinstance(out, Failure) else c.check(out))]
+    assert not found
