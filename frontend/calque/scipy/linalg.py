@@ -373,7 +373,8 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False,
         # by the whole of a, so that the derivative does not depend on the triangle that is read
         factor = la.cholesky(a if lower else conj(swapaxes(a, -1, -2)), symmetrize_input=False)
         x = custom_linear_solve(
-            lambda x: matmul(a, x, precision="highest"), b, lambda _, b: cho_solve((factor, True), b), symmetric=True)
+            lambda x: matmul(a, x, precision="highest"), b,
+            lambda _, b: cho_solve((factor, True), b), symmetric=True)
         return _dropped(x, vector)
 
 
