@@ -57,6 +57,20 @@ def test_divisions_of_integers_compile() -> None:
              "vulkan:lavapipe", *[((1000,), d) for d in INTS])
 
 
+@pytest.mark.parametrize("fold", [jnp.sum, jnp.max, jnp.all])
+def test_reductions_of_triangles_compile(fold: Any) -> None:
+    """Found as `cholesky [loop]` on NVIDIA's Vulkan."""
+    compiles(lambda x: (fold(jnp.tril(x)), fold(jnp.tril(x), 1)), "vulkan:ampere",
+             ((64, 64), np.float32))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [40, 64, 100])
+@pytest.mark.parametrize("target", ["ampere", "rdna3"])
+def test_factors_compile(n: int, target: str) -> None:
+    compiles(jnp.linalg.cholesky, f"vulkan:{target}", ((n, n), np.float32))
+
+
 def plain(text: str, target: str) -> None:
     compile_module(text, parse_target(target), careful=True)
 
@@ -70,6 +84,22 @@ def test_iree_still_refuses_products_of_bfloat16(target: str) -> None:
       return %z : tensor<64x64xf32> }"""
     with pytest.raises(CompileError, match="mma|bitcast"):
         plain(text, f"vulkan:{target}")
+
+
+def test_iree_still_keeps_indices_in_shared_memory() -> None:
+    """emit_reduce in lowering/rules/reduce.py."""
+    with pytest.raises(CompileError, match="memref.alloc"):
+        plain("""func.func @main(%x: tensor<64x64xf32>) -> tensor<f32> {
+          %i = stablehlo.iota dim = 0 : tensor<64x64xi32>
+          %j = stablehlo.iota dim = 1 : tensor<64x64xi32>
+          %p = stablehlo.compare GE, %i, %j : (tensor<64x64xi32>, tensor<64x64xi32>)
+            -> tensor<64x64xi1>
+          %c = stablehlo.constant dense<0.0> : tensor<64x64xf32>
+          %s = stablehlo.constant dense<0xFF800000> : tensor<f32>
+          %y = stablehlo.select %p, %x, %c : tensor<64x64xi1>, tensor<64x64xf32>
+          %z = stablehlo.reduce(%y init: %s) applies stablehlo.maximum across dimensions = [0, 1]
+            : (tensor<64x64xf32>, tensor<f32>) -> tensor<f32>
+          return %z : tensor<f32> }""", "vulkan:ampere")
 
 
 @pytest.mark.parametrize("op", ["divide", "remainder"])

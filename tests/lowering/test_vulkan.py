@@ -139,3 +139,20 @@ def test_eager_operations_where_the_array_is(device) -> None:
                       (v.at[0].set(1.0), np.concatenate([ones[:1], x[1:]]))):
         assert got.devices() == {device}
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("n", [16, 64, 100])
+def test_products_of_bfloat16(device, n: int) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-8, 9, (n, n)).astype(np.float32) for _ in range(2))  # (exact sums)
+    got = calque.jit(lambda x, y: jnp.matmul(x, y, preferred_element_type=jnp.float32))(
+        *[calque.device_put(v.astype(jnp.bfloat16), device) for v in (x, y)])
+    np.testing.assert_array_equal(got, x @ y)
+
+
+def test_reductions_of_triangles(device) -> None:
+    x = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) % 7  # (exact sums)
+    got = calque.jit(lambda x: (jnp.tril(x).sum(), jnp.tril(x).max(1), jnp.tril(x).sum(1)))(
+        calque.device_put(x, device))
+    for a, b in zip(got, (np.tril(x).sum(), np.tril(x).max(1), np.tril(x).sum(1))):
+        np.testing.assert_array_equal(a, b)
