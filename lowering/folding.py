@@ -84,7 +84,8 @@ def _counts(b: Builder, v: Any) -> bool:
 def computes_positions(x: Value) -> bool:
     """Whether a loop that reads x would compute positions on the way: x is made of an iota, with
     nothing between that is written to memory."""
-    seen, waiting = set(), [x.ir]
+    seen: set[Any] = set()
+    waiting = [x.ir]
     while waiting and len(seen) < 200:
         v = waiting.pop()
         full = mlir.made_by(v.owner)
