@@ -4,7 +4,7 @@ that threads take one by one.  Only compiled here; test_vulkan.py runs such prog
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from calque.lowering.compile import CompileError, compile_module
 from calque.lowering.targets import parse_target
 
 INTS = [np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)]
-SIZES = (16, 64, 1000, 1024)  # of 8, 32 or 64 threads: vectors of 1 to 8, whole and not
 
 
 def compiles(f: Callable[..., Any], target: str, *shapes: tuple[tuple[int, ...], Any]) -> None:
@@ -132,39 +131,8 @@ def cases_of(name: str, n: int) -> list[Case]:
     return found
 
 
-def compile_cases(cases: Sequence[Case], target: str) -> list[str]:
-    """What was not compiled, by name; what calque refuses is no fault."""
-    args = [x for c in cases for x in c.args]
-
-    def every(*xs: Any) -> list[Any]:
-        it = iter(xs)
-        return [c.f(*[next(it) for _ in c.args]) for c in cases]
-
-    try:
-        compiles(every, target, *[(x.shape, x.dtype) for x in args])
-    except NotImplementedError as error:
-        if len(cases) == 1:
-            return []
-        failed = error
-    except CompileError as error:
-        if len(cases) == 1:
-            return [f"{cases[0].name}: {str(error)[:300]}"]
-        failed = error
-    half = len(cases) // 2
-    parts = [f for c in (cases[:half], cases[half:]) for f in compile_cases(c, target)]
-    return parts or ([] if isinstance(failed, NotImplementedError) else [
-        f"only together: {str(failed)[:300]}"])
-
-
 ELEMENTWISE = [name for name in ROWS if registry[name].elementwise and all(
     o.values is None for o in ROWS[name].samples[0].operands)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", ["vulkan:lavapipe", "cuda:sm_80"])
-@pytest.mark.parametrize("name", ELEMENTWISE)
-def test_elementwise_primitives_compile_at_every_size(name: str, target: str) -> None:
-    assert not [f for n in SIZES for f in compile_cases(cases_of(name, n), target)]
 
 
 @pytest.mark.vulkan
