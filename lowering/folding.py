@@ -81,6 +81,23 @@ def _counts(b: Builder, v: Any) -> bool:
     return _origin(b, v) is not _DATA and v in b.counting
 
 
+def computes_positions(x: Value) -> bool:
+    """Whether a loop that reads x would compute positions on the way: x is made of an iota, with
+    nothing between that is written to memory."""
+    seen: set[Any] = set()
+    waiting = [x.ir]
+    while waiting and len(seen) < 200:
+        v = waiting.pop()
+        full = mlir.made_by(v.owner)
+        if full == "stablehlo.iota":
+            return True
+        if v in seen or full is None or full in _BARRIERS or full.partition(".")[2] in _COMPUTES:
+            continue
+        seen.add(v)
+        waiting += _sources(v)
+    return bool(waiting)
+
+
 def unequal(x: Value, y: Value) -> Value:
     """y for a comparison with x, or a difference, of integers whose number is known at the call
     only: the same bits, not known to be x's.  Of equal ones StableHLO's folder makes a constant of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BOOL, F32, F64, I8, U32, U64, unsigned
+from calque.lowering.dtypes import BOOL, F32, F64, I8, I32, U32, U64, signed, unsigned
 from calque.lowering.math.common import (
     BIAS,
     MANTISSA,
@@ -169,11 +169,11 @@ def _long_division(b: BodyBuilder, a: Value, d: Value) -> Value:
         return b.select(normal, m | one, m).view(word), b.select(normal, exponent, 1)
 
     (m, e), (divisor, f) = parts(a), parts(d)
-    m = b.binary("remainder", m, divisor)
+    m = _divided(b, m, divisor)[1]
 
     def step(m: Value, left: Value) -> list[Value]:
         count = b.select(left < spare, left, spare)
-        return [b.binary("remainder", m << count.view(word), divisor), left - count]
+        return [_divided(b, m << count.view(word), divisor)[1], left - count]
 
     m, _ = b.loop(lambda m, left: left > 0, step, [m, e - f])
     # m 2^(f - 1075) in f64, in two steps because 2^(f - 1075) may be below the normal range
@@ -189,7 +189,7 @@ def divide(b: Builder, x: Value, y: Value) -> Value:
     if not b.relaxed:
         return b.binary("divide", x, y)
     nothing, size, divisor = _magnitudes(b, x, y)
-    q = b.binary("divide", size, divisor).view(x.dtype)
+    q = _divided(b, size, divisor)[0].view(x.dtype)
     if x.dtype.kind == "i":
         q = b.select((x ^ y) < 0, -q, q)
     return b.select(nothing, ~b.like(x, 0), q)
@@ -200,7 +200,7 @@ def remainder(b: Builder, x: Value, y: Value) -> Value:
     if not b.relaxed:
         return b.binary("remainder", x, y)
     nothing, size, divisor = _magnitudes(b, x, y)
-    r = b.binary("remainder", size, divisor).view(x.dtype)
+    r = _divided(b, size, divisor)[1].view(x.dtype)
     if x.dtype.kind == "i":
         r = b.select(x < 0, -r, r)
     return b.select(nothing, x, r)
@@ -216,6 +216,29 @@ def _magnitudes(b: Builder, x: Value, y: Value) -> tuple[Value, Value, Value]:
     nothing = y.eq(0)
     size, divisor = ((abs(v) if x.dtype.kind == "i" else v).view(word) for v in (x, y))
     return nothing, size, b.select(nothing, 1, divisor)
+
+
+def _divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    """(x // y, x % y), unsigned, y > 0.
+
+    By signed division: of vectors of one number, which IREE makes of as many as threads can take,
+    it writes no unsigned one in SPIR-V (tests/lowering/test_vulkan_needs_cures.py).  Half of x has
+    no sign, nor has y below half of the range; twice the quotient is short by one at most.
+    """
+    if not b.relaxed:
+        return b.binary("divide", x, y), b.binary("remainder", x, y)
+    word, narrow = signed(x.dtype), x.dtype
+    if narrow.itemsize < 4:
+        p, q = x.astype(U32).view(I32), y.astype(U32).view(I32)
+        quotient = b.binary("divide", p, q)
+        found = quotient, p - quotient * q
+        return found[0].view(U32).astype(narrow), found[1].view(U32).astype(narrow)
+    large = y.view(word) < 0
+    divisor = b.select(large, 1, y.view(word))
+    double = b.binary("divide", (x >> 1).view(word), divisor).view(narrow) << 1
+    short = b.select(large, x, x - double * y) >= y
+    quotient = b.select(large, 0, double) + b.select(short, b.like(x, 1), 0)
+    return quotient, x - quotient * y
 
 
 def leading_zeros(b: Builder, x: Value) -> Value:

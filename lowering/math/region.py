@@ -17,7 +17,7 @@ import numpy as np
 
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
-from calque.lowering.builder import ROUNDED, Builder, Value
+from calque.lowering.builder import ROUNDED, SOFT_BF16, Builder, Value
 from calque.lowering.dtypes import BF16, BOOL, F16
 from calque.lowering.folding import guarded_from_one_number
 
@@ -81,6 +81,8 @@ class BodyBuilder(Builder):
         assert shape == ()
         if self.soft_f16 and dtype == F16 and name in ROUNDED:
             return self._widened(name, operands, shape)
+        if self.relaxed and dtype == BF16 and name in SOFT_BF16:
+            return self._by_bits(name, operands, shape)
         return self._make(_ARITH[name][_kind(operands[-1].dtype)], operands, dtype)
 
     def splat(self, value: Any, shape: Shape, dtype: Any) -> Value:

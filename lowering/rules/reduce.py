@@ -18,7 +18,7 @@ from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value, int_array
 from calque.lowering.context import Context
 from calque.lowering.dtypes import BOOL, F32, I8, I32, I64, is_narrow
-from calque.lowering.folding import guarded
+from calque.lowering.folding import computes_positions, guarded
 from calque.lowering.math.convert import convert
 from calque.lowering.math.region import BodyBuilder, elementwise
 from calque.lowering.rules.registry import Op, rule
@@ -32,6 +32,8 @@ def emit_reduce(b: Builder, xs: Sequence[Value], inits: Sequence[Any], axes: Seq
     """stablehlo.reduce of several operands with a body on scalars (accumulators, elements)."""
     if len(xs) == 1:  # (of several operands at once IREE makes no vectors)
         xs = [guarded(xs[0])]
+        if b.relaxed and computes_positions(xs[0]):  # IREE would keep vectors of indices in shared
+            xs = b.barrier(*xs)  # memory, which SPIR-V has not (tests/lowering/test_spirv_forms.py)
     kept = without(xs[0].shape, axes)
     starts = [b.splat(v, (), x.dtype) for v, x in zip(inits, xs)]
     op = b.op("stablehlo.reduce", [*xs, *starts], [(kept, x.dtype) for x in xs],
