@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from calque.api.custom_derivatives import custom_jvp
 from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
+from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
 from calque.lax.shape import stop_gradient
@@ -146,7 +147,12 @@ def _det(a: Any) -> Any:
 @_det.defjvp
 def _det_jvp(primals: Any, tangents: Any) -> Any:
     (a,), (t,) = primals, tangents
-    moved = ew.mul(_transposed(adjugate(a)), t)
+    if not is_static(shape_of(a)):  # (of sizes known at the call only: of regular matrices)
+        value, at = _det(a), tuple(range(ndim_of(a) - 2))
+        turned = sh.broadcast_in_dim(value, shape_of(a), at)
+        moved = ew.mul(ew.mul(_transposed(inv(a)), turned), t)
+    else:
+        moved = ew.mul(_transposed(adjugate(a)), t)
     return _det(a), rd.reduce_sum(moved, (ndim_of(a) - 2, ndim_of(a) - 1))
 
 
