@@ -255,3 +255,38 @@ def test_a_read_outside_of_memory_is_an_error(tmp_path: Path) -> None:
         else:
             with pytest.raises(AssertionError, match="outside of every allocation|misaligned"):
                 run([program], tmp_path)
+
+
+@pytest.mark.slow
+def test_iree_still_starts_maxima_of_signed_integers_from_zero(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """_extremum_of_signed in lowering/rules/reduce.py."""
+    from calque.lowering.rules import reduce
+
+    def plain(ctx: Any, x: Any, axes: Any, name: str) -> Any:
+        init = np.iinfo(x.dtype).min if name == "maximum" else np.iinfo(x.dtype).max
+        return reduce.emit_reduce(ctx.b, [x], [init], list(axes), reduce.fold(name))[0]
+
+    x = -np.arange(1, 3 * 1024 + 1, dtype=np.int32).reshape(3, 1024)
+    assert np.array_equal(run([(lambda x: x.max(1), [x])], tmp_path)[0][0], x.max(1))
+    monkeypatch.setattr(reduce, "_extremum_of_signed", plain)
+    calque.clear_caches()
+    assert np.array_equal(run([(lambda x: x.max(1), [x])], tmp_path)[0][0], [0, 0, 0])
+
+
+@pytest.mark.slow
+def test_iree_still_compiles_no_rows_that_widen_to_64_bits(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builder.barrier in `_by_blocks`, lowering/rules/reduce.py."""
+    from calque.lowering.builder import Builder
+    from calque.lowering.compile import CompileError
+    calque.config.update("jax_enable_x64", True)
+    try:
+        spec = calque.ShapeDtypeStruct((3, 1024), np.int8)
+        assert aot.compile(lambda x: x.sum(1), spec, targets=["cuda:sm_80"])
+        monkeypatch.setattr(Builder, "barrier", lambda self, *xs: list(xs))
+        calque.clear_caches()
+        with pytest.raises(CompileError, match="distribute"):
+            aot.compile(lambda x: x.sum(1), spec, targets=["cuda:sm_80"])
+    finally:
+        calque.config.update("jax_enable_x64", False)
