@@ -202,7 +202,8 @@ def emit_sum(ctx: Context, x: Value, axes: Sequence[int], name: str = "add",
         if name == "add" and mlir.made_by(x.ir.owner) == "stablehlo.negate":
             # (IREE sums by blocks what it adds, and of this it would make a subtraction)
             x = Value(ctx.b, x.ir.owner.operands[0], x.shape, x.dtype)
-            return -emit_sum(ctx, x, axes)
+            made = emit_sum(ctx, x, axes)
+            return ctx.b.like(made, 0) - made  # (0, where a negation would give -0)
         return ctx.b.reshape(_by_blocks(ctx.b, x, sorted(axes), identity, fold(name)), kept)
     found = [_sum_stages(ctx.b, part, sorted(axes), identity, fold(name))
              for part in _cut(ctx.b, x, axes)]

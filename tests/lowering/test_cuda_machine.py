@@ -185,6 +185,8 @@ def test_rows_and_elements(tmp_path: Path) -> None:
         "solve": (jnp.linalg.solve, (numbers(20, 20) + 4 * np.eye(20, dtype=np.float32),
                                      numbers(20, 3)), np.linalg.solve, 1e-5)}
     check(programs, tmp_path)
+    ((zeros,),) = run([(lambda x: (-x).sum(1), [np.zeros((2, 512), np.float32)])], tmp_path)
+    assert not zeros.any() and not np.signbit(zeros).any()  # 0 and -0 add up to 0
 
 
 FOLDS = {"sum": jnp.sum, "max": jnp.max, "min": jnp.min, "argmax": jnp.argmax,
