@@ -32,6 +32,7 @@ _MEMORY = ("iree_tensor_ext.compute_barrier.start", "flow.dispatch")
 _BRANCHES = ("stablehlo.case", "stablehlo.if")
 _LOOKED_AT = 100  # values
 _SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice")
+_REDUCTIONS = ("stablehlo.reduce", "stablehlo.dot_general", "linalg.generic")
 _SEEN = ("stablehlo.reshape", "stablehlo.bitcast_convert", "iree_tensor_ext.compute_barrier.start")
 
 
@@ -442,6 +443,12 @@ class Builder:
         tests/lowering/test_refusals.py)."""
         return self._cut(x) if _may_be_slice(x) else x
 
+    def materialize_reduced(self, x: Value) -> Value:
+        """Positions x (n,), where elements are read: written to memory if it is one and comes of a
+        reduction.  In a loop IREE may make one dispatch of the two, whose vectors it then mixes
+        with scalars (tests/lowering/test_refusals.py)."""
+        return self._cut(x) if x.shape == (1,) and _comes_of(x, _REDUCTIONS) else x
+
     def optimization_barrier(self, *xs: Value) -> list[Value]:
         """Keeps IREE from merging across, too; the call waits for the work before it."""
         op = self.op("stablehlo.optimization_barrier", xs, [(x.shape, x.dtype) for x in xs])
@@ -468,6 +475,16 @@ def _count(v: Any) -> int:
 
 def _may_be_slice(x: Value) -> bool:
     """Whether x is a slice, seen again or computed by what may fold: x * 1, min(x, x)."""
+    return _comes_of(x, (*_SLICES, *_BRANCHES))
+
+
+def _is_parallel(op: Any) -> bool:
+    return "reduction" not in str(op.attributes["iterator_types"])
+
+
+def _comes_of(x: Value, names: Sequence[str]) -> bool:
+    """Whether one of these operations gives x, or something of as many elements that x is computed
+    of without being written to memory between (or too much was computed to tell)."""
     seen: set[Any] = set()
     waiting = [x.ir]
     while waiting and len(seen) < _LOOKED_AT:
@@ -475,7 +492,7 @@ def _may_be_slice(x: Value) -> bool:
         name = mlir.made_by(v.owner)  # a block has none
         if v in seen or name is None or name in _MEMORY or _count(v) != _count(x.ir):
             continue
-        if name in _SLICES or name in _BRANCHES:
+        if name in names and not (name == "linalg.generic" and _is_parallel(v.owner)):
             return True
         seen.add(v)
         waiting += v.owner.operands

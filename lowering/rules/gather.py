@@ -117,6 +117,7 @@ def take_rows(ctx: Context, x: Value, ids: Value) -> Value:
         # (tests/lowering/test_refusals.py)
         (rows,) = b.barrier(Value(b, op.results[0], (count, width), kind))
         return rows.view(x.dtype)
+    ids = b.materialize_reduced(ids)
     return ctx.fusion.note(_elements(data, ids, target).view(x.dtype), [x, ids])
 
 

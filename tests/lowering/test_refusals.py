@@ -82,6 +82,54 @@ def test_iree_still_refuses_elements_of_steps() -> None:
       return %c : tensor<6xf32> }""", "unrealized_conversion_cast")
 
 
+def test_elements_at_a_position_that_is_a_sum() -> None:
+    """Builder.materialize_reduced: `random.choice` with weights in a loop searches in their sums."""
+    def step(c: Any) -> Any:
+        counts, weights = c
+        place = jnp.take(jnp.arange(5), jnp.searchsorted(jnp.cumsum(weights), counts[1]))
+        return counts + 1 + place, weights + jnp.where(place < 2, place + 5, place)
+
+    start = np.array([3, 2, 5, 1, 4], np.int32)
+    counts, weights = start, start
+    while counts.sum() < 60:
+        place = np.searchsorted(np.cumsum(weights), counts[1])
+        counts, weights = counts + 1 + place, weights + (place + 5 if place < 2 else place)
+    out = calque.jit(lambda c: lax.while_loop(lambda c: c[0].sum() < 60, step, c))((start, start))
+    np.testing.assert_array_equal(out[0], counts)
+    np.testing.assert_array_equal(out[1], weights)
+
+
+def test_iree_still_mixes_vectors_with_scalars_at_a_position_that_is_a_sum() -> None:
+    """Builder.materialize_reduced."""
+    refused("""func.func @main(%a: tensor<5xi32>, %b: tensor<5xi32>) -> tensor<5xi32> {
+      %z = stablehlo.constant dense<0> : tensor<i32>
+      %n = stablehlo.constant dense<4> : tensor<i32>
+      %i = stablehlo.iota dim = 0 : tensor<5xi32>
+      %r:2 = stablehlo.while(%x = %a, %y = %b) : tensor<5xi32>, tensor<5xi32> cond {
+        %s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0]
+          : (tensor<5xi32>, tensor<i32>) -> tensor<i32>
+        %c = stablehlo.compare LT, %s, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      } do {
+        %s = stablehlo.reduce(%y init: %z) applies stablehlo.add across dimensions = [0]
+          : (tensor<5xi32>, tensor<i32>) -> tensor<i32>
+        %c = stablehlo.minimum %s, %n : tensor<i32>
+        %d = stablehlo.maximum %c, %z : tensor<i32>
+        %e = tensor.empty() : tensor<i32>
+        %g = linalg.generic {indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>],
+            iterator_types = []} ins(%d : tensor<i32>) outs(%e : tensor<i32>) {
+        ^bb0(%p: i32, %q: i32):
+          %k = arith.index_cast %p : i32 to index
+          %v = tensor.extract %i[%k] : tensor<5xi32>
+          linalg.yield %v : i32 } -> tensor<i32>
+        %w = stablehlo.negate %g : tensor<i32>
+        %h = stablehlo.broadcast_in_dim %w, dims = [] : (tensor<i32>) -> tensor<5xi32>
+        %t = stablehlo.add %x, %h : tensor<5xi32>
+        %u = stablehlo.add %y, %h : tensor<5xi32>
+        stablehlo.return %t, %u : tensor<5xi32>, tensor<5xi32> }
+      return %r#0 : tensor<5xi32> }""", "same type")
+
+
 # ---- gathered rows
 def test_parts_of_gathered_rows() -> None:
     """take_rows in lowering/rules/gather.py."""
