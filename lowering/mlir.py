@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from calque.core.dims import Dim
+from calque.core.errors import explain
 from calque.core.types import Dtype, Shape
 
 _ELEMENT_NAMES: dict[Dtype, str] = {
@@ -163,7 +164,14 @@ def type_text(shape: Shape, dtype: Dtype) -> str:
 
 @functools.lru_cache(maxsize=8192)
 def tensor_type(shape: Shape, dtype: Dtype) -> Any:
-    """The ranked tensor type of a shape and dtype in our context."""
+    """The ranked tensor type of a shape and dtype in our context.
+
+    Raises:
+      OverflowError: a size is 2**63 or more.
+    """
+    if any(not isinstance(d, Dim) and d >= 1 << 63 for d in shape):
+        raise OverflowError(explain(f"an array of shape {shape} has a size of 2**63 or more.",
+                                    fix="use smaller sizes."))
     return ir().Type.parse(type_text(shape, dtype), context())
 
 

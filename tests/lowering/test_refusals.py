@@ -83,7 +83,7 @@ def test_iree_still_refuses_elements_of_steps() -> None:
 
 
 def test_elements_at_a_position_that_is_a_sum() -> None:
-    """Builder.materialize_reduced: `random.choice` with weights in a loop searches in their sums."""
+    """Builder.materialize_reduced: `random.choice` with weights in a loop searches their sums."""
     def step(c: Any) -> Any:
         counts, weights = c
         place = jnp.take(jnp.arange(5), jnp.searchsorted(jnp.cumsum(weights), counts[1]))

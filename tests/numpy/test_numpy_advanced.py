@@ -287,6 +287,7 @@ def test_errors_of_functions() -> None:
         (lambda: jnp.ix_(x), ValueError, "must be 1-dimensional"),
         (lambda: jnp.piecewise(x, [x > 1, x > 2], [1]), ValueError, "either 2 or 3 functions"),
         (lambda: jnp.ravel_multi_index((9,), (3,)), ValueError, "invalid entry in coordinates"),
+        (lambda: jnp.ravel_multi_index((1,), (3,), mode="fill"), ValueError, "invalid mode='fill'"),
         (lambda: jnp.tril_indices_from(jnp.ones(3)), ValueError, "Only 2-D inputs"),
         (lambda: jnp.diag_indices_from(x), ValueError, "must be of equal length"),
         (lambda: jnp.place(x, x > 1, jnp.zeros(0), inplace=False), ValueError, "empty array")]

@@ -290,3 +290,24 @@ def test_degrees_of_half_precision(jit: Any) -> None:
     for dtype, two, one in zip(dtypes, many, ones):
         assert two.dtype == dtype and one.dtype == jnp.float32 and float(one) == 180.0
     assert got.tolist() == [0.0078125, -0.0078125]
+
+
+@pytest.mark.parametrize("make", [
+    lambda: jnp.arange(2**62), lambda: jnp.arange(2**52), lambda: jnp.linspace(0, 1, 2**62),
+    lambda: jnp.logspace(0, 1, 2**52), lambda: jnp.geomspace(1, 2, 2**52), lambda: jnp.eye(2**31),
+    lambda: jnp.eye(2**70), lambda: jnp.identity(2**28), lambda: jnp.tri(2**28),
+    lambda: jnp.indices((2**26, 2**26)), lambda: jnp.hanning(2**52), lambda: jnp.kaiser(2**52, 1.0),
+    lambda: jnp.tril_indices(2**28), lambda: jnp.diag_indices(2**52),
+    lambda: jnp.fft.fftfreq(2**52), lambda: jnp.zeros(2**70), lambda: jnp.ones((2**31, 2**31)),
+    lambda: jnp.full(10**30, 1),
+    lambda: jnp.repeat(jnp.zeros(3), 2**30, total_repeat_length=2**52)])
+def test_more_than_any_memory_is_a_lack_of_memory(make: Any) -> None:
+    """Whoever computes it: what NumPy says of a size is said as of a device's memory."""
+    with pytest.raises(calque.errors.JaxRuntimeError,
+                       match=r"(?s)RESOURCE_EXHAUSTED.*\n  In .*\n  Fix: "):
+        make()
+
+
+def test_a_size_beyond_64_bits_is_told() -> None:
+    with pytest.raises(OverflowError, match=r"2\*\*63 or more\.(?s:.*)Fix: "):
+        calque.jit(lambda x: jnp.broadcast_to(x, (2**70,)).sum())(1.0)

@@ -550,7 +550,8 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
 
     def make() -> Any:
         if at_bottom() and isinstance(k, (int, np.integer)):
-            return from_numpy(np.eye(rows, columns, int(k), dtype=np.int8).astype(wanted))
+            with util.on_host("eye"):
+                return from_numpy(np.eye(rows, columns, int(k), dtype=np.int8).astype(wanted))
         with lazy_eval("eye"):
             row = sh.iota(dtypes.int32, (rows, columns), 0)
             column = sh.iota(dtypes.int32, (rows, columns), 1)
@@ -607,7 +608,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     rows = as_size("tri", N)
     columns = rows if M is None else as_size("tri", M)
     if at_bottom():
-        return from_numpy(np.tri(rows, columns, int(k), dtype=np.int8).astype(wanted))
+        with util.on_host("tri"):
+            return from_numpy(np.tri(rows, columns, int(k), dtype=np.int8).astype(wanted))
     return ew.convert(below(rows, columns, int(k)), wanted)
 
 

@@ -65,7 +65,8 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
       Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
     n = _size("fftfreq", n)
-    k = np.arange(n)
+    with util.on_host("fftfreq"):
+        k = np.arange(n)
     return _frequencies("fftfreq", np.where(k < -(-n // 2), k, k - n), n, d, dtype, device)
 
 
@@ -90,7 +91,9 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
       Array([0.  , 0.25, 0.5 ], dtype=float32)
     """
     n = _size("rfftfreq", n)
-    return _frequencies("rfftfreq", np.arange(n // 2 + 1), n, d, dtype, device)
+    with util.on_host("rfftfreq"):
+        k = np.arange(n // 2 + 1)
+    return _frequencies("rfftfreq", k, n, d, dtype, device)
 
 
 def _shifted(name: str, x: Any, axes: Any, back: bool) -> Any:

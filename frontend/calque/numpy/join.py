@@ -398,16 +398,19 @@ def _repeat_each(x: Any, repeats: Any, known: Any, axis: int | None, length: int
             f"shape {shape}.", fix="give one count for every element along the axis."))
     total = None if total is None else as_size("repeat", total)
     if known is not None:
-        places = np.repeat(np.arange(length, dtype=np.int32), known)
-        if total is not None:
-            places = np.pad(places[:total], (0, max(total - len(places), 0)),
-                            constant_values=max(length - 1, 0))
+        with util.on_host("repeat"):
+            places = np.repeat(np.arange(length, dtype=np.int32), known)
+            if total is not None:
+                places = np.pad(places[:total], (0, max(total - len(places), 0)),
+                                constant_values=max(length - 1, 0))
         return take(x, places, axis)
     from calque.numpy.cumulative import cumsum
     from calque.numpy.sorting import searchsorted
     with util.lazy_eval("repeat"):
         ends = cumsum(util.broadcast_to(unchanged(repeats), (length,)))
-        found = searchsorted(ends, np.arange(total, dtype=np.int32), side="right")  # type: ignore[arg-type]
+        with util.on_host("repeat"):
+            order = np.arange(total, dtype=np.int32)  # type: ignore[arg-type]
+        found = searchsorted(ends, order, side="right")
         return take(unchanged(x), found, axis, mode="clip")
 
 

@@ -195,7 +195,8 @@ def _wide(x: Any, axis: int, n: int) -> Any:
 
 def _repeated(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
     """edge, reflect, symmetric, wrap: elements of x at other positions."""
-    places = np.pad(np.arange(shape_of(x)[axis]), width, mode=mode)  # type: ignore[call-overload]
+    with util.on_host("pad"):
+        places = np.pad(np.arange(shape_of(x)[axis]), width, mode=mode)  # type: ignore[call-overload]
     runs = _runs(places)
     if len(runs) > RUNS:
         return picking.take(x, places, axis)

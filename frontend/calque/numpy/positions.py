@@ -248,8 +248,8 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
     Args:
       multi_index: one integer array for each axis; shapes broadcast.
       dims: the array's shape (static).
-      mode: 'raise' (an entry outside is an error; not under jit), 'wrap' or 'clip'; with any other
-        mode entries are not looked at.
+      mode: 'raise' (an entry outside is an error; not under jit), 'wrap', 'clip', or 'ignore':
+        entries are not looked at.
       order: 'C' (the last axis runs fastest) or 'F' (the first one).
       dtype: of the result; by default the promoted one.
 
@@ -257,7 +257,7 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
       An integer array of the broadcast shape.
 
     Raises:
-      ValueError: an entry is outside, no integer, or order is unknown.
+      ValueError: an entry is outside, no integer, or mode or order is unknown.
 
     Example:
       >>> import calque.numpy as jnp
@@ -274,6 +274,9 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
                                      fix="convert it with .astype(int)."))
     if order not in ("C", "F"):
         raise ValueError(explain(f"order={order!r} not understood. Must be 'C' or 'F'"))
+    if mode not in ("raise", "wrap", "clip", "ignore"):
+        raise ValueError(explain(f"invalid mode={mode!r}. Expected 'raise', 'wrap', 'clip', or "
+                                 "'ignore'."))
     if mode == "raise":
         for v, n in zip(values, sizes):
             at = needed("ravel_multi_index", v, "The error occurred because ravel_multi_index was "
@@ -319,7 +322,8 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
       (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
     sizes = [as_size("tril_indices", v) for v in (n, k, n if m is None else m)]
-    return _pair(np.tril_indices(*sizes))
+    with util.on_host("tril_indices"):
+        return _pair(np.tril_indices(*sizes))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
@@ -342,7 +346,8 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
       (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
     sizes = [as_size("triu_indices", v) for v in (n, k, n if m is None else m)]
-    return _pair(np.triu_indices(*sizes))
+    with util.on_host("triu_indices"):
+        return _pair(np.triu_indices(*sizes))
 
 
 def _matrix_shape(arr: Any) -> tuple[int, int]:
@@ -447,7 +452,8 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
         if v < 0:
             raise ValueError(explain(f"{name} argument to diag_indices must be nonnegative, got "
                                      f"{v}"))
-    return _pair((np.arange(n),) * ndim)
+    with util.on_host("diag_indices"):
+        return _pair((np.arange(n),) * ndim)
 
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:

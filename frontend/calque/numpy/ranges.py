@@ -120,11 +120,12 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     whole = dtypes.is_integer(dtype) or start == int(start) and step == int(step)
     if at_bottom() or not whole and size <= LONGEST:
         wide = dtype if dtypes.is_integer(dtype) else np.dtype(np.float64)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), util.on_host("arange"):
             line = np.arange(size).astype(wide)
             line = line if step == 1 else line * np.asarray(step).astype(wide)
             line = line if start == 0 else np.asarray(start).astype(wide) + line
-        return from_numpy(line.astype(dtype))
+            line = line.astype(dtype)
+        return from_numpy(line)
     line = sh.iota(dtype, (size,))
     if step != 1:
         line = ew.mul(line, distance)
@@ -201,7 +202,7 @@ def _rounded(line: Any, dtype: Any) -> Any:
 def _linspace_host(start: Any, stop: Any, count: int, endpoint: bool, working: Any,
                    wanted: Any) -> tuple[Any, Any]:
     """As _linspace, by NumPy, for scalars."""
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), util.on_host("linspace"):
         first, last = (np.asarray(v).astype(
             complex if np.iscomplexobj(v) else float)[()] for v in (start, stop))
         line = np.linspace(first, last, count, endpoint)
@@ -313,7 +314,7 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
         util.user_dtype("logspace", dtype))
     working = util.to_inexact(dtypes.result_type(start, stop, base))
     if _on_host(start, stop, base, count=num):
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), util.on_host("logspace"):
             return _rounded(np.logspace(start, stop, _count("logspace", num), endpoint, base),
                             wanted)
     with lazy_eval("logspace"):
@@ -350,7 +351,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     working = util.to_inexact(dtypes.result_type(start, stop))
     wanted = working if dtype is None else util.user_dtype("geomspace", dtype)
     if _on_host(start, stop, count=num) and start != 0 and stop != 0:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), util.on_host("geomspace"):
             return _rounded(np.geomspace(start, stop, _count("geomspace", num), endpoint), wanted)
     with lazy_eval("geomspace"):
         first, last = util.broadcast_all("geomspace", util.cast(start, working),
@@ -443,10 +444,11 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     wanted = dtypes.default_dtype(int) if dtype is None else util.user_dtype("indices", dtype)
     rank = len(sizes)
     if at_bottom():
-        grid = np.indices(sizes, sparse=sparse)  # type: ignore[call-overload]
-        if sparse:
-            return tuple(from_numpy(g.astype(wanted)) for g in grid)
-        return from_numpy(np.asarray(grid).astype(wanted))
+        with util.on_host("indices"):
+            grid = np.indices(sizes, sparse=sparse)  # type: ignore[call-overload]
+            if sparse:
+                return tuple(from_numpy(g.astype(wanted)) for g in grid)
+            return from_numpy(np.asarray(grid).astype(wanted))
     if sparse:
         return tuple(sh.iota(wanted, [n if i == j else 1 for j in range(rank)], i)
                      for i, n in enumerate(sizes))

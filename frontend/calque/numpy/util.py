@@ -30,6 +30,7 @@ from calque.lax.operands import as_operand, numpy_operand
 from calque.lax.shape import broadcast_sizes, unchanged
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.runtime.errors import device_error
 
 _SCALARS = (bool, int, float, complex)
 _PASS = frozenset((Array, *_SCALARS))
@@ -49,6 +50,28 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 def check_arrays(name: str, *values: Any, start: int = 0) -> tuple[Any, ...]:
     """The values as operands of primitives; TypeError for lists, strings, None, ..."""
     return tuple(one_array(name, v, start + i) for i, v in enumerate(values))
+
+
+class on_host:  # noqa: N801 (a context, as contextlib's are named)
+    """Around what NumPy computes for a function: what it says of a size is said as of a device's.
+
+    Raises:
+      DeviceError: NumPy cannot have so much memory, or count so far.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, MemoryError) or isinstance(error, (ValueError, OverflowError)) and any(
+                words in str(error) for words in _TOO_LARGE):
+            raise device_error(MemoryError(str(error)), self.name) from None
+
+
+_TOO_LARGE = ("array is too big", "Maximum allowed", "too large to convert to C")  # NumPy's words
 
 
 def one_array(name: str, x: Any, position: int = 0) -> Any:

@@ -43,7 +43,9 @@ def _count(name: str, points: Any) -> int:
 def _window(name: str, sentence: str, f: Callable[[int], Any], result: str) -> Callable[[int], Any]:
     """A window without parameters: computed on the host in float64, then rounded."""
     def window(M: int) -> Any:  # noqa: N803 (NumPy's name)
-        return creation.asarray(f(_count(name, M)), dtypes.default_dtype(float))
+        count = _count(name, M)
+        with util.on_host(name):
+            return creation.asarray(f(count), dtypes.default_dtype(float))
 
     return from_row(window, "calque.numpy", name, _DOC, sentence=sentence, result=result)
 
@@ -83,7 +85,8 @@ def kaiser(M: int, beta: Any) -> Any:  # noqa: N803 (NumPy's name)
     if count <= 1:
         return creation.ones(count, dtype)
     half = (count - 1) / 2
-    shape = np.sqrt(np.clip(1 - ((np.arange(count) - half) / half) ** 2, 0, None)).astype(dtype)
+    with util.on_host("kaiser"):
+        shape = np.sqrt(np.clip(1 - ((np.arange(count) - half) / half) ** 2, 0, None)).astype(dtype)
     with util.lazy_eval("kaiser"):
         beta = util.array(util.cast(beta, dtype))
         return i0(ew.mul(util.array(shape), beta)) / i0(beta)
