@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.harness import by_each, numpys
+from support.oracle import interpret
 
 import calque
 import calque.numpy as jnp
@@ -249,3 +250,54 @@ def test_iteration() -> None:
     assert calque.jit(lambda x: sum(x))(np.arange(4)) == 6
     with pytest.raises(TypeError, match="iteration over a 0-d array"):
         iter(jnp.float32(1))
+
+
+# ---- axes of more positions than int32 counts
+FAR = 2_200_000_000
+FAR_READS: list[Any] = [
+    lambda x, i: x[-5], lambda x, i: x[FAR - 5], lambda x, i: x[i], lambda x, i: x[i[0]],
+    lambda x, i: x[FAR - 6:FAR - 4][1], lambda x, i: x.at[i].get(mode="fill", fill_value=1),
+    lambda x, i: jnp.take(x, i), lambda x, i: jnp.take(x, i, mode="wrap"),
+    lambda x, i: jnp.take_along_axis(x, i), lambda x, i: lax.dynamic_index_in_dim(x, -5),
+    lambda x, i: lax.dynamic_index_in_dim(x, FAR - 5), lambda x, i: lax.dynamic_slice(x, i, (1,)),
+    lambda x, i: x[np.array([FAR - 5])], lambda x, i: x[jnp.array([-5])]]
+
+
+@pytest.mark.parametrize("f", FAR_READS)
+def test_positions_beyond_int32(f: Any) -> None:
+    """Counted in int64 without x64, too (evaluated by NumPy from what was traced: no page of x but
+    one is touched)."""
+    x, i = np.zeros(FAR, np.int8), np.array([-5], np.int32)
+    x[-5] = 7
+    made = calque.make_jaxpr(f)(calque.ShapeDtypeStruct(x.shape, x.dtype), i)
+    (out,) = interpret(made.jaxpr.consts_as_inputs(), [*map(np.asarray, made.jaxpr.consts), x, i])
+    assert out.dtype == np.int8 and out.ravel().tolist() == [7]
+
+
+@pytest.mark.slow
+def test_positions_beyond_int32_compiled() -> None:
+    host = np.zeros(FAR, np.int8)
+    host[-5] = 7
+    x, i = jnp.asarray(host), jnp.array([-5])
+    for f in FAR_READS:
+        assert np.ravel(f(x, i)).tolist() == np.ravel(calque.jit(f)(x, i)).tolist() == [7]
+    for write in (lambda x, i: x.at[i].set(3), lambda x, i: x.at[-5].set(3),
+                  lambda x, i: x.at[i].add(-4), lambda x, i: x.at[i[0]].set(3),
+                  lambda x, i: lax.dynamic_update_slice(x, jnp.full(1, 3, np.int8), i)):
+        out = calque.jit(write)(x, i)
+        assert out[-5] == 3 and jnp.count_nonzero(out) == 1
+        assert write(x, i)[-5] == 3
+
+
+@pytest.mark.parametrize("f, always", [
+    (jnp.argmax, False), (jnp.argmin, False), (jnp.argsort, False),
+    (lambda x: lax.top_k(x, 1), True), (lambda x: jnp.nonzero(x, size=1), False),
+    (lambda x: jnp.arange(FAR) + x[0], False), (lambda x: lax.iota(np.int32, FAR) + x[0], True)])
+def test_results_that_int32_does_not_hold_are_refused(f: Any, always: bool) -> None:
+    """jax gives positions modulo 2**32 for most of them."""
+    x = calque.ShapeDtypeStruct((FAR,), np.int8)
+    with pytest.raises(OverflowError, match=r"too large to convert to int32\.(?s:.*)Fix: enable"):
+        calque.eval_shape(f, x)
+    if not always:
+        with calque.enable_x64(True):
+            calque.eval_shape(f, x)

@@ -267,6 +267,22 @@ def in_int32(d: Any) -> bool:
     return bounds(d, 1)[1] < 2**31
 
 
+def is_far(shape: Sequence[Any]) -> bool:
+    """Whether int32 does not count the positions along an axis."""
+    for n in shape:  # noqa: SIM110 (a generator costs as much as the rest of x[0])
+        if type(n) is int and n > 0x7FFFFFFF:
+            return True
+    return False
+
+
+def check_positions(name: str, size: Any, dtype: Any) -> None:
+    """That int32 counts the positions along an axis, where it is the dtype of them."""
+    if dtype == np.int32 and not isinstance(size, Dim) and size > 2**31:
+        raise OverflowError(explain(
+            f"{name}: an axis of {size} has positions that are too large to convert to int32.",
+            fix="enable x64 (jax_enable_x64), or work on parts of the axis."))
+
+
 def is_larger(d: Any, limit: int) -> bool:
     """Whether a size is surely above a limit, for choices that only speed depends on."""
     return guess(d) > limit
@@ -480,7 +496,9 @@ __all__ = [
     "bounds",
     "floordiv",
     "guess",
+    "check_positions",
     "in_int32",
+    "is_far",
     "is_larger",
     "is_nonnegative",
     "is_static",

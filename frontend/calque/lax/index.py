@@ -5,14 +5,16 @@ clamped into the operand.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
-from calque.core.dims import min_dim, number
+from calque.core.config import config
+from calque.core.dims import Dim, is_far, min_dim, number
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.core.types import Shape
@@ -22,6 +24,19 @@ from calque.lax.shape import expand_dims, squeeze
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
 from calque.transforms.vmap import BatchTracer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def counting_far(f: F) -> F:
+    """f(x, ...), whose positions are int64, also without x64, where int32 does not count so far."""
+    @functools.wraps(f)
+    def wrapped(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_far(getattr(x, "shape", ())):
+            return f(x, *args, **kwargs)
+        with config.context("jax_enable_x64", True):
+            return f(x, *args, **kwargs)
+    return wrapped  # type: ignore[return-value]
 
 
 def _start(name: str, index: Any, size: int, negative: bool) -> Any:
@@ -38,11 +53,11 @@ def _start(name: str, index: Any, size: int, negative: bool) -> Any:
     if isinstance(x, Tracer) or hasattr(x, "aval"):
         return wrap_negative(x, size) if negative and a.dtype.kind != "u" else x
     value = int(x)
-    if value.bit_length() > 31 and a.dtype == np.int32:
+    kind = np.int32 if isinstance(size, Dim) or -2**31 <= size < 2**31 else np.int64
+    if value.bit_length() > 31 and a.dtype == np.int32 and kind is np.int32:
         value = int(np.int64(value).astype(np.int32))  # wraps, as any conversion does
     if negative and value < 0:
         value += size
-    kind = np.int32 if -2**31 <= size < 2**31 else np.int64
     limits = np.iinfo(kind)
     return kind(min(max(value, limits.min), limits.max))
 
@@ -70,6 +85,8 @@ def _starts(name: str, indices: Any, shape: Shape, negative: Any) -> list[Any]:
             f"index arguments to {name} must be integers of the same type, got "
             + ", ".join(dtype_of(as_operand(name, i)).name for i in indices),
             fix="convert them to one integer type."))
+    if is_far(shape):
+        indices = [ew.convert(i, np.dtype(np.int64)) if hasattr(i, "aval") else i for i in indices]
     flags = [negative] * len(shape) if isinstance(negative, bool) else list(negative)
     traced = {dtype_of(i) for i in indices if hasattr(i, "aval")}
     starts = [_start(name, i, n, f) for i, n, f in zip(indices, shape, flags)]
@@ -86,6 +103,7 @@ def _along(name: str, index: Any, axis: int, rank: int) -> list[Any]:
     return [index if i == axis else zero for i in range(rank)]
 
 
+@counting_far
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, *,
                   allow_negative_indices: bool | Sequence[bool] = True) -> Any:
     """A window of static size at a traced position.
@@ -146,6 +164,7 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
     return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
+@counting_far
 def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *,
                          allow_negative_indices: bool = True) -> Any:
     """One traced index along an axis.
@@ -176,6 +195,7 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
         return part if keepdims else squeeze(part, (axis,))
 
 
+@counting_far
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *,
                          allow_negative_indices: bool | Sequence[bool] = True) -> Any:
     """operand with a window at a traced position replaced.

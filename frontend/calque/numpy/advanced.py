@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, refuse_masked, shape_of
-from calque.core.dims import Dim, is_static
+from calque.core.dims import Dim, is_far, is_static
 from calque.core.errors import NonConcreteBooleanIndexError, explain
 from calque.core.lists import as_tuple, inserted, without
 from calque.core.primitive import Primitive
@@ -24,7 +24,7 @@ from calque.core.types import Axes, Shape
 from calque.dispatch.array import Array, from_numpy
 from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode, python_fill
-from calque.lax.index import wrap_negative
+from calque.lax.index import counting_far, wrap_negative
 from calque.lax.scatter import scatter_apply
 from calque.lax.shape import broadcast_sizes
 from calque.numpy import indexing as ix
@@ -232,6 +232,7 @@ def _common(shapes: list[Shape]) -> tuple[int, ...]:
 
 def _counted(column: Any, size: int, wrap: bool) -> Any:
     """Positions counted from the front; on the host those outside become -1 or size."""
+    kind = ix.kind_of(size)
     if isinstance(column, np.ndarray) and isinstance(size, Dim):
         least, most = np.iinfo(np.int32).min, np.iinfo(np.int32).max
         column = np.clip(column, least if column.dtype.kind == "i" else 0, most).astype(np.int32)
@@ -239,10 +240,11 @@ def _counted(column: Any, size: int, wrap: bool) -> Any:
     if isinstance(column, np.ndarray):
         if wrap and column.dtype.kind == "i":
             column = np.where(column < 0, column.astype(np.int64) + size, column)
-        if ix.watched.get() and column.size:
-            return column.astype(np.int32)
-        return np.clip(column, -1 if column.dtype.kind == "i" else 0, size).astype(np.int32)
-    column = ix.widened(column)
+        if not (ix.watched.get() and column.size):
+            column = np.clip(column, -1 if column.dtype.kind == "i" else 0, size)
+        # as an Array it stays int64 where it becomes an argument of a program
+        return from_numpy(column.astype(kind)) if is_far((size,)) else column.astype(kind)
+    column = ix.widened(column, size)
     return wrap_negative(column, size) if wrap and dtype_of(column).kind != "u" else column
 
 
@@ -265,6 +267,15 @@ def vectors(fancy: Fancy) -> Any:
 # ---- reading
 def take(x: Any, index: Any) -> Any:
     """x[index], whatever the index."""
+    shape = shape_of(x)
+    if is_far(shape):
+        return _take_far(x, index)
+    return ix.read(x, ix.parse(index, shape)) if ix.is_basic(index) else read(x, plan(index, shape))
+
+
+@counting_far
+def _take_far(x: Any, index: Any) -> Any:
+    dtypes.check_fits(index)
     shape = shape_of(x)
     return ix.read(x, ix.parse(index, shape)) if ix.is_basic(index) else read(x, plan(index, shape))
 

@@ -6,13 +6,16 @@ by a mask; a traced position is written where it lies inside, else nothing chang
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
+from calque.core.config import config
+from calque.core.dims import is_far
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.dispatch.eager import lazy_eval
@@ -39,6 +42,19 @@ from calque.primitives import elementwise as ew
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
 from calque.primitives.gather import GatherScatterMode, default_fill
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _counting_far(f: F) -> F:
+    """As lax.index.counting_far, for methods of Ref."""
+    @functools.wraps(f)
+    def wrapped(self: Ref, *args: Any, **kwargs: Any) -> Any:
+        if not is_far(shape_of(self.array)):
+            return f(self, *args, **kwargs)
+        with config.context("jax_enable_x64", True):
+            return f(self, *args, **kwargs)
+    return wrapped  # type: ignore[return-value]
 
 
 class At:
@@ -81,6 +97,7 @@ class Ref:
     def __repr__(self) -> str:
         return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
 
+    @_counting_far
     def get(self, *, indices_are_sorted: bool = False, unique_indices: bool = False,
             mode: Any = None, fill_value: Any = None, out_sharding: Any = None,
             wrap_negative_indices: bool = True) -> Any:
@@ -228,6 +245,7 @@ class Ref:
             ones = Ref(_ones(self.array), self.index).multiply(values, **options)
             return ar.power(self.array, ones)
 
+    @_counting_far
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False,
               unique_indices: bool = False, mode: Any = None,
               wrap_negative_indices: bool = True) -> Any:
@@ -260,6 +278,7 @@ class Ref:
             plan = parse(self.index, shape)
             return write(self.array, plan, func(read(self.array, plan)), None, mode)
 
+    @_counting_far
     def _update(self, name: str, values: Any, join: Any, p: Primitive,
                 options: dict[str, Any]) -> Any:
         for option in options:

@@ -148,7 +148,7 @@ def _places(at: Any, n: int, count: int) -> Any:
         places = np.array(at)
         places[order] += np.arange(count)
         return places
-    at = util.broadcast_to(ravel(widened(at)), (count,))
+    at = util.broadcast_to(ravel(widened(at, n + count)), (count,))
     at = rounding.clip(wrap_negative(at, n), 0, n)
     shape = (count, count)
     own = sh.broadcast_in_dim(at, shape, (0,))

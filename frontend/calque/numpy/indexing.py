@@ -19,7 +19,7 @@ from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.lists import as_tuple
 from calque.core.trace import Tracer, at_bottom
-from calque.core.types import Shape
+from calque.core.types import Dtype, Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.lax.index import wrap_negative
@@ -203,7 +203,7 @@ def _axis(item: Any, size: int, axis: int, position: int) -> Run | Traced:
     wrapped = i + size if i < 0 else i
     clamped = min(max(wrapped, 0), size - 1)
     if clamped != wrapped and watched.get():
-        return Traced(np.int32(i), size)
+        return Traced(kind_of(size).type(i), size)
     return Run(clamped, 1, 1, True, clamped != wrapped)
 
 
@@ -215,7 +215,7 @@ def _known(i: Any, size: Any) -> Run | Traced:
             return Run(wrapped, 1, 1, True)
     except InconclusiveDimensionOperation:
         pass
-    return Traced(dims.number(i, np.int32), size)
+    return Traced(dims.number(i, dtypes.int32), size)
 
 
 # ---- reading
@@ -238,9 +238,8 @@ def _eager_window(x: Any, plan: Plan) -> Any:
     """Positions are arguments of the program, so that x[0], x[1], ... share one."""
     if plan.window == shape_of(x):
         return x
-    starts = [np.int32(a.low) if isinstance(a, Run) else a for a in plan.axes]
-    if max(shape_of(x)) >= 2**31:
-        starts = [np.int64(a.low) for a in plan.axes if isinstance(a, Run)]  # type: ignore[misc]
+    kind = kind_of(*shape_of(x))
+    starts = [kind.type(a.low) if isinstance(a, Run) else a for a in plan.axes]
     return ix.dynamic_slice(x, starts, plan.window)
 
 
@@ -273,20 +272,27 @@ def cut_traced(x: Any, plan: Plan) -> Any:
 def traced_starts(plan: Plan) -> list[Any]:
     """Start indices: the traced positions, counted from the front; 0 elsewhere."""
     starts = []
+    sizes = [a.size for a in plan.axes if isinstance(a, Traced)]
     for a in plan.axes:
         if isinstance(a, Traced):
             unsigned = dtype_of(a.index).kind == "u"
-            starts.append(a.index if unsigned else wrap_negative(widened(a.index), a.size))
+            starts.append(a.index if unsigned else wrap_negative(widened(a.index, *sizes), a.size))
         else:
             starts.append(None)
     kind = next(dtype_of(s) for s in starts if s is not None)
     return [kind.type(0) if s is None else s for s in starts]
 
 
-def widened(index: Any) -> Any:
-    """An index of at least int32."""
+def kind_of(*sizes: Any) -> Dtype:
+    """The dtype of positions along axes: int32, or int64 where that does not count so far."""
+    return np.dtype(np.int64) if dims.is_far(sizes) else dtypes.int32
+
+
+def widened(index: Any, *sizes: Any) -> Any:
+    """An index of at least the dtype of positions along axes of these sizes."""
     aval = aval_of(index)
-    wide = dtypes.int32 if aval.dtype.itemsize < 4 else aval.dtype
+    kind = kind_of(*sizes)
+    wide = kind if aval.dtype.itemsize < kind.itemsize else aval.dtype
     return ew.convert(index, wide, aval.weak_type)
 
 
@@ -299,5 +305,5 @@ def shaped(window: Any, plan: Plan) -> Any:
     return sh.broadcast_in_dim(window, plan.shape, plan.kept)
 
 
-__all__ = ["Plan", "Run", "Traced", "integer", "is_basic", "parse", "read", "refusal", "run_of",
-           "unchanged", "widened"]
+__all__ = ["Plan", "Run", "Traced", "integer", "is_basic", "kind_of", "parse", "read", "refusal",
+           "run_of", "unchanged", "widened"]

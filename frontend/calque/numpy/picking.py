@@ -10,6 +10,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
+from calque.core.dims import min_dim
 from calque.core.errors import explain
 from calque.core.lists import replaced
 from calque.core.trace import Tracer
@@ -17,7 +18,7 @@ from calque.core.types import Function, Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.lax.gather import parse_mode, python_fill
-from calque.lax.index import wrap_negative
+from calque.lax.index import counting_far, wrap_negative
 from calque.lax.operands import canonical_axis
 from calque.numpy import advanced, rounding, util
 from calque.numpy import arithmetic as ar
@@ -50,14 +51,16 @@ def check_integer(x: Any) -> None:
 def _wrapped(index: Any, size: int) -> Any:
     """Positions modulo a size."""
     host = concrete_value(index) if not isinstance(index, Array) else None
-    return np.mod(host, size) if host is not None else ar.remainder(widened(index), size)
+    return np.mod(host, size) if host is not None else ar.remainder(widened(index, size), size)
 
 
 def _clamped(index: Any, size: int) -> Any:
-    return rounding.clip(widened(asarray(index)), 0, size - 1)
+    index = widened(asarray(index), size)
+    return rounding.clip(index, 0, min_dim(size - 1, int(np.iinfo(dtype_of(index)).max)))
 
 
 # ---- take
+@counting_far
 @util.planned
 def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = None,
          unique_indices: bool = False, indices_are_sorted: bool = False,
@@ -119,6 +122,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: Any = N
         return advanced.read(x, fancy, parsed, fill_value, indices_are_sorted, unique_indices)
 
 
+@counting_far
 @util.planned
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1, mode: Any = None,
                     fill_value: Any = None, *, wrap_negative_indices: bool | None = None) -> Any:
@@ -165,7 +169,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1, mode: Any = None,
                                      f"{rank} vs. {n}"))
         axis = canonical_axis(axis, n)
         if wrap_negative_indices is not False and dtype_of(i).kind != "u":
-            i = wrap_negative(widened(i), shape_of(x)[axis])
+            i = wrap_negative(widened(i, shape_of(x)[axis]), shape_of(x)[axis])
         return _along(x, i, axis, parsed, fill_value)
 
 
@@ -414,7 +418,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         columns = [util.broadcast_to(asarray(c), shape) for c in cases]
         stacked = sh.concatenate([sh.reshape(c, (1, *shape)) for c in columns], 0)
         index = sh.reshape(util.broadcast_to(asarray(which), shape), (1, *shape))
-        picked = _along(stacked, widened(index), 0, GatherScatterMode.CLIP, None)
+        picked = _along(stacked, widened(index, count), 0, GatherScatterMode.CLIP, None)
         return util.cast(sh.reshape(picked, shape), dtype_of(picked))  # numbers, too: strong
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
+from calque.core.dims import check_positions
 from calque.core.errors import explain
 from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
@@ -61,6 +62,8 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
                        "specified to use jnp.nonzero within JAX transformations.",
                        "pass size=, or use jnp.where(condition, x, y).")
         return tuple(asarray(p) for p in np.nonzero(value))
+    for n in shape:
+        check_positions("nonzero", n, dtypes.default_dtype(int))
     count = as_size("nonzero", size)
     if count < 0:
         raise TypeError(explain(f"nonzero: size must be nonnegative, got {count}."))

@@ -11,7 +11,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, is_complex, ndim_of, shape_of
-from calque.core.dims import is_larger
+from calque.core.dims import is_far, is_larger
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
@@ -106,8 +106,8 @@ def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = N
     turned = descending and stable
     if turned:
         x = sh.rev(x, (at,))
-    positions = sh.iota(dtypes.int32, shape_of(x), at)
-    found = so.sort([x, positions], at, is_stable=bool(stable))[1]
+    counted = kind_of if is_far((n,)) else dtypes.int32
+    found = so.sort([x, sh.iota(counted, shape_of(x), at)], at, is_stable=bool(stable))[1]
     if turned:
         found = ew.sub(ew.const(found, n - 1), found)
     return ew.convert(sh.rev(found, (at,)) if descending else found, kind_of)

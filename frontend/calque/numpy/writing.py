@@ -20,6 +20,7 @@ from calque.numpy.indexing import (
     Traced,
     cut_traced,
     is_traced,
+    kind_of,
     read_window,
     traced_starts,
 )
@@ -122,7 +123,8 @@ def _place(part: Any, plan: Plan, window: Any) -> Any:
     if shape_of(window) == shape:
         return window
     if all(abs(a.step) == 1 or a.count == 1 for a in axes):
-        return ix.dynamic_update_slice(part, window, [dims.number(a.low, np.int32) for a in axes])
+        kind = kind_of(*shape)
+        return ix.dynamic_update_slice(part, window, [dims.number(a.low, kind) for a in axes])
     config = []
     for a, n in zip(axes, shape):
         step = 1 if a.count == 1 else abs(a.step)

@@ -11,7 +11,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, ndim_of, shape_of
-from calque.core.dims import is_static
+from calque.core.dims import check_positions, is_static
 from calque.core.errors import explain
 from calque.core.lists import replaced, without
 from calque.core.primitive import Primitive, registry
@@ -155,6 +155,7 @@ def _arg_reduction(name: str) -> Primitive:
         if not dtypes.is_integer(np.dtype(index_dtype)):
             raise TypeError(f"{name}: index_dtype must be an integer dtype, got {index_dtype}")
         ew.check_dtypes(name, "real" if x.dtype != dtypes.bool_ else ew.ANY, [x])
+        check_positions(name, x.shape[axis], index_dtype)
         return ShapedArray(without(x.shape, [axis]), index_dtype)
 
     def batch(size: int, args: Sequence[Any], dims: Sequence[int], *, axes: Axes,

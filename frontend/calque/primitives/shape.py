@@ -13,7 +13,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, dtype_of, ndim_of, shape_of
 from calque.core.dimension import Dim, as_value
-from calque.core.dims import as_size, max_dim
+from calque.core.dims import as_size, check_positions, max_dim
 from calque.core.errors import explain
 from calque.core.lists import replaced, without
 from calque.core.primitive import Primitive, is_linear, registry
@@ -420,6 +420,7 @@ def _iota_abstract(*, dtype: Any, shape: Shape, dimension: int,
     if not 0 <= dimension < len(shape):
         raise ValueError(f"iota dimension must be between 0 and len(shape), got {dimension} for "
                          f"shape {shape}")
+    check_positions("iota", shape[dimension], dtype)
     return ShapedArray(shape, dtype)
 
 

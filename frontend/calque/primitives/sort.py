@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, shape_of
+from calque.core.dims import check_positions
 from calque.core.errors import explain
 from calque.core.lists import replaced
 from calque.core.primitive import Primitive
@@ -112,6 +115,7 @@ def _top_k_abstract(x: ShapedArray, *, k: int, axis: int) -> list[ShapedArray]:
         raise ValueError(explain(
             "k argument to top_k must be no larger than size along axis; got k="
             f"{k} with shape={list(x.shape)} and axis={axis}"))
+    check_positions("top_k", x.shape[axis], np.int32)
     shape = replaced(x.shape, axis, k)
     return [ShapedArray(shape, x.dtype, x.weak_type), ShapedArray(shape, dtypes.int32)]
 
