@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from calque.lowering import mlir
 from calque.lowering.compiler_server import SHORT_WAYS, Phase
 from calque.lowering.folders import remove, temporary
 
@@ -201,8 +202,7 @@ def folders() -> list[str]:
     """Where the package iree.compiler lies."""
     found = importlib.util.find_spec("iree.compiler")
     if found is None:
-        raise ModuleNotFoundError("No module named 'iree.compiler'.\n  Fix: pip install "
-                                  "iree-base-compiler.", name="iree.compiler")
+        raise mlir.NoCompilerError
     return [str(Path(p).parent.parent) for p in found.submodule_search_locations or ()]
 
 

@@ -47,11 +47,30 @@ _LINALG = "iree.compiler.dialects.linalg"
 _lock = threading.Lock()
 
 
+class NoCompilerError(ModuleNotFoundError):
+    """The package iree.compiler is missing."""
+
+    def __init__(self) -> None:
+        super().__init__(explain(
+            "compiling needs IREE's compiler (No module named 'iree.compiler').",
+            fix="pip install iree-base-compiler; without it only artifacts run, which were "
+                "compiled elsewhere (calque.aot.load)."), name="iree.compiler")
+
+
 @functools.cache
 def ir() -> Any:
-    """MLIR's `ir` module, loaded once."""
+    """MLIR's `ir` module, loaded once.
+
+    Raises:
+      NoCompilerError: the compiler is not installed.
+    """
     with _lock:
-        from iree.compiler import ir as module
+        try:
+            from iree.compiler import ir as module
+        except ModuleNotFoundError as error:
+            if error.name not in ("iree", "iree.compiler"):
+                raise
+            raise NoCompilerError from None
         sys.modules.setdefault(_LINALG, _Later(_LINALG))
     return module
 

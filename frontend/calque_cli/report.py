@@ -65,10 +65,11 @@ def _classes() -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]
     from calque.aot.artifacts import ArgumentError
     from calque.aot.specs import SpecError
     from calque.lowering.compile import CompileError
+    from calque.lowering.mlir import NoCompilerError
     from calque.lowering.targets import TargetError
     from calque.runtime import ArtifactError
     return (UsageError, ArgumentError, ArtifactError, SpecError, TargetError), (
-        CompileError, RunError)
+        CompileError, NoCompilerError, RunError)
 
 
 def _end(message: str, code: int) -> None:

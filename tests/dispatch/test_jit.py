@@ -361,6 +361,20 @@ def test_tracebacks_show_the_users_frames(monkeypatch) -> None:
     assert len(frames(calque.jit(lambda x: inner(x) * 1))) > len(short)
 
 
+def test_tracebacks_of_what_runs_eagerly_show_the_users_frames() -> None:
+    def wrong():
+        return None
+
+    x = jnp.ones((2, 3))
+    for f in (lambda: x @ x, lambda: x + jnp.ones(4), lambda: x[1.5], lambda: jnp.matmul(x, x),
+              lambda: x.at[0].set("a"), lambda: jnp.add(x, jnp.ones(4)), lambda: wrong() + x,
+              lambda: jnp.concatenate([x, jnp.ones(2)]), lambda: calque.nn.softmax("a")):
+        with pytest.raises((TypeError, ValueError)) as info:
+            f()
+        ours = [e.path for e in info.traceback[1:] if "test_jit.py" not in str(e.path)]
+        assert len(ours) <= 2, ours
+
+
 def test_programs_can_be_dumped(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("CALQUE_DUMP", str(tmp_path))
 

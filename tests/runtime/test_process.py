@@ -129,3 +129,63 @@ for name in ("tpu", "cuda"):
         print(str(error).splitlines()[0])
 """)
     assert done.stdout.startswith("Unknown backend tpu")
+
+
+# ---- where something is missing
+NO_COMPILER = """
+import importlib.abc, sys
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[:2] == ["iree", "compiler"]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def test_without_the_compiler_artifacts_run_and_the_rest_says_what_is_missing(run_python, tmp_path):
+    done = run_python(NO_COMPILER + PRELUDE + """
+print(add([x, x])[0].numpy().sum())
+import calque, calque.numpy as jnp
+for f in (lambda: calque.jit(lambda x: jnp.sin(x) * 2)(jnp.arange(3.0)),
+          lambda: jnp.linalg.svd(jnp.eye(3)),
+          lambda: calque.lax.scan(lambda c, x: (c + x, c), 0.0, jnp.arange(3.0))):
+    try:
+        f()
+    except ModuleNotFoundError as error:
+        print(error.name, [line.split()[0] for line in str(error).splitlines()])
+""", CALQUE_CACHE_DIR=str(tmp_path / "cache"))
+    said = "iree.compiler ['compiling', 'In', 'Fix:']\n"
+    assert (done.returncode, done.stdout) == (0, "16.0\n" + 3 * said), done.stderr
+
+
+def test_the_command_without_the_compiler(run_python, tmp_path):
+    (tmp_path / "model.py").write_text("def f(x):\n    return x * 2\n")
+    done = run_python(NO_COMPILER + """
+from calque_cli import main
+sys.argv = ["calque", "compile", "model.py:f", "--arg", "f32[3]", "-o", "f.vmfb"]
+main()
+""", CALQUE_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.returncode == 1 and done.stderr.startswith("calque: compiling needs IREE's comp"), (
+        done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_subinterpreter_is_refused_not_waited_for(run_python):
+    done = run_python("""
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+other = interpreters.create()
+script = "import warnings; warnings.simplefilter('ignore'); import calque"
+try:
+    failed = interpreters.exec(other, script) if hasattr(interpreters, "exec") else (
+        interpreters.run_string(other, script))
+    print(failed)
+except Exception as error:
+    print(error)
+import calque.numpy as jnp
+print(jnp.arange(3) + 1)
+""")
+    assert "cannot be imported in a subinterpreter" in done.stdout, done.stderr
+    assert "Fix: use processes" in done.stdout and done.stdout.endswith("[1 2 3]\n")

@@ -26,9 +26,14 @@
                  processes.py: which process has which block of a mesh
   memo.py        what is remembered between calls, and clear_caches
   monitoring.py  events: who hears of traces, lowerings and compiles
+  main_interpreter.py  refuses subinterpreters of Python
 
 Imports nothing else of calque.
 """
+# before NumPy, which could not be loaded in the main interpreter once another has tried
+from calque.core import main_interpreter as _main_interpreter  # noqa: F401
+
+# isort: split
 from calque.core.avals import AbstractValue, ShapedArray
 from calque.core.dims import max_dim, min_dim
 from calque.core.evaluate import eval_jaxpr

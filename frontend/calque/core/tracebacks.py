@@ -42,6 +42,12 @@ def filter_traceback(error: BaseException) -> BaseException:
     return error.with_traceback(without_ours(error.__traceback__))
 
 
+def hide_ours(error: BaseException) -> None:
+    """Take our frames out of what is raised again; its cause and context stay as they are."""
+    if not shown_in_full():
+        error.__traceback__ = without_ours(error.__traceback__)
+
+
 def boundary(f: F) -> F:
     """f, whose exceptions carry the user's frames only."""
     @functools.wraps(f)

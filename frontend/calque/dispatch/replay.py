@@ -23,6 +23,7 @@ from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.trace import Tracer, as_current, current, eval_trace
+from calque.core.tracebacks import hide_ours
 from calque.core.types import Function, Params
 from calque.dispatch import numpy_rules, shape_polymorphic
 from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
@@ -61,26 +62,30 @@ def planned(f: F) -> F:
             return f(*args, **kwargs)
         arrays: list[Array] = []
         try:
-            key: Any = (f, config.key(), *[_part(a, arrays) for a in args])
-            if kwargs:
-                key += tuple((k, _part(v, arrays)) for k, v in kwargs.items())
-            plan = _plans.get(key, _NEW)
-        except TypeError:  # no key: a value without a hash, a function, a NumPy array
-            plan = None
-        if plan is _NEW and streak >= _STREAK:  # numbers that are others each time
-            _plans.keep(key, _SEEN)
-            plan = None
-        elif plan is _NEW or plan is _SEEN:
-            streak += 1
-            plan = _plans.keep(key, _learn(f, args, kwargs, arrays))
-        else:
-            streak = 0
-        if plan is not None:
-            done = plan.run(arrays)
-            if done is not None:
-                return plan.pack(done)
-        with lazy_eval(name):
-            return f(*args, **kwargs)
+            try:
+                key: Any = (f, config.key(), *[_part(a, arrays) for a in args])
+                if kwargs:
+                    key += tuple((k, _part(v, arrays)) for k, v in kwargs.items())
+                plan = _plans.get(key, _NEW)
+            except TypeError:  # no key: a value without a hash, a function, a NumPy array
+                plan = None
+            if plan is _NEW and streak >= _STREAK:  # numbers that are others each time
+                _plans.keep(key, _SEEN)
+                plan = None
+            elif plan is _NEW or plan is _SEEN:
+                streak += 1
+                plan = _plans.keep(key, _learn(f, args, kwargs, arrays))
+            else:
+                streak = 0
+            if plan is not None:
+                done = plan.run(arrays)
+                if done is not None:
+                    return plan.pack(done)
+            with lazy_eval(name):
+                return f(*args, **kwargs)
+        except Exception as error:
+            hide_ours(error)
+            raise
 
     return wrapper  # type: ignore[return-value]
 

@@ -18,6 +18,7 @@ from calque.core.config import config
 from calque.core.dims import is_far
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.tracebacks import hide_ours
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.numpy import advanced, util
@@ -50,10 +51,14 @@ def _counting_far(f: F) -> F:
     """As lax.index.counting_far, for methods of Ref."""
     @functools.wraps(f)
     def wrapped(self: Ref, *args: Any, **kwargs: Any) -> Any:
-        if not is_far(shape_of(self.array)):
-            return f(self, *args, **kwargs)
-        with config.context("jax_enable_x64", True):
-            return f(self, *args, **kwargs)
+        try:
+            if not is_far(shape_of(self.array)):
+                return f(self, *args, **kwargs)
+            with config.context("jax_enable_x64", True):
+                return f(self, *args, **kwargs)
+        except Exception as error:
+            hide_ours(error)
+            raise
     return wrapped  # type: ignore[return-value]
 
 

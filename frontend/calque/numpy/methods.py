@@ -13,6 +13,7 @@ from calque.core.avals import shape_of
 from calque.core.dims import is_far
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.core.tracebacks import hide_ours
 from calque.core.types import Function
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
@@ -51,7 +52,11 @@ def _binary(symbol: str, f: Function, reflected: bool = False) -> Function:
                     f"unsupported operand type(s) for {symbol}: '{left}' and '{right}'",
                     fix="convert it with jnp.asarray."))
             return NotImplemented
-        return f(other, self) if reflected else f(self, other)
+        try:
+            return f(other, self) if reflected else f(self, other)
+        except Exception as error:
+            hide_ours(error)
+            raise
 
     return method
 
@@ -82,7 +87,11 @@ def _round(self: Any, ndigits: int | None = None) -> Any:
 def _getitem(self: Any, index: Any) -> Any:
     if type(index) is int and index.bit_length() > 31 and not is_far(shape_of(self)):
         dtypes.check_fits(index)
-    return take(self, index)
+    try:
+        return take(self, index)
+    except Exception as error:
+        hide_ours(error)
+        raise
 
 
 def _setitem(self: Any, index: Any, value: Any) -> None:

@@ -12,6 +12,7 @@ from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.tracebacks import hide_ours
 from calque.core.types import Function
 from calque.numpy import util
 from calque.numpy.documents import document, f32, i32, weak_truth
@@ -84,10 +85,14 @@ def _bool_form(f: Function, number: Primitive, prim: Primitive) -> Function:
             a, b = getattr(x, "aval", None), getattr(y, "aval", None)
             if a is not None and a is b and a.dtype != dtypes.bool_:  # type: ignore[union-attr]
                 return f(x, y)
-        x, y = util.check_arrays(name, x, y)
-        if dtype_of(x) == dtype_of(y) == dtypes.bool_:
-            return binary(name, prim, _EXACT, x, y)
-        return f(x, y, out=out, where=where)
+        try:
+            x, y = util.check_arrays(name, x, y)
+            if dtype_of(x) == dtype_of(y) == dtypes.bool_:
+                return binary(name, prim, _EXACT, x, y)
+            return f(x, y, out=out, where=where)
+        except Exception as error:
+            hide_ours(error)
+            raise
 
     call.__name__ = call.__qualname__ = name
     call.__doc__, call.__module__ = f.__doc__, f.__module__
