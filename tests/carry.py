@@ -44,9 +44,8 @@ def cases(name: str) -> list[dict[str, Any]]:
     if name == "ffi_call":
         return ffi_kernels.cases()
     row, found = ROWS[name], []
-    every = [*row.samples, *row.specials]
     for number, dtype in cases_of(name):
-        sample = every[number]
+        sample = row.every[number]
         params, arrays = sample.parameters(dtype), row.arrays(sample, dtype)
         if "precision" in params and params["precision"] is None:
             params = {**params, "precision": EXACT}  # (carry_tables.py has TF32's)

@@ -2,8 +2,8 @@
 
     python tests/vulkan_share.py [--only add,sub] [--failed] [--write] [--limit 60]
 
-Every sample of every primitive (tests/support/samples*.py: the first and the special ones over all
-dtypes, the others over the main one) is compiled for the device, run, and compared with the
+Every sample of every primitive (tests/support/samples*.py: the first, the special ones and those at
+several sizes over all dtypes, the others over the main one) is compiled for the device, run, and compared with the
 oracles, in groups.
 A child process does the work: one that crashes or exceeds the time limit costs a group, whose cases
 then run singly.  What was found is kept in build/vulkan_share.json; a later run with --only or
@@ -40,14 +40,14 @@ def cases_of(name: str) -> list[tuple[int, Any]]:
     from support.samples import ROWS
     row = ROWS[name]
     return [*[(0, d) for d in row.dtypes], *[(i, row.main) for i in range(1, len(row.samples))],
-            *[(len(row.samples) + i, d) for i in range(len(row.specials)) for d in row.dtypes]]
+            *[(i, d) for i in range(len(row.samples), len(row.every)) for d in row.dtypes]]
 
 
 def _case(name: str, number: int, dtype: Any) -> Any:
     from support.harness import Case, compare, expected, function, words
     from support.samples import ROWS
     row = ROWS[name]
-    sample = [*row.samples, *row.specials][number]
+    sample = row.every[number]
     params = sample.parameters(dtype)
     arrays = row.arrays(sample, dtype)
     return Case(f"[{sample.label}] {dtype}", function(row, sample, params),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -43,6 +43,7 @@ NUMBER = INTS + INEXACT
 REAL = INTS + FLOATS
 BITS = (BOOL, *INTS)
 ANY = (BOOL, *NUMBER)
+SIZES = (16, 64, 1000, 1024)
 KEY = "key"  # operands of typed keys: uint64 in NumPy, see oracle.py
 
 
@@ -88,6 +89,20 @@ class Row:
     view: Any = None  # (numpy module, results) -> what is compared of them: signs are free, say
 
     @property
+    def every(self) -> tuple[Sample, ...]:
+        """All samples; those that primitives of single elements have at SIZES come last."""
+        return *self.samples, *self.specials, *self.at_sizes
+
+    @property
+    def at_sizes(self) -> tuple[Sample, ...]:
+        """The first sample at SIZES: compilers choose by size."""
+        if not registry[self.name].elementwise:
+            return ()
+        first = self.samples[0]
+        return tuple(replace(first, label=f"{n} elements", operands=tuple(
+            _of_size(o, n) for o in first.operands)) for n in SIZES)
+
+    @property
     def main(self) -> Dtype:
         return next(d for d in (F32, np.dtype("i4"), np.dtype("u4"), C64, *self.dtypes)
                     if d in self.dtypes)
@@ -122,6 +137,16 @@ class Row:
         if dtype.kind == "c":
             return np.asarray((x + 1j * rng.uniform(-1.5, 1.5, o.shape)).astype(dtype))
         return np.asarray(x).astype(dtype)
+
+
+def _of_size(o: Operand, n: int) -> Operand:
+    if o.values is None:
+        return replace(o, shape=(n,) if o.shape else ())
+
+    def values(dtype: Any) -> Array:
+        own = np.asarray(o.values(dtype) if callable(o.values) else o.values)
+        return np.resize(own, n) if own.shape else own
+    return replace(o, values=values)
 
 
 ROWS: dict[str, Row] = {}
