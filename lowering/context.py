@@ -13,7 +13,7 @@ from calque.core.program import Equation, Literal, Program
 from calque.lowering import folding, mlir
 from calque.lowering.aliasing import AliasAnalysis, nbytes
 from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import I32, U32
+from calque.lowering.dtypes import BOOL, I32, U32
 from calque.lowering.fusion import BINDINGS, CUDA_BINDINGS, FusionWidth
 from calque.lowering.targets import Target
 
@@ -109,7 +109,10 @@ class Context:
 
 
 def physical(a: ShapedArray) -> ShapedArray:
-    """The aval of what a value is in memory: keys are a few uint32 words."""
+    """The aval of what a value is in memory: keys are a few uint32 words; float0, of which there is
+    one value, is False."""
     if dtypes.is_key(a.dtype):
         return ShapedArray((*a.shape, a.dtype.words), U32)
+    if a.dtype == dtypes.float0:
+        return ShapedArray(a.shape, BOOL)
     return a

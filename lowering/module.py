@@ -395,7 +395,8 @@ class Emitter:
 
     def read(self, atom: Atom, env: dict[Var, Value]) -> Value:
         if isinstance(atom, Literal):
-            value = self.ctx.b.splat(atom.value, (), atom.aval.dtype)
+            kind = physical(atom.aval).dtype
+            value = self.ctx.b.splat(atom.value if kind == atom.aval.dtype else 0, (), kind)
             self.ctx.constants.add(value)
             self.ctx.literals[value] = atom
             self.ctx.fusion.leaves[value] = frozenset()  # constants are not read from memory

@@ -2,9 +2,9 @@
 
     python tests/vulkan_share.py [--only add,sub] [--failed] [--write] [--limit 60]
 
-Every sample of every primitive (tests/support/samples*.py: the first, the special ones and those at
-several sizes over all dtypes, the others over the main one) is compiled for the device, run, and compared with the
-oracles, in groups.
+Every sample of every primitive (tests/support/samples*.py: the first, the special ones and those
+at several sizes over all dtypes, the others over the main one) is compiled for the device, run, and
+compared with the oracles, in groups.
 A child process does the work: one that crashes or exceeds the time limit costs a group, whose cases
 then run singly.  What was found is kept in build/vulkan_share.json; a later run with --only or
 --failed replaces a part of it; --write makes docs/vulkan.md of it.  Not collected by pytest.

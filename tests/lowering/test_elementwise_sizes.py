@@ -1,4 +1,4 @@
-"""Primitives of single elements at sizes where compilers for GPUs choose other ways, over all dtypes.
+"""Primitives of single elements where compilers for GPUs choose by size, over all dtypes.
 
 Compiled here, without a device.  The same samples run on Vulkan by tests/vulkan_share.py and on a
 card, or on the machine of test_cuda_machine.py, by tests/carry.py; their counts stand in

@@ -1,6 +1,7 @@
 """Transformations and control flow for users: functions of trees, over transforms and primitives.
 
-  autodiff.py            grad, value_and_grad, jvp, vjp, linearize; cotangents.py  what a pullback
+  autodiff.py            grad, value_and_grad, jvp, vjp, linearize; linear_maps.py  what the last
+                         two return, trees of residuals; cotangents.py  what a pullback
                          does with them (jax.ad); jacobians.py  jacfwd, jacrev, hessian
   batching.py            vmap
   checkpoint.py          checkpoint (remat) and its policies

@@ -5,23 +5,20 @@ Start reading at `_vjp` (reverse mode).
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from calque.api.cotangents import DidntWant, DontWant, GradRef, GradValue
+from calque.api.linear_maps import VJP, Linearized, Transposed, check_tangent, like_primal, shown
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, dtype_of, same_type
+from calque.core.avals import ShapedArray, aval_of, dtype_of
 from calque.core.errors import explain
 from calque.core.lists import flagged
-from calque.core.primitive import UndefinedPrimal
 from calque.core.program import Program
-from calque.core.refs import Ref, assign, read
 from calque.core.trace import Tracer
 from calque.core.types import Function
-from calque.core.zeros import Zero, is_zero, zeros
-from calque.dispatch.array import Array, as_values, to_array
+from calque.dispatch.array import as_values, to_array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.tracing import (
     check_arguments,
@@ -34,8 +31,6 @@ from calque.dispatch.tracing import (
 from calque.primitives import elementwise as ew
 from calque.transforms import jvp as jvp_module
 from calque.transforms import linearize as linearize_module
-from calque.transforms.stage import replay
-from calque.transforms.transpose import backward
 from calque.trees import util as tree_util
 
 
@@ -136,105 +131,8 @@ def argument_places(args: Sequence[Any], argnums: int | Sequence[int],
 
 
 # ---- reverse mode
-class _Pullback:
-    """The transposed linear map that vjp returns: cotangents of outputs to those of inputs."""
-
-    def __init__(self, program: Program, mask: list[bool], nonzero: list[bool],
-                 in_avals: list[ShapedArray], out_avals: list[ShapedArray], in_tree: Any,
-                 out_tree: Any) -> None:
-        self.program, self.mask, self.nonzero = program, mask, nonzero
-        self.in_avals, self.out_avals = in_avals, out_avals
-        self.in_tree, self.out_tree = in_tree, out_tree
-
-    def flat(self, cts: Sequence[Any]) -> list[Any]:
-        """Cotangents (Zero where zero) of all inputs, in order."""
-        given = flagged(cts, self.mask)
-        linear = [UndefinedPrimal(v.aval) for v in self.program.inputs]
-        found = iter(backward(self.program, linear, given))
-        return [next(found) if n else Zero(a.tangent())
-                for n, a in zip(self.nonzero, self.in_avals)]
-
-    def __call__(self, ct: Any) -> Any:
-        leaves, tree = tree_util.flatten(ct)
-        if tree != self.out_tree:
-            raise ValueError(explain(
-                f"unexpected tree structure of argument to vjp function: got {tree}, but expected "
-                f"to match {self.out_tree}.",
-                fix="pass cotangents with the structure of the function's output."))
-        with lazy_eval("vjp"):
-            cts = [_check_cotangent(c, a) for c, a in zip(leaves, self.out_avals)]
-            outs = [_shown(c, a) for c, a in zip(self.flat(cts), self.in_avals)]
-            return self.in_tree.unflatten(outs)
-
-    def with_refs(self, *wanted: Any) -> Callable[[Any], Any]:
-        """The pullback that adds cotangents to references.
-
-        Args:
-          *wanted: for each array of the primals, in their structure: a Ref of its shape and dtype,
-            ad.GradValue() or ad.DontWant().
-
-        Returns:
-          A function of one cotangent like the pullback; it returns ad.GradRef() where it added to a
-          reference, the cotangent where it was wanted, else ad.DidntWant().
-
-        Raises:
-          TypeError: something else is given for an array.
-          ValueError: the structure is not that of the primals, or a Ref has another shape or dtype.
-
-        Example:
-          >>> import calque
-          >>> total = calque.new_ref(10.0)
-          >>> _, back = calque.vjp(lambda x: x * x, 3.0)
-          >>> back.with_refs(total)(1.0), total[...]
-          ((GradRef(),), Array(16., dtype=float32, weak_type=True))
-        """
-        leaves = self.in_tree.flatten_up_to(wanted)
-        for x in leaves:
-            if type(x) not in (Ref, GradValue, DontWant):
-                raise TypeError(explain(
-                    f"with_refs takes references, GradValue() and DontWant(), got {x!r}.",
-                    fix="pass ad.GradValue() for an argument whose cotangent is to be returned."))
-
-        def pull(ct: Any) -> Any:
-            found = self.in_tree.flatten_up_to(self(ct))
-            return self.in_tree.unflatten([_given(x, c) for x, c in zip(leaves, found)])
-
-        return pull
-
-
-def _given(wanted: Any, ct: Any) -> Any:
-    """What with_refs returns for a cotangent."""
-    if type(wanted) is not Ref:
-        return ct if type(wanted) is GradValue else DidntWant()
-    have, want = aval_of(ct), wanted.abstract.inner_aval
-    if not same_type(have, want):
-        raise ValueError(explain(
-            f"with_refs: a cotangent {have.short()} cannot be added to a reference of type "
-            f"{wanted.abstract}.", fix="give it a reference of its shape and dtype."))
-    assign(wanted, ew.add(read(wanted), ct))
-    return GradRef()
-
-
-def _check_cotangent(ct: Any, aval: ShapedArray, linear: bool = False) -> Any:
-    """linear: of a linear map, whose cotangents have the types of its outputs, integers too."""
-    have, want = aval_of(ct), aval if linear else aval.tangent()
-    if want.dtype == dtypes.float0:
-        return Zero(want)
-    if have.shape != want.shape or have.dtype != want.dtype:
-        if linear:
-            raise TypeError(explain(
-                f"cotangent type does not match function output, expected {want.short()} but got "
-                f"{have.short()}.", fix="pass a cotangent of the output's shape and dtype."))
-        raise ValueError(explain(
-            f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
-            f"{have.short()}, but expected {want.short()} because the corresponding output of the "
-            f"differentiated function had type {aval.short()}.",
-            fix="pass a cotangent of the output's shape and dtype."))
-    return ct if isinstance(ct, (Array, Tracer)) else to_array(ct)
-
-
 def _vjp(flat: _Flat, leaves: Sequence[Any], nonzero: Sequence[bool]
-         ) -> tuple[list[Any], _Pullback]:
+         ) -> tuple[list[Any], VJP]:
     """Outputs (aux included) and the pullback, under the current trace."""
     outs, mask, program = linearize_module.linearize_flat(flat, leaves, nonzero)
     count = flat.out_tree.num_leaves
@@ -245,8 +143,8 @@ def _vjp(flat: _Flat, leaves: Sequence[Any], nonzero: Sequence[bool]
                           flagged(program.outputs, keep), program.const_vars,
                           program.consts, program.name)
         mask = mask[:count]
-    return outs, _Pullback(program, list(mask), list(nonzero), [aval_of(x) for x in leaves],
-                           avals, flat.in_tree, flat.out_tree)
+    return outs, VJP(program, tuple(mask), tuple(nonzero), tuple(map(aval_of, leaves)),
+                     tuple(avals), flat.in_tree, flat.out_tree)
 
 
 def vjp(fun: Function, *primals: Any, has_aux: bool = False,
@@ -261,7 +159,8 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False,
 
     Returns:
       The output, and a function of one cotangent of the output's structure, shapes and dtypes; it
-      returns a tuple of cotangents, one per primal.
+      returns a tuple of cotangents, one per primal.  The function is a tree whose leaves are its
+      residuals: jit, scan and vmap take and return it.
 
     Raises:
       TypeError: an argument is not an array, a number or a tree of them.
@@ -282,8 +181,8 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False,
         count = flat.out_tree.num_leaves
         out = flat.out_tree.unflatten(as_values(outs[:count]))
         if has_aux:
-            return out, pullback, flat.aux_tree.unflatten(outs[count:])
-        return out, pullback
+            return out, pullback.split(leaves), flat.aux_tree.unflatten(outs[count:])
+        return out, pullback.split(leaves)
 
 
 def _differentiable(x: Any) -> bool:
@@ -349,29 +248,12 @@ def _value_and_grad(fun: Any, leaves: Sequence[Any], in_tree: Any, has_aux: bool
     one = ew.const(outs[0], 1)
     seed = ew.match_shape(one, ()) if isinstance(outs[0], Tracer) else to_array(one)
     cts = pullback.flat([seed])
-    grads = in_tree.unflatten([_shown(c, aval_of(x)) for c, x in zip(cts, values)])
+    grads = in_tree.unflatten([shown(c, aval_of(x)) for c, x in zip(cts, values)])
     value = as_values(outs[:1])[0]
     grad = grads[0] if single else grads
     if has_aux:
         return (value, flat.aux_tree.unflatten(outs[1:])), grad
     return value, grad
-
-
-def _like_primal(t: Any, primal: ShapedArray) -> Any:
-    """A tangent or cotangent for the user: zeros made real, weak where the primal is weak."""
-    if is_zero(t):
-        if t.dtype == dtypes.float0:
-            return np.zeros(t.shape, dtypes.float0)
-        t = zeros(t.aval)
-    if aval_of(t).weak_type == primal.weak_type:
-        return t
-    return ew.convert_element_type_p.bind(t, new_dtype=dtype_of(t),
-                                          weak_type=primal.weak_type, sharding=None)
-
-
-def _shown(t: Any, primal: ShapedArray) -> Any:
-    """A result of a linear map for the user: weak as the map's arguments leave it."""
-    return _like_primal(t, primal if is_zero(t) else aval_of(t))
 
 
 def _check_scalar(flat: _Flat, outs: Sequence[Any], holomorphic: bool) -> None:
@@ -461,45 +343,16 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any],
     check_arguments("jvp", leaves, tree_util.flatten((tuple(primals), {}))[1])
     with lazy_eval("jvp"):
         values = as_values(leaves)
-        ts = [_check_tangent(t, aval_of(x)) for t, x in zip(t_leaves, values)]
+        ts = [check_tangent(t, aval_of(x)) for t, x in zip(t_leaves, values)]
         flat = _Flat(fun, in_tree, has_aux)
         outs, out_ts = jvp_module.jvp_flat(flat, values, ts)
         count = flat.out_tree.num_leaves
         primal_out = flat.out_tree.unflatten(as_values(outs[:count]))
         tangent_out = flat.out_tree.unflatten([
-            _like_primal(t, aval_of(o)) for t, o in zip(out_ts[:count], outs)])
+            like_primal(t, aval_of(o)) for t, o in zip(out_ts[:count], outs)])
         if has_aux:
             return primal_out, tangent_out, flat.aux_tree.unflatten(outs[count:])
         return primal_out, tangent_out
-
-
-def _check_tangent(t: Any, aval: ShapedArray) -> Any:
-    want, have = aval.tangent(), aval_of(t)
-    if have.shape != want.shape:
-        raise ValueError(explain(
-            f"jvp called with different primal and tangent shapes; Got primal shape {aval.shape} "
-            f"and tangent shape as {have.shape}.", fix="give the tangent its primal's shape."))
-    if have.dtype != want.dtype:
-        expected = "float0" if want.dtype == dtypes.float0 else want.dtype.name
-        raise TypeError(explain(
-            f"primal and tangent arguments to jvp do not match; dtypes must be equal, or in case "
-            f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
-            f"{aval.dtype.name} and so expected tangent dtype {expected}, but got tangent "
-            f"dtype {have.dtype.name} instead.",
-            fix="cast the tangent; for integers pass np.zeros(shape, dtypes.float0)."))
-    if want.dtype == dtypes.float0:
-        return Zero(want)
-    return t if isinstance(t, (Array, Tracer)) else to_array(t)
-
-
-def _check_linearized(t: Any, aval: ShapedArray) -> Any:
-    want, have = aval.tangent(), aval_of(t)
-    if not same_type(have, want):
-        raise ValueError(explain(
-            "linearized function called on tangent values inconsistent with the original primal "
-            f"values: got tangent aval {have.short()} for primal aval {aval.short()} but expected "
-            f"{want.short()}.", fix="give the tangent its primal's shape and dtype."))
-    return _check_tangent(t, aval)
 
 
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
@@ -512,6 +365,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
 
     Returns:
       The output, and a function of as many tangents as there are primals; fun is not run again.
+      The function is a tree whose leaves are its residuals: jit, scan and vmap take and return it.
 
     Raises:
       TypeError: an argument is not an array, a number or a tree of them; (by the linear map) a
@@ -534,19 +388,8 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
         count = flat.out_tree.num_leaves
         out_avals = [aval_of(o) for o in outs]
 
-        def apply(*tangents: Any) -> Any:
-            given, tree = tree_util.flatten(tangents)
-            if tree != in_tree:
-                raise TypeError(explain(
-                    f"linearized function called with tangents of structure {tree}, but the "
-                    f"primals had {in_tree}."))
-            with lazy_eval("linearized"):
-                ts = [_check_linearized(t, aval_of(x)) for t, x in zip(given, values)]
-                found = iter(replay(program, *flagged(ts, nonzero)))
-                full = [next(found) if m else Zero(a.tangent()) for m, a in zip(mask, out_avals)]
-                return flat.out_tree.unflatten([
-                    _shown(t, a) for t, a in zip(full[:count], out_avals)])
-
+        apply = Linearized(program, tuple(map(aval_of, values)), tuple(nonzero), tuple(mask),
+                           tuple(out_avals), in_tree, flat.out_tree)
         out = flat.out_tree.unflatten(as_values(outs[:count]))
         return (out, apply, flat.aux_tree.unflatten(outs[count:])) if has_aux else (out, apply)
 
@@ -575,14 +418,4 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Any
     avals = [aval_of(x) for x in leaves]
     program, out_tree = trace_to_program(fun, tree_util.flatten((primals, {}))[1], avals)
 
-    def transposed(ct: Any) -> Any:
-        given, tree = tree_util.flatten(ct)
-        if tree != out_tree:
-            raise TypeError(explain(f"cotangent tree does not match function output, "
-                                    f"expected {out_tree} but got {tree}."))
-        with lazy_eval("linear_transpose"):
-            cts = [_check_cotangent(c, a, True) for c, a in zip(given, program.out_avals)]
-            found = backward(program, [UndefinedPrimal(a) for a in avals], cts)
-            return in_tree.unflatten([_shown(c, a) for c, a in zip(found, avals)])
-
-    return transposed
+    return Transposed(program, tuple(avals), in_tree, out_tree)

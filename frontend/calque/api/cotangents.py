@@ -42,6 +42,16 @@ class DontWant(_Word):
     """
 
 
+class NotNeeded(_Word):
+    """Stands for an argument that is no residual (`vjp(...)[1].args_res`).
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.vjp(jnp.sin, 1.0)[1].args_res
+      [NotNeeded()]
+    """
+
+
 class DidntWant(_Word):
     """Stands for a cotangent that was not asked for.
 

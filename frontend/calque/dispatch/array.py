@@ -144,6 +144,8 @@ class Array(metaclass=_ArrayMeta):
 
     def _numpy(self) -> Ndarray:
         """The value as a read-only NumPy array (no copy on the CPU); keys as their words."""
+        if self.aval.dtype == dtypes.float0:  # (in memory it is False: lowering.context.physical)
+            return np.zeros(self.aval.shape, dtypes.float0)
         return self._buffer.numpy()
 
     def concrete(self) -> Array:
@@ -460,7 +462,9 @@ def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
         refuse_masked(value)
     array = np.asarray(value)
     dtype = dtypes.canonical(array.dtype)
-    if dtype != array.dtype:
+    if dtype == dtypes.float0:
+        array = np.zeros(array.shape, bool)
+    elif dtype != array.dtype:
         array = array.astype(dtype)
     device = device or current_device()
     if alias:

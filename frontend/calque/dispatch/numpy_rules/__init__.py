@@ -68,6 +68,8 @@ def result(aval: ShapedArray, value: Any, device: Any) -> Array:
     value = np.asarray(value)
     if not value.flags.c_contiguous:
         value = value.copy()
+    if aval.dtype == dtypes.float0:
+        value = np.zeros(aval.shape, bool)
     if dtypes.is_key(aval.dtype):
         value = value.reshape(*aval.shape, 1).view(np.uint32)
     return Array(Buffer.of_host(value, device), aval)

@@ -1,0 +1,311 @@
+"""The linear maps that vjp, linearize and linear_transpose return: trees of residuals.
+
+So they go through jit, scan and vmap, are mapped, saved and put on devices as any tree of arrays.
+What is no array, the linear Program among it, is the node's (`_Form`); two maps whose Programs have
+one structure are nodes of one kind, so a function that is compiled takes either.
+Start reading at `VJP`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.api.cotangents import DidntWant, DontWant, GradRef, GradValue, NotNeeded
+from calque.core import dtypes
+from calque.core.avals import ShapedArray, aval_of, dtype_of, same_type
+from calque.core.errors import explain
+from calque.core.lists import flagged
+from calque.core.primitive import UndefinedPrimal
+from calque.core.program import Program
+from calque.core.refs import Ref, assign, read
+from calque.core.trace import Tracer
+from calque.core.zeros import Zero, is_zero, zeros
+from calque.dispatch.array import Array, to_array
+from calque.dispatch.eager import lazy_eval
+from calque.primitives import elementwise as ew
+from calque.transforms.stage import replay
+from calque.transforms.transpose import backward
+from calque.trees import nodes
+from calque.trees import util as tree_util
+
+
+class _Form:
+    """What of a linear map is no residual: its Program, with residuals as leading inputs."""
+
+    __slots__ = ("program", "count", "details")
+
+    def __init__(self, program: Program, details: tuple[Any, ...]) -> None:
+        self.program, self.count = program.consts_as_inputs(), len(program.consts)
+        self.details = details
+
+    def with_residuals(self, residuals: Sequence[Any]) -> Program:
+        p = self.program
+        return Program(p.inputs[self.count:], p.equations, p.outputs, p.inputs[:self.count],
+                       residuals, p.name)
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.program.key(), self.count, self.details
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or isinstance(other, _Form) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"<{self.program.name}>"
+
+
+nodes.register_pytree_node(NotNeeded, lambda _: ((), None), lambda *_: NotNeeded())
+
+
+class _LinearMap:
+    """A linear Program and what its function of trees has beside it.
+
+    Attributes:
+      program: linear in its inputs; its consts are the residuals.
+      details: what __call__ needs beside it, hashable.
+    """
+
+    def __init__(self, program: Program, *details: Any) -> None:
+        self.program, self.details = program, details
+
+    def _flatten(self) -> tuple[Any, Any]:
+        return list(self.program.consts), _Form(self.program, self.details)
+
+    @classmethod
+    def _unflatten(cls, form: _Form, children: Any) -> Any:
+        made = cls.__new__(cls)
+        made.program, made.details = form.with_residuals(tuple(children)), form.details
+        return made
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.program.name}, residuals={list(self.program.consts)})"
+
+    def __init_subclass__(cls) -> None:
+        nodes.register_pytree_node(cls, cls._flatten, cls._unflatten)
+
+
+class VJP(_LinearMap):
+    """The transposed linear map that vjp returns: cotangents of outputs to those of inputs.
+
+    A node of trees: its leaves are the residuals, those that are arguments of the function first.
+
+    Attributes:
+      args_res: for each array of the primals, it, if it is a residual, else NotNeeded().
+      opaque_residuals: the other residuals.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> y, back = calque.vjp(lambda x: x * jnp.sin(x), 0.0)
+      >>> back.args_res, len(calque.tree.leaves(back))
+      ([Array(0., dtype=float32, weak_type=True)], 3)
+      >>> calque.jit(lambda back, ct: back(ct))(back, 1.0)
+      (Array(0., dtype=float32, weak_type=True),)
+    """
+
+    args_res: list[Any]
+    opaque_residuals: list[Any]
+    _order: tuple[int | None, ...]
+
+    def split(self, leaves: Sequence[Any]) -> VJP:
+        """The same, which knows its residuals among the arguments."""
+        places = {id(x): i for i, x in enumerate(leaves)}
+        order = tuple(places.get(id(c)) for c in self.program.consts)
+        self.args_res = [NotNeeded()] * len(leaves)
+        for place, c in zip(order, self.program.consts):
+            if place is not None:
+                self.args_res[place] = c
+        self.opaque_residuals = [c for place, c in zip(order, self.program.consts) if place is None]
+        self._order = order
+        return self
+
+    def _flatten(self) -> tuple[Any, Any]:
+        form = _Form(self.program, (*self.details, self._order))
+        return (self.args_res, self.opaque_residuals), form
+
+    @classmethod
+    def _unflatten(cls, form: _Form, children: Any) -> VJP:
+        made = cls.__new__(cls)
+        made.args_res, made.opaque_residuals = map(list, children)
+        *details, made._order = form.details
+        made.details = tuple(details)
+        made.program = form.with_residuals(made._residuals())
+        return made
+
+    def _residuals(self) -> list[Any]:
+        others = iter(self.opaque_residuals)
+        return [next(others) if place is None else self.args_res[place] for place in self._order]
+
+    def flat(self, cts: Sequence[Any]) -> list[Any]:
+        """Cotangents (Zero where zero) of all inputs, in order."""
+        mask, nonzero, in_avals = self.details[:3]
+        given = flagged(cts, mask)
+        linear = [UndefinedPrimal(v.aval) for v in self.program.inputs]
+        found = iter(backward(self.program, linear, given))
+        return [next(found) if n else Zero(a.tangent()) for n, a in zip(nonzero, in_avals)]
+
+    def __call__(self, ct: Any) -> Any:
+        _, _, in_avals, out_avals, in_tree, out_tree = self.details
+        leaves, tree = tree_util.flatten(ct)
+        if tree != out_tree:
+            raise ValueError(explain(
+                f"unexpected tree structure of argument to vjp function: got {tree}, but expected "
+                f"to match {out_tree}.",
+                fix="pass cotangents with the structure of the function's output."))
+        with lazy_eval("vjp"):
+            cts = [check_cotangent(c, a) for c, a in zip(leaves, out_avals)]
+            return in_tree.unflatten([shown(c, a) for c, a in zip(self.flat(cts), in_avals)])
+
+    def with_refs(self, *wanted: Any) -> Callable[[Any], Any]:
+        """The pullback that adds cotangents to references.
+
+        Args:
+          *wanted: for each array of the primals, in their structure: a Ref of its shape and dtype,
+            ad.GradValue() or ad.DontWant().
+
+        Returns:
+          A function of one cotangent like the pullback; it returns ad.GradRef() where it added to a
+          reference, the cotangent where it was wanted, else ad.DidntWant().
+
+        Raises:
+          TypeError: something else is given for an array.
+          ValueError: the structure is not that of the primals, or a Ref has another shape or dtype.
+
+        Example:
+          >>> import calque
+          >>> total = calque.new_ref(10.0)
+          >>> _, back = calque.vjp(lambda x: x * x, 3.0)
+          >>> back.with_refs(total)(1.0), total[...]
+          ((GradRef(),), Array(16., dtype=float32, weak_type=True))
+        """
+        in_tree = self.details[4]
+        leaves = in_tree.flatten_up_to(wanted)
+        for x in leaves:
+            if type(x) not in (Ref, GradValue, DontWant):
+                raise TypeError(explain(
+                    f"with_refs takes references, GradValue() and DontWant(), got {x!r}.",
+                    fix="pass ad.GradValue() for an argument whose cotangent is to be returned."))
+
+        def pull(ct: Any) -> Any:
+            found = in_tree.flatten_up_to(self(ct))
+            return in_tree.unflatten([_given(x, c) for x, c in zip(leaves, found)])
+
+        return pull
+
+
+class Linearized(_LinearMap):
+    """The linear map that linearize returns: tangents of inputs to those of outputs."""
+
+    def __call__(self, *tangents: Any) -> Any:
+        in_avals, nonzero, mask, out_avals, in_tree, out_tree = self.details
+        given, tree = tree_util.flatten(tangents)
+        if tree != in_tree:
+            raise TypeError(explain(
+                f"linearized function called with tangents of structure {tree}, but the primals "
+                f"had {in_tree}."))
+        with lazy_eval("linearized"):
+            ts = [_check_linearized(t, a) for t, a in zip(given, in_avals)]
+            found = iter(replay(self.program, *flagged(ts, nonzero)))
+            full = [next(found) if m else Zero(a.tangent()) for m, a in zip(mask, out_avals)]
+            return out_tree.unflatten([
+                shown(t, a) for t, a in zip(full[:out_tree.num_leaves], out_avals)])
+
+
+class Transposed(_LinearMap):
+    """What linear_transpose returns: cotangents of outputs to those of inputs."""
+
+    def __call__(self, ct: Any) -> Any:
+        in_avals, in_tree, out_tree = self.details
+        given, tree = tree_util.flatten(ct)
+        if tree != out_tree:
+            raise TypeError(explain(f"cotangent tree does not match function output, "
+                                    f"expected {out_tree} but got {tree}."))
+        with lazy_eval("linear_transpose"):
+            cts = [check_cotangent(c, a, True) for c, a in zip(given, self.program.out_avals)]
+            found = backward(self.program, [UndefinedPrimal(a) for a in in_avals], cts)
+            return in_tree.unflatten([shown(c, a) for c, a in zip(found, in_avals)])
+
+
+def _given(wanted: Any, ct: Any) -> Any:
+    """What with_refs returns for a cotangent."""
+    if type(wanted) is not Ref:
+        return ct if type(wanted) is GradValue else DidntWant()
+    have, want = aval_of(ct), wanted.abstract.inner_aval
+    if not same_type(have, want):
+        raise ValueError(explain(
+            f"with_refs: a cotangent {have.short()} cannot be added to a reference of type "
+            f"{wanted.abstract}.", fix="give it a reference of its shape and dtype."))
+    assign(wanted, ew.add(read(wanted), ct))
+    return GradRef()
+
+
+# ---- what goes in and comes out
+def check_cotangent(ct: Any, aval: ShapedArray, linear: bool = False) -> Any:
+    """linear: of a linear map, whose cotangents have the types of its outputs, integers too."""
+    have, want = aval_of(ct), aval if linear else aval.tangent()
+    if want.dtype == dtypes.float0:
+        return Zero(want)
+    if have.shape != want.shape or have.dtype != want.dtype:
+        if linear:
+            raise TypeError(explain(
+                f"cotangent type does not match function output, expected {want.short()} but got "
+                f"{have.short()}.", fix="pass a cotangent of the output's shape and dtype."))
+        raise ValueError(explain(
+            f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
+            f"{have.short()}, but expected {want.short()} because the corresponding output of the "
+            f"differentiated function had type {aval.short()}.",
+            fix="pass a cotangent of the output's shape and dtype."))
+    return ct if isinstance(ct, (Array, Tracer)) else to_array(ct)
+
+
+def check_tangent(t: Any, aval: ShapedArray) -> Any:
+    want, have = aval.tangent(), aval_of(t)
+    if have.shape != want.shape:
+        raise ValueError(explain(
+            f"jvp called with different primal and tangent shapes; Got primal shape {aval.shape} "
+            f"and tangent shape as {have.shape}.", fix="give the tangent its primal's shape."))
+    if have.dtype != want.dtype:
+        expected = "float0" if want.dtype == dtypes.float0 else want.dtype.name
+        raise TypeError(explain(
+            f"primal and tangent arguments to jvp do not match; dtypes must be equal, or in case "
+            f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
+            f"{aval.dtype.name} and so expected tangent dtype {expected}, but got tangent "
+            f"dtype {have.dtype.name} instead.",
+            fix="cast the tangent; for integers pass np.zeros(shape, dtypes.float0)."))
+    if want.dtype == dtypes.float0:
+        return Zero(want)
+    return t if isinstance(t, (Array, Tracer)) else to_array(t)
+
+
+def _check_linearized(t: Any, aval: ShapedArray) -> Any:
+    want, have = aval.tangent(), aval_of(t)
+    if not same_type(have, want):
+        raise ValueError(explain(
+            "linearized function called on tangent values inconsistent with the original primal "
+            f"values: got tangent aval {have.short()} for primal aval {aval.short()} but expected "
+            f"{want.short()}.", fix="give the tangent its primal's shape and dtype."))
+    return check_tangent(t, aval)
+
+
+def like_primal(t: Any, primal: ShapedArray) -> Any:
+    """A tangent or cotangent for the user: zeros made real, weak where the primal is weak."""
+    if is_zero(t):
+        if t.dtype == dtypes.float0:
+            return np.zeros(t.shape, dtypes.float0)
+        t = zeros(t.aval)
+    if aval_of(t).weak_type == primal.weak_type:
+        return t
+    return ew.convert_element_type_p.bind(t, new_dtype=dtype_of(t),
+                                          weak_type=primal.weak_type, sharding=None)
+
+
+def shown(t: Any, primal: ShapedArray) -> Any:
+    """A result of a linear map for the user: weak as the map's arguments leave it."""
+    return like_primal(t, primal if is_zero(t) else aval_of(t))
+
+
+__all__ = ["VJP", "Linearized", "Transposed", "check_cotangent", "check_tangent", "like_primal",
+           "shown"]
