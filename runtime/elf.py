@@ -17,14 +17,15 @@ from calque.runtime.flatbuffer import Damaged
 MAGIC = b"\x7fELF"
 # of machines (ELF's e_machine): the types of relocations that IREE's loader knows for 64 bits, of
 # those the ones that add an address to where the file is loaded
-_RELOCATIONS = {62: ({0, 1, 2, 5, 6, 7, 8, 10, 11}, 8), 183: ({0, 257, 1025, 1026, 1027}, 1027),
-                243: ({0, 2, 3, 5}, 3)}
+_RELOCATIONS = {62: ({1, 2, 5, 6, 7, 8, 10, 11}, 8), 183: ({257, 1025, 1026, 1027}, 1027),
+                243: ({2, 3, 5}, 3)}
 _LOAD, _DYNAMIC, _RELRO = 1, 2, 0x6474e552
 _EXECUTE, _WRITE, _READ = 1, 2, 4
 _MOST_ALIGNMENT, _MOST_MEMORY = 1 << 24, 1 << 32
 # tags of the dynamic section
 _TEXTS, _SYMBOLS, _RELA, _RELA_SIZE, _TEXTS_SIZE, _HASH = 5, 6, 7, 8, 10, 4
-_INIT, _INIT_ARRAY, _INIT_ARRAY_SIZE, _REL, _JUMPS, _JUMPS_SIZE = 12, 25, 27, 17, 23, 2
+_RELA_ENTRY, _JUMPS, _JUMPS_SIZE, _JUMPS_TYPE = 9, 23, 2, 20
+_INIT, _INIT_ARRAY, _INIT_ARRAY_SIZE, _REL = 12, 25, 27, 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def _check_segments(file: _File) -> None:
     for s in file.loaded:
         if (s.offset + s.stored > len(file.data) or s.stored > s.size or s.address < end
                 or s.address + s.size > _MOST_MEMORY):
-            raise Damaged(f"a segment of the native code ({s.size} bytes at {s.address}) is outside")
+            raise Damaged(f"{s.size} bytes of the native code at {s.address} are outside")
         if s.flags & _EXECUTE and s.flags & _WRITE:
             raise Damaged("native code is to be writable")
         end = s.address + s.size
@@ -124,9 +125,11 @@ def _check_dynamic(file: _File, types: set[int], relative: int) -> None:
     symbols = file.stored(tags[_SYMBOLS], 24 * count, "symbols")
     fixed = [(found.address, len(rows)), (tags[_TEXTS], len(texts)), (tags[_SYMBOLS], len(symbols))]
     tables = []
-    for at, size in ((_RELA, _RELA_SIZE), (_JUMPS, _JUMPS_SIZE)):
-        if at in tags and size in tags and tags[size] >= 24:
-            tables.append(file.stored(tags[at], tags[size] // 24 * 24, "relocations"))
+    for at, size, entry in ((_RELA, _RELA_SIZE, _RELA_ENTRY), (_JUMPS, _JUMPS_SIZE, _JUMPS_TYPE)):
+        if {at, size, entry} & tags.keys():
+            if not {at, size, entry} <= tags.keys() or tags[size] % 24:
+                raise Damaged("the native code has half a table of relocations")
+            tables.append(file.stored(tags[at], tags[size], "relocations"))
             fixed.append((tags[at], len(tables[-1])))
     values = _check_symbols(file, symbols, texts)
     for table in tables:
@@ -154,11 +157,13 @@ def _check_relocations(file: _File, table: memoryview, values: Sequence[int], ty
     last: _Segment | None = None
     for where, how, added in struct.iter_unpack("<QQq", table):
         kind, symbol = how & 0xffffffff, how >> 32
+        if not (where or how or added):
+            continue
         if kind not in types or symbol >= max(len(values), 1):
             raise Damaged(f"the native code has relocations of type {kind}")
         if last is None or not last.has(where, 8):
             last = next((s for s in places if s.has(where, 8)), None)
         if last is None or any(a < where + 8 and where < a + n for a, n in fixed):
             raise Damaged(f"the native code is to be changed at {where}")
-        if kind == relative and not any(s.has(added, 0) for s in file.loaded):
-            raise Damaged(f"the native code points to {added}, outside")
+        if kind == relative and (where % 8 or not any(s.has(added, 0) for s in file.loaded)):
+            raise Damaged(f"the native code points from {where} to {added}, outside")

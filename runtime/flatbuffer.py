@@ -18,6 +18,7 @@ _SCALARS = {1: struct.Struct("<B"), 2: struct.Struct("<H"), 4: struct.Struct("<I
             8: struct.Struct("<Q")}
 _SIGNED = struct.Struct("<i")
 _SHARED = 4  # times that a byte may be read, on average
+_TABLE = 32  # what a table is taken for, in bytes
 
 
 class Damaged(ValueError):
@@ -83,7 +84,7 @@ class _Reader:
         return kind, self.table(self.target(at), str(kinds[kind - 1])) if kind else ()
 
     def table(self, at: int, name: str) -> tuple[Any, ...]:
-        self.spend(8)
+        self.spend(_TABLE)
         self.number(at, 4)  # is it there?
         offsets = at - int(_SIGNED.unpack_from(self.data, at)[0])
         count, size = self.number(offsets, 2), self.number(offsets + 2, 2)
@@ -91,7 +92,7 @@ class _Reader:
             raise Damaged(f"the fields of the table at {at} are outside")
         if size < 4 or at + size > len(self.data):
             raise Damaged(f"the table at {at} of {size} bytes is outside")
-        made = []
+        made: list[Any] = []
         for i, kind in enumerate(self.schema[name]):
             place = self.number(offsets + 4 + 2 * i, 2) if 4 + 2 * i < count else 0
             width = kind if isinstance(kind, int) else 4

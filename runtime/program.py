@@ -69,25 +69,30 @@ def read_program(part: bytes) -> Program:
     for (full_name,) in types or ():
         _text(full_name, "a type")
     for full_name, signature, _ in imports or ():
+        text = _text(full_name, "a function that it calls")
         if signature is None:
-            raise Damaged(f"the function {_text(full_name, 'an import')} that it calls has no type")
+            raise Damaged(f"the function {text} that it calls has no type")
     signatures = signatures or ()
     functions: dict[str, Mapping[str, str]] = {}
-    for local_name, ordinal in exports or ():
-        text = _text(local_name, "a function")
-        if text in functions or (ordinal or 0) >= len(signatures):
-            raise Damaged(f"the function {text} is there twice, or nowhere")
-        functions[text] = _attributes(signatures[ordinal or 0][1])
+    attributes: dict[int, Mapping[str, str]] = {}  # of each function once
+    for local_name, number in exports or ():
+        exported, ordinal = _text(local_name, "a function"), number or 0
+        if exported in functions or ordinal >= len(signatures):
+            raise Damaged(f"the function {exported} is there twice, or nowhere")
+        if ordinal not in attributes:
+            attributes[ordinal] = _attributes(signatures[ordinal][1])
+        functions[exported] = attributes[ordinal]
     size, references = (n or 0 for n in state or (0, 0))
     if size > _MOST_STATE or references > _MOST_STATE // 16:
         raise Damaged(f"its variables take {size} bytes and {references} references")
     bytecode.check(bytecode.Code(
         version or 0, code or b"", _descriptors(descriptors or b"", len(signatures)),
         [bytes(s[0] or b"") for s in signatures], [bytes(i[1][0] or b"") for i in imports or ()],
-        size))
+        len(types or ()), size))
     _check_sources(*sources or (None, None, None))
     _check_constants(data, (end + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT, constants or ())
-    return Program(functions, tuple(_text(d[0], "a module that it calls") for d in dependencies or ()))
+    return Program(functions, tuple(_text(d[0], "a module that it calls")
+                                    for d in dependencies or ()))
 
 
 def _place(data: memoryview) -> tuple[int, int]:
@@ -138,7 +143,7 @@ def _descriptors(table: memoryview | bytes, count: int) -> list[bytecode.Functio
         if start < 0 or size <= 0 or blocks <= 0 or not (
                 0 <= numbers < 2 * _REGISTERS and 0 <= references < _REGISTERS):
             raise Damaged(f"a function is described by {row}")
-        made.append(bytecode.Function(start, size, blocks))
+        made.append(bytecode.Function(start, size, numbers, references))
     return made
 
 

@@ -116,7 +116,7 @@ def test_one_sentence_and_exit_code_2(words, first, fix, wrong):
 
 
 def test_files_of_another_compiler_version(calque, folder, files):
-    """The bytecode's version is the first thing that is read."""
+    """They say what they are, and are not loaded."""
     from calque.runtime import ArtifactError, load
     from calque.runtime.container import join, split
     data = bytearray(split(files[1]["f.vmfb"], "")[0])
@@ -129,7 +129,8 @@ def test_files_of_another_compiler_version(calque, folder, files):
     (folder / "old.vmfb").write_bytes(whole)
     with pytest.raises(ArtifactError, match="bytecode version mismatch"):
         load(whole)
-    ended = calque("inspect", "old.vmfb", code=2)
+    assert "double" in calque("inspect", "old.vmfb").out
+    ended = calque("run", "old.vmfb", "-i", "f32[2]=0,0", code=2)
     assert ended.err.startswith("calque: the compiled program cannot be loaded: ")
     assert "bytecode version mismatch" in ended.err.splitlines()[0]
     assert "  Fix: compile it again with the compiler of the same minor version" in ended.err
