@@ -94,14 +94,14 @@ def _segment(data: memoryview, at: int) -> _Segment:
 
 def _check_segments(file: _File) -> None:
     """They are in the file, in the order of their addresses, and none is over another."""
-    end = 0
+    end = written = 0
     for s in file.loaded:
         if (s.offset + s.stored > len(file.data) or s.stored > s.size or s.address < end
-                or s.address + s.size > _MOST_MEMORY):
+                or s.offset < written or s.address + s.size > _MOST_MEMORY):
             raise Damaged(f"{s.size} bytes of the native code at {s.address} are outside")
-        if s.flags & _EXECUTE and s.flags & _WRITE:
-            raise Damaged("native code is to be writable")
-        end = s.address + s.size
+        if s.flags & _EXECUTE and (s.flags & _WRITE or s.stored < s.size):
+            raise Damaged("native code is to be writable, or not all of it is there")
+        end, written = s.address + s.size, s.offset + s.stored
     for s in file.segments:
         if s.kind == _RELRO and s.size:
             file.segment(s.address, min(s.size, 1), "constants")
@@ -127,7 +127,8 @@ def _check_dynamic(file: _File, types: set[int], relative: int) -> None:
     tables = []
     for at, size, entry in ((_RELA, _RELA_SIZE, _RELA_ENTRY), (_JUMPS, _JUMPS_SIZE, _JUMPS_TYPE)):
         if {at, size, entry} & tags.keys():
-            if not {at, size, entry} <= tags.keys() or tags[size] % 24:
+            if not {at, size, entry} <= tags.keys() or (
+                    not tags[size] or tags[size] % 24):
                 raise Damaged("the native code has half a table of relocations")
             tables.append(file.stored(tags[at], tags[size], "relocations"))
             fixed.append((tags[at], len(tables[-1])))

@@ -97,15 +97,16 @@ class File {
 
   // They are in the file, in the order of their addresses, and none is over another.
   void check_segments() const {
-    std::uint64_t end = 0;
+    std::uint64_t end = 0, written = 0;
     for (const Segment& s : segments_) {
       if (s.kind != load) continue;
       if (!inside(s.offset, s.stored, data_.size()) || s.stored > s.size || s.address < end ||
-          !inside(s.address, s.size, kMostMemory))
+          s.offset < written || !inside(s.address, s.size, kMostMemory))
         fail("a segment of the native code is outside");
-      if ((s.flags & executable) != 0 && (s.flags & writable) != 0)
-        fail("native code is to be writable");
+      if ((s.flags & executable) != 0 && ((s.flags & writable) != 0 || s.stored < s.size))
+        fail("native code is to be writable, or not all of it is there");
       end = s.address + s.size;
+      written = s.offset + s.stored;
     }
     for (const Segment& s : segments_)
       if (s.kind == relro && s.size != 0) {
@@ -151,7 +152,7 @@ class File {
                                         {jumps, jumps_size, jumps_type}};
     for (const auto& [at, size, entry] : kinds) {
       if (!has(at) && !has(size) && !has(entry)) continue;
-      if (!has(at) || !has(size) || !has(entry) || tags[size] % 24 != 0)
+      if (!has(at) || !has(size) || !has(entry) || tags[size] == 0 || tags[size] % 24 != 0)
         fail("the native code has half a table of relocations");
       tables.push_back(stored(tags[at], tags[size]));
       fixed.push_back({tags[at], tables.back()});
