@@ -143,9 +143,9 @@ for round in range(int(sys.argv[3])):
 print(sum(seen.values()) if seen["refused"] and seen["ran"] else seen)
 """
 
-# Bytes of the module are changed and the digest is made anew, so what is inside has to be looked at.
-# Inspecting, linking and loading end in words or in nothing; what is accepted is run in a child,
-# since changed instructions are the program's own, and how many children die is printed.
+# Bytes of the module are changed and the digest is made anew: what is inside has to be looked at.
+# Inspecting, linking and loading end in words or in nothing; of what is accepted some is run in a
+# child, since changed instructions are the program's own, and how many die is printed.
 CHANGED = """
 import os, random, sys
 import calque.aot
@@ -203,8 +203,8 @@ print(int(sys.argv[3]))
 print(f"{refused} of {round + 1} refused, {died} died when run", file=sys.stderr)
 """
 
-# Every byte of the tables that IREE's loader of native code follows, changed in a way or more: refused,
-# or loaded and called.
+# Every byte of the tables that IREE's loader of native code follows, changed in a way or more: it is
+# refused, or its code is loaded.
 TABLES = """
 import struct, sys
 from calque import runtime
