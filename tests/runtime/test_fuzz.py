@@ -203,8 +203,8 @@ print(int(sys.argv[3]))
 print(f"{refused} of {round + 1} refused, {died} died when run", file=sys.stderr)
 """
 
-# Every byte of the tables that IREE's loader of native code follows, changed in a way or more: it is
-# refused, or its code is loaded.
+# Every byte of the tables that IREE's loader of native code follows, changed in a way or more: it
+# is refused, or its code is loaded.
 TABLES = """
 import struct, sys
 from calque import runtime
