@@ -28,7 +28,9 @@ from calque.runtime.device import Device, default_device, vm_instance
 from calque.runtime.dims import Constraint, Expression, fits, parse, parse_constraint
 from calque.runtime.errors import ArtifactError, explain
 from calque.runtime.executable import Executable, Module, load_error
+from calque.runtime.flatbuffer import Damaged
 from calque.runtime.parameters import Parameter, check_digests, provider
+from calque.runtime.program import read_program
 from calque.runtime.target import check_target
 
 RECORD_KEY = "calque.signature"
@@ -233,6 +235,7 @@ class Artifact:
                 check_digests(archive, wanted, source)
         candidates: dict[str, list[tuple[FunctionRecord, Module]]] = {}
         for part, records in parts:
+            _check_version(part, source)
             module = Module(part, parameters=given if any(r.parameters for r in records) else None)
             for record in records:
                 candidates.setdefault(record.name, []).append((record, module))
@@ -427,7 +430,7 @@ def read_records(source: str | os.PathLike[str] | bytes) -> list[FunctionRecord]
     The file may be for another machine: nothing of it is run.
 
     Raises:
-      ArtifactError: not a .vmfb, another bytecode version, or one that says nothing.
+      ArtifactError: not a .vmfb, a damaged one, or one that says nothing.
     """
     return [record for _, records in read_parts(source) for record in records]
 
@@ -460,26 +463,29 @@ def _read_part(vmfb: bytes, source: str) -> list[FunctionRecord]:
             "not a .vmfb: the file does not begin as one.", source,
             "give a file written by `calque compile`."))
     try:
-        module = rt.VmModule.copy_buffer(vm_instance(), vmfb)
-    except Exception as error:  # IREE maps its status codes to many classes
-        raise load_error(error) from error
-    texts = {}
-    try:
-        for name in module.function_names:
-            function = module.lookup_function(name)
-            known = {} if function is None else function.reflection
-            texts[name] = known.get(RECORD_KEY), known.get(DECLARATION_KEY, "")
-    except RuntimeError as error:
-        raise load_error(error) from error
-    records = [parse_record(text, name) for name, (text, _) in texts.items() if text]
+        functions = read_program(vmfb).functions
+    except Damaged as error:
+        raise ArtifactError(explain(
+            f"the artifact is damaged: {error}.", source,
+            "copy it again, or compile it again.")) from error
+    records = [parse_record(known[RECORD_KEY], name)
+               for name, known in functions.items() if known.get(RECORD_KEY)]
     for record in records:
-        _check_declaration(record, texts[record.entry][1], source)
+        _check_declaration(record, functions[record.entry].get(DECLARATION_KEY, ""), source)
     if not records:
         raise ArtifactError(explain(
             "the .vmfb does not describe itself (no function has a calque.signature).", source,
             "compile it with `calque compile` or calque.export; other .vmfb files can be run with "
             "iree.runtime."))
     return records
+
+
+def _check_version(part: bytes, source: str) -> None:
+    """Whether IREE reads what this part is written in; it runs nothing of it."""
+    try:
+        rt.VmModule.copy_buffer(vm_instance(), part)
+    except Exception as error:  # IREE maps its status codes to many classes
+        raise load_error(error, source) from error
 
 
 def _check_declaration(record: FunctionRecord, declaration: str, source: str) -> None:

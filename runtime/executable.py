@@ -418,7 +418,7 @@ def _load(source: Module, hal_device: Any) -> tuple[Any, Any]:
         raise load_error(error) from error
 
 
-def load_error(error: Exception) -> ArtifactError:
+def load_error(error: Exception, where: str = "") -> ArtifactError:
     """The ArtifactError for what IREE says about a module it cannot load."""
     text = clean(error)
     if "bytecode version mismatch" in text or "signature mismatch" in text:
@@ -433,7 +433,7 @@ def load_error(error: Exception) -> ArtifactError:
         fix = "compile it for this device (calque compile --target ...)."
     else:
         fix = "compile it again here, for a target this machine has."
-    return ArtifactError(explain(f"the compiled program cannot be loaded: {text}", "", fix))
+    return ArtifactError(explain(f"the compiled program cannot be loaded: {text}", where, fix))
 
 
 def join_fences(semaphores: list[Any]) -> Any:

@@ -116,7 +116,7 @@ def test_one_sentence_and_exit_code_2(words, first, fix, wrong):
 
 
 def test_files_of_another_compiler_version(calque, folder, files):
-    """The bytecode's version is the first thing that is read."""
+    """They say what they are, and are not loaded."""
     from calque.runtime import ArtifactError, load
     from calque.runtime.container import join, split
     data = bytearray(split(files[1]["f.vmfb"], "")[0])
@@ -129,7 +129,8 @@ def test_files_of_another_compiler_version(calque, folder, files):
     (folder / "old.vmfb").write_bytes(whole)
     with pytest.raises(ArtifactError, match="bytecode version mismatch"):
         load(whole)
-    ended = calque("inspect", "old.vmfb", code=2)
+    assert "double" in calque("inspect", "old.vmfb").out
+    ended = calque("run", "old.vmfb", "-i", "f32[2]=0,0", code=2)
     assert ended.err.startswith("calque: the compiled program cannot be loaded: ")
     assert "bytecode version mismatch" in ended.err.splitlines()[0]
     assert "  Fix: compile it again with the compiler of the same minor version" in ended.err
@@ -139,6 +140,28 @@ def test_truncated_files(calque, folder, files):
     (folder / "half.vmfb").write_bytes(files[1]["f.vmfb"][:3000])
     ended = calque("run", "half.vmfb", code=2)
     assert ended.err.startswith("calque: the artifact is damaged: its end is missing.")
+
+
+@pytest.mark.parametrize("changed", ["register", "program header"])
+def test_changed_bytes_under_a_new_digest(changed, calque, folder, files):
+    """Every command that reads artifacts looks at what is inside, and says what is wrong there."""
+    from calque.runtime.container import join, split
+    data = bytearray(split(files[1]["f.vmfb"], "")[0])
+    if changed == "program header":  # the offset of the first in the ELF file, in its header
+        at = bytes(data).index(b"\x7fELF") + 32
+        data[at + 4] ^= 0x40
+        what = "the native code's tables are outside"
+    else:
+        at = bytes(data).index(b"\x0d\x00\x00\x00\x00")  # an instruction: 0, to a register
+        data[at + 5:at + 7] = b"\xff\x7f"
+        what = "register 32767 is used, which is none of its function's"
+    (folder / "changed.vmfb").write_bytes(join([bytes(data)]))
+    for words in (("inspect",), ("run", "-i", "f32[2]=0,0"), ("bench",), ("link", "-o", "l.vmfb"),
+                  ("verify", "model.py:double", "-a", "f32[2]")):
+        ended = calque(words[0], "changed.vmfb", *words[1:], code=2)
+        lines = ended.err.splitlines()
+        assert lines[0] == f"calque: the artifact is damaged: {what}.", words
+        assert "changed.vmfb" in lines[1] and lines[2].startswith("  Fix: copy it again"), words
 
 
 def test_devices_that_are_not_there(calque, folder):

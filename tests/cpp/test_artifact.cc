@@ -1,5 +1,6 @@
 // What artifacts say, read without a backend: test_artifact FOLDER [seconds] checks and fuzzes;
-// test_artifact --records, --dims, --vulkan, --cuda or --containers answers questions on stdin (test_cpp.py).
+// test_artifact --records, --dims, --vulkan, --cuda, --containers or --programs answers questions on stdin
+// (test_cpp.py).
 #include <chrono>
 #include <iostream>
 #include <random>
@@ -8,6 +9,7 @@
 #include "artifact/container.hpp"
 #include "artifact/cuda.hpp"
 #include "artifact/json.hpp"
+#include "artifact/program.hpp"
 #include "artifact/record.hpp"
 #include "artifact/target.hpp"
 #include "check.hpp"
@@ -303,6 +305,38 @@ int answer_records() {
   return 0;
 }
 
+// A module with changed bytes, in its tables, its code and its ELF file: read, or refused.
+void fuzz_programs(const std::vector<std::uint8_t>& whole, double seconds, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto start = std::chrono::steady_clock::now();
+  long count = 0, refused = 0;
+  do {
+    std::vector<std::uint8_t> changed = whole;
+    for (unsigned i = 0; i <= random() % 3; ++i) {
+      const std::size_t at = random() % changed.size();
+      switch (random() % 5) {
+        case 0: changed[at] ^= static_cast<std::uint8_t>(1u << random() % 8); break;
+        case 1: changed[at] = static_cast<std::uint8_t>(random()); break;
+        case 2: changed.resize(at + 1); break;
+        default:  // a number of four bytes, at an end of what it may be
+          for (std::size_t k = at & ~std::size_t{3}; k < std::min(changed.size(), (at | 3) + 1); ++k)
+            changed[k] = static_cast<std::uint8_t>(random() % 2 == 0 ? 0xff : random() % 4);
+      }
+    }
+    const std::unique_ptr<std::uint8_t[]> exact(new std::uint8_t[changed.size()]);  // for sanitizers
+    std::copy(changed.begin(), changed.end(), exact.get());
+    try {
+      read_program(Bytes(exact.get(), changed.size()), "");
+    } catch (const Error& error) {
+      CHECK(error.code() == Code::artifact && !error.fix().empty());
+      ++refused;
+    }
+    ++count;
+  } while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds);
+  CHECK(refused > count / 4 && refused < count);
+  std::printf("%ld programs, %ld refused\n", count, refused);
+}
+
 // Lines "expression|a=1 b=2": its value, and how it takes a size of 12.
 int answer_dims() {
   for (std::string line; std::getline(std::cin, line);) {
@@ -384,6 +418,32 @@ int answer_containers() {
   return 0;
 }
 
+// Paths, a line each: what the modules' functions are called, and the digests of what they carry.
+int answer_programs() {
+  for (std::string path; std::getline(std::cin, path);) {
+    std::ifstream file(path, std::ios::binary);
+    const std::vector<std::uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
+    try {
+      std::string said;
+      for (const Bytes part : split(bytes, path)) {
+        const Program program = read_program(part, path);
+        for (const ProgramFunction& function : program.functions) {
+          said += function.name;
+          for (const auto& [key, value] : *function.attributes)
+            said += " " + key + "=" + std::to_string(value.size());
+          said += ";";
+        }
+        for (const std::string& name : program.depends_on) said += " " + name;
+      }
+      std::cout << said << "\n";
+    } catch (const Error& error) {
+      CHECK(error.code() == Code::artifact && !error.fix().empty());
+      std::cout << "refused\n";
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -393,6 +453,7 @@ int main(int count, char** words) {
   if (first == "--vulkan") return answer_vulkan();
   if (first == "--cuda") return answer_cuda();
   if (first == "--containers") return answer_containers();
+  if (first == "--programs") return answer_programs();
   artifacts() = first;
   digests();
   json();
@@ -411,6 +472,10 @@ int main(int count, char** words) {
   } while (++end < text.size() && depth > 0);
   const std::string record = text.substr(start, end - start);
   CHECK(parse_record(record).name == "halves");
+  const Bytes part = split(Bytes(whole.data(), whole.size()), "").front();
+  CHECK(read_program(part, "").functions.size() >= 1);
+  fuzz_programs({part.begin(), part.end()}, count > 2 ? std::atof(words[2]) : 1,
+                count > 3 ? std::atoi(words[3]) : 1);
   fuzz_records(record, count > 2 ? std::atof(words[2]) : 1, count > 3 ? std::atoi(words[3]) : 1);
   return 0;
 }

@@ -31,6 +31,8 @@ from calque.runtime.aot import (
 )
 from calque.runtime.container import join, split
 from calque.runtime.features import VULKAN
+from calque.runtime.flatbuffer import Damaged
+from calque.runtime.program import read_program
 from calque.runtime.target import missing_features
 
 ROOT = Path(__file__).parents[2]
@@ -211,6 +213,35 @@ def test_sizes_and_files_are_read_as_in_python(built: Path, tmp_path: Path) -> N
     for said, sizes in zip(answers, expected, strict=True):
         assert said == "refused" if sizes is None else [
             int(word.split("+")[1]) for word in said.split()] == sizes
+
+
+def test_modules_are_read_as_in_python(built: Path, tmp_path: Path) -> None:
+    """Modules with changed bytes under digests made anew: the same texts, and the same refused."""
+    draw = random.Random(4)
+    files = sorted((built / "artifacts").glob("*.vmfb"))
+    paths, expected = [], []
+    for i in range(400):
+        parts = [bytearray(p) for p in split(draw.choice(files).read_bytes(), "")]
+        for _ in range(draw.choice([0, 1, 1, 2])):
+            part = draw.choice(parts)
+            size = draw.choice([1, 4, 8])
+            at = draw.randrange(min(len(part) - size, 9000)) // size * size
+            most = 256 ** size - 1
+            part[at:at + size] = draw.choice(
+                [0, 1, most, most // 2 + 1, draw.randrange(most)]).to_bytes(size, "little")
+        paths.append(tmp_path / f"{i}.vmfb")
+        paths[-1].write_bytes(join([bytes(p) for p in parts]))
+        try:
+            expected.append("".join(
+                "".join(f"{name}" + "".join(f" {k}={len(v.encode())}"
+                                            for k, v in sorted(said.items())) + ";"
+                        for name, said in program.functions.items())
+                + "".join(f" {name}" for name in program.depends_on)
+                for program in map(read_program, map(bytes, parts))))
+        except Damaged:
+            expected.append("refused")
+    assert ask(built, "--programs", [str(path) for path in paths]) == expected
+    assert 0.2 * len(paths) < expected.count("refused") < 0.8 * len(paths)
 
 
 def test_vulkan_devices_lack_the_same_as_in_python(built: Path) -> None:

@@ -233,26 +233,35 @@ class Reader {
     return made;
   }
 
-  // A character of two to four bytes: the shortest form, no surrogate, at most U+10FFFF.
   void utf8(std::string& made) {
-    const int first = peek();
-    const int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
-    if (first < 0xc2 || first > 0xf4) fail("no UTF-8");
-    std::uint32_t point = static_cast<std::uint32_t>(first) & (0x3fu >> more);
-    const std::size_t start = at_++;
-    for (int i = 0; i < more; ++i, ++at_) {
-      if (peek() < 0x80 || peek() > 0xbf) fail("no UTF-8");
-      point = point << 6 | (static_cast<std::uint32_t>(peek()) & 0x3f);
-    }
-    static constexpr std::uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};
-    if (point < smallest[more] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000))
-      fail("no UTF-8");
-    made.append(text_.substr(start, at_ - start));
+    const std::size_t size = character(text_.substr(at_));
+    if (size == 0) fail("no UTF-8");
+    made.append(text_.substr(at_, size));
+    at_ += size;
   }
 
   std::string_view text_;
   std::size_t at_ = 0;
 };
+
+// The shortest form, no surrogate, at most U+10FFFF.
+std::size_t character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (text.empty()) return 0;
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+  if (first < 0xc2 || first > 0xf4 || text.size() <= more) return 0;
+  std::uint32_t point = first & (0x3fu >> more);
+  for (std::size_t i = 1; i <= more; ++i) {
+    if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
+    point = point << 6 | (byte(i) & 0x3fu);
+  }
+  static constexpr std::uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};
+  const bool is_one =
+      point >= smallest[more] && point <= 0x10ffff && (point < 0xd800 || point >= 0xe000);
+  return is_one ? more + 1 : 0;
+}
 
 Json Json::parse(std::string_view text) { return Reader(text).document(); }
 

@@ -20,6 +20,9 @@ struct Unreadable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The bytes of the character that a text in UTF-8 begins with; 0 if it begins with none.
+std::size_t character(std::string_view text);
+
 class Json {
  public:
   enum class Kind { null, boolean, integer, real, string, array, object };

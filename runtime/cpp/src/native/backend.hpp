@@ -159,6 +159,7 @@ struct Buffer {
 struct ModuleState {
   std::vector<std::shared_ptr<native::Variant>> variants;  // of each record
   std::vector<std::string> entries;                  // and its function's name in the module
+  std::vector<std::size_t> storage;                  // and bytes of the memory in which it works
 };
 struct FunctionState {
   std::shared_ptr<native::Variant> variant;

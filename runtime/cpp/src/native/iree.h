@@ -105,13 +105,6 @@ typedef struct ci_text {
 // From a copy of the bytes of a .vmfb.
 ci_error* ci_load_module(const void* data, size_t size, ci_module** out);
 void ci_release_module(ci_module* module);
-size_t ci_count_functions(const ci_module* module);
-// The name of a function, and an attribute of it (empty where it has none); texts of the module's own.
-ci_error* ci_name_function(const ci_module* module, size_t index, ci_text* name);
-ci_error* ci_describe_function(const ci_module* module, ci_text name, const char* attribute,
-                               ci_text* value);
-// Does it call functions of a module of that name?
-ci_error* ci_depends_on(ci_module* module, const char* name, bool* depends);
 
 // An archive and what is in it: the bytes of an array, or false where it has none of that name.
 ci_error* ci_open_archive(const char* path, const char* scope, ci_archive** out);

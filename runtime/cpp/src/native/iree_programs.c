@@ -21,10 +21,6 @@ IREE_API_EXPORT iree_status_t iree_vm_bytecode_module_create(
 static iree_string_view_t string_of(ci_text text) {
   return iree_make_string_view(text.data, text.size);
 }
-static ci_text text_of(iree_string_view_t string) {
-  const ci_text text = {string.data, string.size};
-  return text;
-}
 
 // ---- modules
 
@@ -56,49 +52,6 @@ ci_error* ci_load_module(const void* data, size_t size, ci_module** out) {
 }
 
 void ci_release_module(ci_module* module) { iree_vm_module_release(module_of(module)); }
-
-size_t ci_count_functions(const ci_module* module) {
-  return iree_vm_module_signature(module_of(module)).export_function_count;
-}
-
-ci_error* ci_name_function(const ci_module* module, size_t index, ci_text* name) {
-  iree_vm_function_t function;
-  iree_status_t status = iree_vm_module_lookup_function_by_ordinal(
-      module_of(module), IREE_VM_FUNCTION_LINKAGE_EXPORT, index, &function);
-  if (iree_status_is_ok(status)) *name = text_of(iree_vm_function_name(&function));
-  return ci_error_of(status);
-}
-
-ci_error* ci_describe_function(const ci_module* module, ci_text name, const char* attribute,
-                               ci_text* value) {
-  iree_vm_function_t function;
-  iree_status_t status = iree_vm_module_lookup_function_by_name(
-      module_of(module), IREE_VM_FUNCTION_LINKAGE_EXPORT, string_of(name), &function);
-  if (iree_status_is_ok(status))
-    *value = text_of(
-        iree_vm_function_lookup_attr_by_name(&function, iree_make_cstring_view(attribute)));
-  return ci_error_of(status);
-}
-
-typedef struct search {
-  iree_string_view_t name;
-  bool found;
-} search;
-
-static iree_status_t IREE_API_PTR note_dependency(void* user_data,
-                                                  const iree_vm_module_dependency_t* dependency) {
-  search* wanted = user_data;
-  if (iree_string_view_equal(dependency->name, wanted->name)) wanted->found = true;
-  return iree_ok_status();
-}
-
-ci_error* ci_depends_on(ci_module* module, const char* name, bool* depends) {
-  search wanted = {iree_make_cstring_view(name), false};
-  iree_status_t status =
-      iree_vm_module_enumerate_dependencies(module_of(module), note_dependency, &wanted);
-  *depends = wanted.found;
-  return ci_error_of(status);
-}
 
 // ---- archives
 

@@ -7,6 +7,7 @@
 
 #include "artifact/container.hpp"
 #include "artifact/cuda.hpp"
+#include "artifact/program.hpp"
 #include "artifact/target.hpp"
 #include "native/internal.hpp"
 #include "native/vulkan.hpp"
@@ -41,8 +42,6 @@ void check_load(ci_error* error, const std::string& source) {
   if (error != nullptr) raise_load(error, source);
 }
 
-std::string_view view_of(ci_text text) { return {text.data, text.size}; }
-
 std::vector<std::uint8_t> read_file(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   std::vector<std::uint8_t> made;
@@ -62,36 +61,44 @@ std::vector<std::uint8_t> read_file(const std::string& path) {
 struct Described {
   artifact::Record record;
   std::string entry;
+  std::size_t storage;  // bytes of the memory in which it works
   std::shared_ptr<Variant> variant;
 };
 
 void read_part(artifact::Bytes part, const std::string& source, std::vector<Described>& made) {
-  const char* undescribed = "the .vmfb does not describe itself (no function has a calque.signature).";
-  const char* fix = "compile it with `calque compile` or calque.export, or copy it again.";
   if (!artifact::looks_like_vmfb(part))
     throw Error(Code::artifact, "not a .vmfb: the file does not begin as one.", source,
                 "give a file written by `calque compile`.");
-  const std::string_view text(reinterpret_cast<const char*>(part.data()), part.size());
-  if (text.find(artifact::kRecordKey) == text.npos)
-    throw Error(Code::artifact, undescribed, source, fix);
+  const artifact::Program program = artifact::read_program(part, source);  // before IREE sees it
+  std::vector<const artifact::ProgramFunction*> described;
+  std::vector<artifact::Record> records;
+  for (const artifact::ProgramFunction& function : program.functions) {
+    const std::string_view text = function.attribute(artifact::kRecordKey);
+    if (text.empty()) continue;
+    records.push_back(artifact::parse_record(text));
+    described.push_back(&function);
+  }
+  if (records.empty())
+    throw Error(Code::artifact,
+                "the .vmfb does not describe itself (no function has a calque.signature).", source,
+                "compile it with `calque compile` or calque.export, or copy it again.");
+  const auto& asked = program.depends_on;
+  if (std::find(asked.begin(), asked.end(), kCallbacks) != asked.end())
+    throw Error(Code::artifact,
+                records.back().name + " calls Python functions (callbacks), and there is no Python here.",
+                source, "take the callbacks out, or compute what they give before or after.");
   ci_module* module = nullptr;
   check_load(ci_load_module(part.data(), part.size(), &module), source);
   const auto variant = std::make_shared<Variant>(module);
-  const std::size_t before = made.size();
-  for (std::size_t i = 0; i < ci_count_functions(module); ++i) {
-    ci_text name{}, value{};
-    check_load(ci_name_function(module, i, &name), source);
-    check_load(ci_describe_function(module, name, artifact::kRecordKey.data(), &value), source);
-    if (value.size == 0) continue;
-    made.push_back({artifact::parse_record(view_of(value)), std::string(view_of(name)), variant});
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    artifact::Record& record = records[i];
+    artifact::check_declaration(record, described[i]->attribute(artifact::kDeclarationKey));
+    const std::size_t storage =
+        record.call.transients
+            ? artifact::storage_bytes(record, described[i]->attribute(artifact::kStorageKey))
+            : 0;
+    made.push_back({std::move(record), described[i]->name, storage, variant});
   }
-  if (made.size() == before) throw Error(Code::artifact, undescribed, source, fix);
-  bool calls_python = false;
-  check_load(ci_depends_on(module, kCallbacks, &calls_python), source);
-  if (calls_python)
-    throw Error(Code::artifact,
-                made.back().record.name + " calls Python functions (callbacks), and there is no Python here.",
-                source, "take the callbacks out, or compute what they give before or after.");
 }
 
 bool ends_in(const std::string& text, const char* end) {
@@ -215,6 +222,7 @@ void load(const std::string* path, Span<const std::uint8_t> bytes, const std::st
     const std::size_t chosen = indices[artifact::choose(variants, place, source)];
     module.state.variants.push_back(described[chosen].variant);
     module.state.entries.push_back(described[chosen].entry);
+    module.state.storage.push_back(described[chosen].storage);
     module.records.push_back(described[chosen].record);
   }
 }
@@ -237,18 +245,8 @@ void bind(detail::FunctionImpl& function) {
                 "the artifact's description of " + record.name + " is not true: the function takes " +
                     std::to_string(arguments) + " references and gives " + std::to_string(results) + ".",
                 record.name, "compile it again; the file was written by something else or is damaged.");
-  ci_text declaration{};
-  native::check_load(
-      ci_describe_function(loaded, entry, artifact::kDeclarationKey.data(), &declaration), record.name);
-  artifact::check_declaration(record, native::view_of(declaration));
-  function.state.result_bytes = native::result_bytes(record);
-  if (record.call.transients) {
-    ci_text written{};
-    native::check_load(
-        ci_describe_function(loaded, entry, artifact::kStorageKey.data(), &written), record.name);
-    function.state.storage = artifact::storage_bytes(record, native::view_of(written));
-    function.state.result_bytes += function.state.storage;
-  }
+  function.state.storage = module.storage[function.index];
+  function.state.result_bytes = native::result_bytes(record) + function.state.storage;
 }
 
 }  // namespace backend
