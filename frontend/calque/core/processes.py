@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,15 +138,16 @@ def between(axes: Sequence[tuple[Any, ...]], grid: ProcessGrid, what: str
 engine: list[Any] = []
 
 
-def sender(kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str
-           ) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-    """What sends a message: a function of NumPy arrays, and of those that it writes into."""
+def sender(kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str,
+           program: tuple[str, str]) -> Any:
+    """What sends a message of a program (its name, and what tells this message from all others):
+    a function of NumPy arrays, of those that it writes into and of the number that its `ask` gave.
+    """
     if not engine:
         raise RuntimeError(explain(
             f"{kind} between processes: this process is not one of several.",
             fix="call calque.distributed.initialize first, in every process."))
-    made: Callable[[Sequence[Any], Sequence[Any]], None] = engine[0].sender(kind, axes, how, where)
-    return made
+    return engine[0].sender(kind, axes, how, where, program)
 
 
 def rank() -> int:

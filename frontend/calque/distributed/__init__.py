@@ -3,7 +3,10 @@
   cluster.py      which launcher started this process
   world.py        MPI's world, and messages that no lost process can hang
   coordinator.py  the process that they find each other by: a child of process 0
+  members.py      its connections: who belongs to the program, and who is refused
+  comparison.py   whether all ask each other for the same things in one order
   control.py      a process's connection to it
+  calls.py        what this process has asked the others for
   messages.py     collectives of compiled programs, one MPI call each
   checkpoints.py  trees of arrays in folders, written by all together (calque.checkpoints)
 

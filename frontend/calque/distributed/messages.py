@@ -9,18 +9,62 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from calque.core.processes import Between
 from calque.core.types import Ndarray
+from calque.distributed.calls import digest_of
 from calque.distributed.world import World
 from calque.runtime import watch
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 PIECE = 1 << 30  # bytes of a message
 _FLOATS = {"float32": "FLOAT", "float64": "DOUBLE"}
+
+
+class Sender:
+    """One of a program's messages: a function of arrays, and of those that it writes into.
+
+    `ask` is called where the program comes to it, in the program's order, and gives its number; the
+    sending may come later, on another thread.
+    """
+
+    __slots__ = ("ask", "_engine", "_how", "_names", "_order", "_ranks", "_run", "_what")
+
+    def __init__(self, engine: Engine, kind: str, axes: tuple[Between, ...], how: dict[str, Any],
+                 where: str, program: tuple[str, str]) -> None:
+        self._engine, self._how, self._run = engine, how, engine.kinds[kind]
+        self._ranks = axes[0].grid.group(engine.rank, [a.name for a in axes])
+        self._names = f"{kind} over {', '.join(str(a.name) for a in axes)}"
+        self._what = self._names + (f" at {where}" if where else "")
+        self._order = order = engine.world.calls.order(self._ranks)
+        # (a message that is checked when it is sent has not to be found afterwards)
+        digest = 0 if engine.checked else digest_of(f"{program[1]} {self._names} {how}")
+        self.ask = partial(order.note, digest, f"{program[0]}: {self._what}" if program[0]
+                           else self._what)
+
+    def __call__(self, arrays: Arrays, results: Arrays, number: int) -> None:
+        engine, ranks, how = self._engine, self._ranks, self._how
+        with engine.lock:
+            self._order.begun = number
+            comm = engine.groups.get(ranks) or engine.group(ranks)
+            if engine.checked:
+                shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
+                engine.world.agree(f"message {number}: {self._names} of {shapes} {how}",
+                                   self._what, comm)
+            if not watch.watchers:
+                self._run(comm, arrays, results, self._what, **how)
+                return
+            with watch.span(self._names, "collective", bytes=sum(a.nbytes for a in arrays),
+                            processes=len(ranks)):
+                self._run(comm, arrays, results, self._what, **how)
+
+    def drop(self, number: int, error: BaseException) -> None:
+        """It is not sent, as something has failed before: the others may wait for it."""
+        self._order.skip(number, error)
 
 
 class Engine:
@@ -32,7 +76,6 @@ class Engine:
         self.groups: dict[tuple[int, ...], Any] = {}
         # what makes them: the lane's thread, while others may use the world's communicator
         self.all = world.named("messages")
-        self.sent = 0  # messages
         self.types: dict[Any, Any] = {}
         self.operations = {"sum": self.mpi.SUM, "max": self.mpi.MAX, "min": self.mpi.MIN}
         self.checked = bool(os.environ.get("CALQUE_CHECK", "0") not in ("", "0"))
@@ -40,30 +83,11 @@ class Engine:
             "reduce": self.reduce, "gather": self.gather, "exchange": self.exchange,
             "scatter": self.scatter, "permute": self.permute}
 
-    def sender(self, kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str
-               ) -> Callable[[Arrays, Arrays], None]:
-        """What sends one of a program's messages: a function of arrays and results."""
-        ranks = axes[0].grid.group(self.rank, [a.name for a in axes])
-        names = ", ".join(str(a.name) for a in axes)
-        what = f"{kind} over {names}" + (f" at {where}" if where else "")
-        run = self.kinds[kind]
-
-        def send(arrays: Arrays, results: Arrays) -> None:
-            with self.lock:
-                comm = self.groups.get(ranks) or self.group(ranks)
-                self.sent += 1
-                if self.checked:
-                    shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
-                    self.world.agree(f"message {self.sent}: {kind} over {names} of {shapes} {how}",
-                                     what, comm)
-                if not watch.watchers:
-                    run(comm, arrays, results, what, **how)
-                    return
-                with watch.span(f"{kind} over {names}", "collective",
-                                bytes=sum(a.nbytes for a in arrays), processes=len(ranks)):
-                    run(comm, arrays, results, what, **how)
-
-        return send
+    def sender(self, kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str,
+               program: tuple[str, str]) -> Sender:
+        """What sends one of a program's messages; program: its name, and what tells it and this
+        message from all others."""
+        return Sender(self, kind, axes, how, where, program)
 
     def group(self, ranks: tuple[int, ...]) -> Any:
         """The communicator of some processes, in this order."""

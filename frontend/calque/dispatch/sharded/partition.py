@@ -10,6 +10,7 @@ Start reading at `of_process`, then `_Partitioner.equation`.
 """
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import re
@@ -108,13 +109,17 @@ def of_process(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[
 def agree_on(lowered: Lowered, p: Program) -> None:
     """ValueError in all processes where they are about to run different programs that send
     messages."""
-    sent = [str(f) for f, _, _ in lowered.callbacks if getattr(f, "into", False)]
+    sending = [f for f, _, _ in lowered.callbacks if getattr(f, "into", False)]
+    sent = [str(f) for f in sending]
     if sent:
         text = re.sub("0x[0-9a-f]+", "", str(hoist(lowered.program)))  # of functions: addresses
         if "compile" in os.environ.get("CALQUE_LOG", ""):
             _log_loops(hoist(lowered.program))
         told = f"{p.name}, which sends {len(sent)} messages: {'; '.join(sent[:3])}"
-        agree(f"{told} {sent} {text}", f"the first run of {p.name}", told)
+        digest = hashlib.sha256(f"{sent} {text}".encode()).hexdigest()
+        for i, f in enumerate(sending):
+            f.program = (p.name, f"{p.name} {digest} {i}")
+        agree(f"{told} {digest}", f"the first run of {p.name}", told)
 
 
 def _log_loops(p: Program) -> None:
