@@ -21,7 +21,8 @@ class Message:
     def __init__(self, kind: str, axes: tuple[processes.Between, ...], how: dict[str, Any],
                  where: str) -> None:
         self.kind, self.axes, self.how, self.where = kind, axes, how, where
-        self.program = ("", "")  # whose message it is, and which (dispatch/sharded/partition)
+        # whose message it is, its types, and which it is (dispatch/sharded/partition)
+        self.program = ("", "", "")
         self.send: Any = None
 
     def ask(self) -> int:

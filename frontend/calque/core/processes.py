@@ -139,9 +139,10 @@ engine: list[Any] = []
 
 
 def sender(kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str,
-           program: tuple[str, str]) -> Any:
-    """What sends a message of a program (its name, and what tells this message from all others):
-    a function of NumPy arrays, of those that it writes into and of the number that its `ask` gave.
+           program: tuple[str, str, str]) -> Any:
+    """What sends a message of a program (its name, the message's types, and what tells it from all
+    others): a function of NumPy arrays, of those that it writes into and of the number that its
+    `ask` gave.
     """
     if not engine:
         raise RuntimeError(explain(
@@ -155,10 +156,11 @@ def rank() -> int:
     return engine[0].rank if engine else 0
 
 
-def agree(said: str, what: str, told: str = "") -> None:
-    """ValueError in all processes where they do not say the same; told: what errors show of it."""
+def agree(said: str, what: str, told: str, ranks: tuple[int, ...]) -> None:
+    """ValueError in all these processes where they do not say the same; told: what errors show of
+    it."""
     if engine:
-        engine[0].agree(said, what, told=told)
+        engine[0].agree(said, what, told, ranks)
 
 
 __all__ = ["Between", "ProcessGrid", "agree", "between", "block_shape", "engine", "grid_of",

@@ -175,13 +175,15 @@ def _at_exit() -> None:
     ended, _world = _world, None
     if ended.error is None:  # others wait for what was asked for
         lane.drain(ended.shutdown_timeout)
-    failure = None if ended.control is None else ended.control.failure
+    control = ended.control
+    failure = None if control is None else control.failure
     try:
         ended.shutdown()
     except DeviceError as error:
         failure = str(error)
     if failure is not None and ended.error is None:
-        print(f"calque: {failure}", file=sys.stderr)
+        fix = f"\n  Fix: {control.fix}" if control and "Fix: " not in failure else ""
+        print(f"calque: {failure}{fix}", file=sys.stderr)
     if failure is not None or not lane.is_idle():
         sys.stdout.flush()
         sys.stderr.flush()

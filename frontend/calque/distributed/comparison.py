@@ -135,6 +135,7 @@ class Comparison:
         head = asked.head or f"of the messages between {_listed(list(asked.wanted))}, number " \
                              f"{asked.differs} is not the same in all:"
         rows = [f"  process {r} on {self.members[r].host}: {asked.answers[r]}"
+                + (f", between {_listed(_ranks_of(asked.wanted[r][0]))}" if asked.head else "")
                 for r in sorted(asked.wanted)]
         self.over, self.round = True, None
         self.tell({"differ": "\n".join([f"the processes do different things: {head}", *rows])})

@@ -20,7 +20,8 @@ from calque.runtime.errors import DeviceError
 _LONGEST = 300  # characters of the name of what was asked for
 _NEWS_S = 0.5  # how often the coordinator is told what is new of what was asked for
 _VERDICT_S = 5.0  # for which a message that failed waits for the coordinator's reason
-_DIFFER = "make all processes run the same calls in one order, with one structure, shapes and dtypes."
+_DIFFER = ("make all processes run the same calls in one order, with one structure, shapes and "
+           "dtypes.")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 

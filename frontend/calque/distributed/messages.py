@@ -35,15 +35,16 @@ class Sender:
     __slots__ = ("ask", "_engine", "_how", "_names", "_order", "_ranks", "_run", "_what")
 
     def __init__(self, engine: Engine, kind: str, axes: tuple[Between, ...], how: dict[str, Any],
-                 where: str, program: tuple[str, str]) -> None:
+                 where: str, program: tuple[str, str, str]) -> None:
         self._engine, self._how, self._run = engine, how, engine.kinds[kind]
         self._ranks = axes[0].grid.group(engine.rank, [a.name for a in axes])
         self._names = f"{kind} over {', '.join(str(a.name) for a in axes)}"
         self._what = self._names + (f" at {where}" if where else "")
         self._order = order = engine.world.calls.order(self._ranks)
         # (a message that is checked when it is sent has not to be found afterwards)
-        digest = 0 if engine.checked else digest_of(f"{program[1]} {self._names} {how}")
-        self.ask = partial(order.note, digest, f"{program[0]}: {self._what}" if program[0]
+        name, types, which = program
+        digest = 0 if engine.checked else digest_of(f"{which} {self._names} {how}")
+        self.ask = partial(order.note, digest, f"{name}: {self._what}, {types}" if name
                            else self._what)
 
     def __call__(self, arrays: Arrays, results: Arrays, number: int) -> None:
@@ -71,7 +72,7 @@ class Engine:
     """The messages of this process's programs."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.mpi, self.rank, self.agree = world, world.mpi, world.rank, world.agree
+        self.world, self.mpi, self.rank = world, world.mpi, world.rank
         self.lock = threading.RLock()  # programs of several threads: one message after the other
         self.groups: dict[tuple[int, ...], Any] = {}
         # what makes them: the lane's thread, while others may use the world's communicator
@@ -84,10 +85,14 @@ class Engine:
             "scatter": self.scatter, "permute": self.permute}
 
     def sender(self, kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str,
-               program: tuple[str, str]) -> Sender:
-        """What sends one of a program's messages; program: its name, and what tells it and this
-        message from all others."""
+               program: tuple[str, str, str]) -> Sender:
+        """What sends one of a program's messages; program: its name, the message's types, and what
+        tells it from all others."""
         return Sender(self, kind, axes, how, where, program)
+
+    def agree(self, said: str, what: str, told: str, ranks: tuple[int, ...]) -> None:
+        """ValueError in all these processes where they do not say the same."""
+        self.world.agree(said, what, ranks=ranks, told=told)
 
     def group(self, ranks: tuple[int, ...]) -> Any:
         """The communicator of some processes, in this order."""
@@ -97,9 +102,7 @@ class Engine:
             if ranks == tuple(range(world.size)):
                 comm = world.waited(lambda: self.all.Dup(), "a new communicator")
             else:
-                group = self.all.Get_group().Incl(ranks)
-                comm = world.waited(lambda: self.all.Create_group(group),
-                                    f"a communicator of processes {list(ranks)}")
+                comm = world.group(ranks, self.all)
             comm.Set_errhandler(self.mpi.ERRORS_RETURN)
             self.groups[ranks] = comm
         return comm

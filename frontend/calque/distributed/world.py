@@ -202,13 +202,31 @@ class World:
             self.others[name] = self.waited(lambda: self.comm.Dup(), "a new communicator")
         return self.others[name]
 
-    def agree(self, said: str, what: str, comm: Any = None, told: str = "") -> None:
-        """ValueError in all processes where they do not say the same; told: what errors show of
-        it.  Without `comm` also whether all have asked for the same things before."""
+    def group(self, ranks: tuple[int, ...], parent: Any) -> Any:
+        """A new communicator of some processes, which no other has to know of."""
+        group = parent.Get_group().Incl(ranks)
+        return self.waited(lambda: parent.Create_group(group),
+                           f"a communicator of processes {list(ranks)}")
+
+    def agree(self, said: str, what: str, comm: Any = None, told: str = "",
+              ranks: tuple[int, ...] = ()) -> None:
+        """ValueError in all processes where they do not say the same.
+
+        Args:
+          comm: a communicator of those who send a message now; without one it is a call of its own,
+            and compared is also whether all have asked for the same things before.
+          told: what errors show of `said`.
+          ranks: who takes part in that call; all without them.
+        """
         digest, before = hashlib.sha256(said.encode()).digest(), b""
         if comm is None:
-            before = self.calls.all.last.to_bytes(8, "little", signed=True)
-            self.calls.all.note(0, told or said)
+            order = self.calls.order(ranks) if ranks else self.calls.all
+            before = order.last.to_bytes(8, "little", signed=True)
+            order.note(0, told or said)
+            if 0 < len(ranks) < self.size:
+                comm = self.others.get(str(ranks))
+                if comm is None:
+                    comm = self.others[str(ranks)] = self.group(ranks, self.comm)
         every = self.gathered(digest + before, what, comm)
         if all(d == digest + before for d in every):
             return
@@ -217,9 +235,9 @@ class World:
             raise self.control.blamed(what, ValueError("the processes have sent different things."))
         text = (told or said).encode()[:_LONGEST].ljust(_LONGEST)
         texts = [t.decode(errors="replace").strip() for t in self.gathered(text, what, comm)]
-        ranks = range(self.size) if comm is None else [
+        numbers = range(self.size) if comm is None else [
             int(r) for r in comm.Get_group().Translate_ranks(None, self.comm.Get_group())]
-        rows = [f"  process {r}: {t}" for r, t in zip(ranks, texts)]
+        rows = [f"  process {r}: {t}" for r, t in zip(numbers, texts)]
         raise ValueError(errors.explain("\n".join(
             ["the processes do different things:", *rows]), "",
             "make all processes run the same calls, with one structure, shapes and dtypes."))

@@ -109,17 +109,19 @@ def of_process(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[
 def agree_on(lowered: Lowered, p: Program) -> None:
     """ValueError in all processes where they are about to run different programs that send
     messages."""
-    sending = [f for f, _, _ in lowered.callbacks if getattr(f, "into", False)]
-    sent = [str(f) for f in sending]
+    sending = [(f, types) for f, types, _ in lowered.callbacks if getattr(f, "into", False)]
+    sent = [str(f) for f, _ in sending]
     if sent:
         text = re.sub("0x[0-9a-f]+", "", str(hoist(lowered.program)))  # of functions: addresses
         if "compile" in os.environ.get("CALQUE_LOG", ""):
             _log_loops(hoist(lowered.program))
         told = f"{p.name}, which sends {len(sent)} messages: {'; '.join(sent[:3])}"
         digest = hashlib.sha256(f"{sent} {text}".encode()).hexdigest()
-        for i, f in enumerate(sending):
-            f.program = (p.name, f"{p.name} {digest} {i}")
-        agree(f"{told} {digest}", f"the first run of {p.name}", told)
+        for i, (f, types) in enumerate(sending):
+            of = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in types)
+            f.program = (p.name, of, f"{p.name} {digest} {i}")
+        ranks = {r for f, _ in sending for r in f.axes[0].grid.ranks}
+        agree(f"{told} {digest}", f"the first run of {p.name}", told, tuple(sorted(ranks)))
 
 
 def _log_loops(p: Program) -> None:
