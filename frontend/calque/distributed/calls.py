@@ -14,6 +14,7 @@ from array import array
 from typing import Any
 
 KEPT = 1 << 14  # what was asked for last, of each group
+CALL, CHECKED = 1, 2  # digests of what is compared when it is sent: a call, a message
 _SKIPPED = 64  # numbers of what was not sent; who has more is found by these
 
 

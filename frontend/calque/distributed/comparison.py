@@ -85,7 +85,7 @@ class Comparison:
         ahead of the other in one of them: of one order that is never so, whenever each has said
         where it is.)"""
         for p in self.members.values():
-            for q in self.members.values() if p.waits and len(p.asked) > 1 else ():
+            for q in self.members.values() if p.waits else ():
                 both = [(g, self.rows(g)) for g in {*p.asked, *q.asked}]
                 ahead, behind = (next(
                     (g for g, rows in both if p.rank in rows and q.rank in rows

@@ -67,7 +67,12 @@ class Control:
         threading.Thread(target=self.listen, name="calque control", daemon=True).start()
         threading.Thread(target=self.beat, args=(heartbeat / 4,), name="calque heartbeat",
                          daemon=True).start()
-        self.gather(timeout)
+        try:
+            self.gather(timeout)
+        except DeviceError:
+            self.leave()
+            self.socket.close()
+            raise
 
     def reached(self, timeout: float) -> socket.socket:
         """A connection, tried until there is one."""
@@ -104,7 +109,7 @@ class Control:
             raise failed(self.failure, "see what ended that process.")
         if not there or self.failure:
             waited = f"within {timeout:g} s" if self.failure is None else f"until {self.failure}"
-            others = f"; {self.strangers}" if self.strangers else ""
+            others = f"; the job {self.strangers}" if self.strangers else ""
             raise failed(f"of {self.size} processes, {self.missing} did not come {waited}{others}",
                          "start them, or wait longer (initialization_timeout).")
 
@@ -129,7 +134,8 @@ class Control:
             if "note" in message:
                 self.strangers = message["note"]
                 if self.rank == 0:
-                    print(f"calque: {message['note']}", file=sys.stderr, flush=True)
+                    print(f"calque: the job at {self.address} {message['note']}",
+                          file=sys.stderr, flush=True)
             if "ask" in message:
                 self.answer(*message["ask"])
             if "differ" in message and self.failure is None:

@@ -216,8 +216,8 @@ class Coordinator:
         who are members stay what they are."""
         rank, hello = member.rank, member.hello
         with self.changed:
-            versions = self.versions or next(
-                (m.hello.get("versions") for m in self.members.values()), hello.get("versions"))
+            versions = next((m.hello.get("versions") for m in self.members.values()),
+                            hello.get("versions")) if self.versions is None else self.versions
             if size != self.size:
                 return (f"process {rank} on {member.host} was told that there are {size} "
                         f"processes, process 0 that there are {self.size}.",
@@ -225,13 +225,13 @@ class Coordinator:
             if not 0 <= rank < self.size:
                 return (f"there is no process {rank}: they are 0 to {self.size - 1}.",
                         "give each process a process_id below num_processes.")
-            if rank in self.members:
-                return (f"there are two processes {rank}: that on {self.members[rank].host} is "
-                        f"a member already, that on {member.host} came later.", _CONNECTED)
             if versions != hello.get("versions"):
                 return (f"process {rank} on {member.host} runs other versions: "
                         f"{shown(hello.get('versions'))}, the job {shown(versions)}.",
                         "install the same versions everywhere.")
+            if rank in self.members:
+                return (f"there are two processes {rank}: that on {self.members[rank].host} is "
+                        f"a member already, that on {member.host} came later.", _CONNECTED)
             self.members[rank] = member
             if rank == 0:
                 self.tell_notes()

@@ -16,7 +16,7 @@ import numpy as np
 
 from calque.core.processes import Between
 from calque.core.types import Ndarray
-from calque.distributed.calls import digest_of
+from calque.distributed.calls import CHECKED, digest_of
 from calque.distributed.world import World
 from calque.runtime import watch
 
@@ -41,9 +41,8 @@ class Sender:
         self._names = f"{kind} over {', '.join(str(a.name) for a in axes)}"
         self._what = self._names + (f" at {where}" if where else "")
         self._order = order = engine.world.calls.order(self._ranks)
-        # (a message that is checked when it is sent has not to be found afterwards)
         name, types, which = program
-        digest = 0 if engine.checked else digest_of(f"{which} {self._names} {how}")
+        digest = CHECKED if engine.checked else digest_of(f"{which} {self._names} {how}")
         self.ask = partial(order.note, digest, f"{name}: {self._what}, {types}" if name
                            else self._what)
 

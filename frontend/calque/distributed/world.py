@@ -23,7 +23,7 @@ from calque import runtime
 from calque.core import errors
 from calque.core.config import config
 from calque.distributed import coordinator
-from calque.distributed.calls import Calls
+from calque.distributed.calls import CALL, Calls
 from calque.distributed.control import Control, failed, versions
 from calque.runtime.errors import DeviceError
 
@@ -222,7 +222,7 @@ class World:
         if comm is None:
             order = self.calls.order(ranks) if ranks else self.calls.all
             before = order.last.to_bytes(8, "little", signed=True)
-            order.note(0, told or said)
+            order.note(CALL, told or said)
             if 0 < len(ranks) < self.size:
                 comm = self.others.get(str(ranks))
                 if comm is None:
