@@ -21,14 +21,17 @@ class Message:
     def __init__(self, kind: str, axes: tuple[processes.Between, ...], how: dict[str, Any],
                  where: str) -> None:
         self.kind, self.axes, self.how, self.where = kind, axes, how, where
-        # whose message it is, its types, and which it is (dispatch/sharded/partition)
-        self.program = ("", "", "")
+        self.origin: processes.Origin | None = None  # set by dispatch/sharded/partition
         self.send: Any = None
 
     def ask(self) -> int:
-        """The program has come to it: its number."""
+        """The program has come to it: its number.
+
+        Raises:
+          ValueError: others run another program for the first time.
+        """
         if self.send is None:
-            self.send = processes.sender(self.kind, self.axes, self.how, self.where, self.program)
+            self.send = processes.sender(self.kind, self.axes, self.how, self.where, self.origin)
         number: int = self.send.ask()
         return number
 

@@ -134,21 +134,36 @@ def between(axes: Sequence[tuple[Any, ...]], grid: ProcessGrid, what: str
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose message a message is.
+
+    program: the program's name; told: what errors show of it; digest: its hash; ranks: the
+    processes that run it; which: of its messages; types: of what this one sends.
+    """
+
+    program: str
+    told: str
+    digest: str
+    ranks: tuple[int, ...]
+    which: int
+    types: str
+
+
 # Installed by calque.distributed (distributed/messages.Engine): it has `sender`, `agree`, `rank`.
 engine: list[Any] = []
 
 
 def sender(kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str,
-           program: tuple[str, str, str]) -> Any:
-    """What sends a message of a program (its name, the message's types, and what tells it from all
-    others): a function of NumPy arrays, of those that it writes into and of the number that its
-    `ask` gave.
-    """
+           origin: Origin | None) -> Any:
+    """What sends a message: a function of NumPy arrays, of those that it writes into and of the
+    number that its `ask` gave; ValueError where its program runs for the first time, and others
+    run another one."""
     if not engine:
         raise RuntimeError(explain(
             f"{kind} between processes: this process is not one of several.",
             fix="call calque.distributed.initialize first, in every process."))
-    return engine[0].sender(kind, axes, how, where, program)
+    return engine[0].sender(kind, axes, how, where, origin)
 
 
 def rank() -> int:
@@ -163,5 +178,5 @@ def agree(said: str, what: str, told: str, ranks: tuple[int, ...]) -> None:
         engine[0].agree(said, what, told, ranks)
 
 
-__all__ = ["Between", "ProcessGrid", "agree", "between", "block_shape", "engine", "grid_of",
-           "rank", "sender"]
+__all__ = ["Between", "Origin", "ProcessGrid", "agree", "between", "block_shape", "engine",
+           "grid_of", "rank", "sender"]

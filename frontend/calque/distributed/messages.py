@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.processes import Between
+from calque.core.processes import Between, Origin
 from calque.core.types import Ndarray
 from calque.distributed.calls import CHECKED, digest_of
 from calque.distributed.world import World
@@ -35,20 +35,23 @@ class Sender:
     __slots__ = ("ask", "_engine", "_how", "_names", "_order", "_ranks", "_run", "_what")
 
     def __init__(self, engine: Engine, kind: str, axes: tuple[Between, ...], how: dict[str, Any],
-                 where: str, program: tuple[str, str, str]) -> None:
+                 where: str, origin: Origin | None) -> None:
         self._engine, self._how, self._run = engine, how, engine.kinds[kind]
         self._ranks = axes[0].grid.group(engine.rank, [a.name for a in axes])
         self._names = f"{kind} over {', '.join(str(a.name) for a in axes)}"
         self._what = self._names + (f" at {where}" if where else "")
         self._order = order = engine.world.calls.order(self._ranks)
-        name, types, which = program
+        which, label = "", self._what
+        if origin is not None:
+            which = f"{origin.digest} {origin.which}"
+            label = f"{origin.program}: {self._what}, {origin.types}"
         digest = CHECKED if engine.checked else digest_of(f"{which} {self._names} {how}")
-        self.ask = partial(order.note, digest, f"{name}: {self._what}, {types}" if name
-                           else self._what)
+        self.ask = partial(order.note, digest, label)
 
     def __call__(self, arrays: Arrays, results: Arrays, number: int) -> None:
         engine, ranks, how = self._engine, self._ranks, self._how
         with engine.lock:
+            engine.sent += 1
             self._order.begun = number
             comm = engine.groups.get(ranks) or engine.group(ranks)
             if engine.checked:
@@ -76,6 +79,8 @@ class Engine:
         self.groups: dict[tuple[int, ...], Any] = {}
         # what makes them: the lane's thread, while others may use the world's communicator
         self.all = world.named("messages")
+        self.sent = 0  # messages
+        self.known: set[str] = set()  # programs that have run
         self.types: dict[Any, Any] = {}
         self.operations = {"sum": self.mpi.SUM, "max": self.mpi.MAX, "min": self.mpi.MIN}
         self.checked = bool(os.environ.get("CALQUE_CHECK", "0") not in ("", "0"))
@@ -84,10 +89,17 @@ class Engine:
             "scatter": self.scatter, "permute": self.permute}
 
     def sender(self, kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str,
-               program: tuple[str, str, str]) -> Sender:
-        """What sends one of a program's messages; program: its name, the message's types, and what
-        tells it from all others."""
-        return Sender(self, kind, axes, how, where, program)
+               origin: Origin | None) -> Sender:
+        """What sends one of a program's messages.
+
+        Raises:
+          ValueError: the program runs for the first time, and other processes run another one.
+        """
+        if origin is not None and origin.digest not in self.known:
+            self.agree(f"{origin.told} {origin.digest}", f"the first run of {origin.program}",
+                       origin.told, origin.ranks)
+            self.known.add(origin.digest)
+        return Sender(self, kind, axes, how, where, origin)
 
     def agree(self, said: str, what: str, told: str, ranks: tuple[int, ...]) -> None:
         """ValueError in all these processes where they do not say the same."""
