@@ -3,6 +3,7 @@ that is slow, or strangers at the port, end nothing."""
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from jobs import Ended, by_hand, free_port, together
@@ -133,7 +134,7 @@ def test_a_slow_process_with_strangers_is_right_and_a_call_more_is_not() -> None
             pass
         jax.block_until_ready(f(big))
         mu.process_allgather(1)
-     """, (": <lambda>: reduce over d", ": loss_step: reduce over d"))])
+     """, (": <lambda>, which sends 1 messages", ": loss_step: reduce over d"))])
 def test_each_kind_of_difference(body: str, words: tuple[str, ...]) -> None:
     differ(by_hand(KNOWN + body, 2, CALQUE_CHECK=FAST), *words)
 
@@ -214,20 +215,25 @@ def test_thousands_at_every_port() -> None:
 
 
 @pytest.mark.slow
-def test_a_second_process_of_one_number() -> None:
+def test_a_second_process_of_one_number(tmp_path: Path) -> None:
     """It is refused, and says what to do; the job does not end."""
-    port = free_port()
-    begun = time.time()
-    job, second = together(
-        lambda: by_hand("""
-        while mu.broadcast_one_to_all(time.time()) < float(os.environ["END"]):
+    address, up, over = f"localhost:{free_port()}", tmp_path / "up", tmp_path / "over"
+
+    def second() -> list[Ended]:
+        while not up.exists():
+            time.sleep(0.05)
+        found = by_hand("", 2, ranks=[1], address=address)
+        over.touch()
+        return found
+
+    job, (refused,) = together(lambda: by_hand("""
+        open(os.environ["UP"], "w").close()
+        while not mu.broadcast_one_to_all(os.path.exists(os.environ["OVER"])):
             time.sleep(0.01)
         print("WELL", flush=True)
-        """, 2, address=f"localhost:{port}", END=str(begun + 3.5)),
-        lambda: (time.sleep(1.5), by_hand("", 2, ranks=[1], address=f"localhost:{port}"))[1])
+    """, 2, address=address, UP=str(up), OVER=str(over)), second)
     assert all(d.code == 0 and "WELL" in d.out for d in job), [d.out for d in job]
-    # the later of the two is refused: each is its job's process 1 where it came first
-    assert second[0].code != 0 and f"the job at localhost:{port} has refused this process: there " \
-        "are two processes 1: that on" in second[0].out, second[0].out
-    assert "Fix: give each process its own process_id" in second[0].out
+    assert refused.code != 0 and f"the job at {address} has refused this process: there are two " \
+        "processes 1: that on" in refused.out, refused.out
+    assert "Fix: give each process its own process_id" in refused.out
     assert "refused a connection from 127.0.0.1:" in job[0].out, job[0].out
