@@ -30,10 +30,9 @@ class Message:
         Raises:
           ValueError: others run another program for the first time.
         """
-        if self.send is None:
-            self.send = processes.sender(self.kind, self.axes, self.how, self.where, self.origin)
-        number: int = self.send.ask()
-        return number
+        self.send = processes.sender(self.kind, self.axes, self.how, self.where, self.origin)
+        self.ask = self.send.ask  # type: ignore[method-assign]  # from now on: it is called often
+        return self.ask()
 
     def __call__(self, arrays: Sequence[Any], results: Sequence[Any], number: int) -> None:
         self.send(arrays, results, number)

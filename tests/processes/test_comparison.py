@@ -36,7 +36,7 @@ class Simulated(Member):
         if self.todo:
             ranks, what = self.todo.pop(0)
             order = self.noted.order(ranks)
-            order.begun = order.note(digest_of(what), what)
+            order.begun = order.noting(digest_of(what), what)()
 
     def report(self) -> None:
         self.asked.update(self.noted.news())
@@ -44,8 +44,7 @@ class Simulated(Member):
     def answer(self, comparison: Comparison) -> None:
         while self.inbox:
             number, group, at, named = self.inbox.pop(0)["ask"]
-            order = self.noted.find(group)
-            comparison.take(self, number, order.label_at(at) if named else order.hash_at(at))
+            comparison.take(self, number, self.noted.said(group, at, named))
 
 
 def told(programs: Sequence[Sequence[Call]], seed: int = 0) -> str:
@@ -142,13 +141,16 @@ def test_what_was_not_sent() -> None:
 def test_what_is_long_ago_is_forgotten() -> None:
     calls = Calls(2)
     for i in range(2 * KEPT):
-        assert calls.all.note(i, i) == i + 1
-    assert calls.all.hash_at(2 * KEPT) == calls.all.last
-    assert calls.all.hash_at(KEPT) is None and calls.all.hash_at(2 * KEPT + 1) is None
-    assert calls.all.hash_at(KEPT + 1) is not None
-    assert calls.all.label_at(KEPT) == "(forgotten)"
-    assert calls.all.label_at(2 * KEPT) == str(2 * KEPT - 1)
-    assert calls.all.label_at(2 * KEPT + 1) == "nothing yet"
+        assert calls.all.noting(i, i)() == i + 1
+
+    def said(at: int, named: bool) -> Any:
+        return calls.said("0:2:1", at, named)
+
+    assert said(2 * KEPT, False) == calls.all.last
+    assert said(KEPT, False) is None and said(2 * KEPT + 1, False) is None
+    assert said(KEPT + 1, False) is not None and said(0, False) is None
+    assert said(KEPT, True) == "(forgotten)" and said(2 * KEPT + 1, True) == "nothing yet"
+    assert said(2 * KEPT, True) == str(2 * KEPT - 1)
     assert calls.news() == {"0:2:1": [2 * KEPT, 0, []]} and not calls.news()
 
 

@@ -4,13 +4,16 @@ Whatever is sent between processes is noted here when the program comes to it, f
 processes that take part.  Nothing of it is sent along: the control connection tells the coordinator
 how many there are, and a process that asked for something else than the others at one number is
 found by the hashes (coordinator.Comparison), whether or not anybody waits.
-Start reading at `Order.note`.
+Start reading at `Order.noting`.
 """
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 from array import array
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 KEPT = 1 << 14  # what was asked for last, of each group
@@ -21,61 +24,59 @@ _SKIPPED = 64  # numbers of what was not sent; who has more is found by these
 class Order:
     """What one group of processes is asked for.
 
-    count: how many there were; begun: up to which of them the sending has begun; skipped: those of
-    them that were not sent, as what they need has failed here, with the error.
+    count: how many things there were; begun: up to which of them the sending has begun; skipped:
+    those of them that were not sent, as what they need has failed here, with the error.
     """
 
-    __slots__ = ("_chain", "_chains", "_labels", "_lock", "begun", "count", "skipped")
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self.count = self.begun = self._chain = 0
+    def __init__(self, log: deque[tuple[Order, int, object]]) -> None:
+        self.count = self.begun = self.last = 0  # (last: the hash of everything)
         self.skipped: dict[int, str] = {}
+        self._numbers = itertools.count(1)
+        self._log = log
         self._chains = array("q", [0]) * KEPT
         self._labels: list[Any] = [None] * KEPT
-        self._lock = lock
 
-    def note(self, digest: int, label: object) -> int:
-        """The number of what is asked for now.
+    def noting(self, digest: int, label: object) -> Callable[[], int]:
+        """A function that notes that something is asked for, and gives its number; it is called
+        for every message: it takes 0.1 us, what it notes is hashed afterwards.
 
         Args:
           digest: the same in all processes that ask for the same.
           label: str of it is what errors show.
         """
-        with self._lock:
-            number = self.count = self.count + 1
-            # (of integers, not of texts: the same in all processes)
-            chain = self._chain = hash((self._chain, digest))
-            place = number % KEPT
-            self._chains[place] = chain
-            self._labels[place] = label
-        return number
+        entry, append, numbers = (self, digest, label), self._log.append, self._numbers
+
+        def note() -> int:
+            append(entry)
+            return next(numbers)
+
+        return note
 
     def skip(self, number: int, error: BaseException) -> None:
         """This was not sent: what it needs has failed."""
         text = str(error).splitlines()
-        with self._lock:
-            if len(self.skipped) < _SKIPPED:
-                self.skipped[number] = f"{type(error).__name__}: {text[0] if text else ''}"
+        if len(self.skipped) < _SKIPPED:
+            self.skipped[number] = f"{type(error).__name__}: {text[0] if text else ''}"
+
+    def hash_next(self, digest: int, label: object) -> None:
+        """Add to the hash what was noted next."""
+        self.count += 1
+        place = self.count % KEPT
+        # (of integers, not of texts: the same in all processes)
+        self._chains[place] = self.last = hash((self.last, digest))
+        self._labels[place] = label
 
     def hash_at(self, number: int) -> int | None:
         """The hash of everything up to a number; None where that is forgotten, or not known yet."""
-        with self._lock:
-            known = self.count - KEPT < number <= self.count
-            return None if not known else self._chains[number % KEPT] if number else 0
+        known = self.count - KEPT < number <= self.count
+        return None if not known else self._chains[number % KEPT] if number else 0
 
     def label_at(self, number: int) -> str:
         """What was asked for by a number."""
-        with self._lock:
-            if not self.count - KEPT < number <= self.count:
-                return "nothing yet" if number > self.count else "(forgotten)"
-            label = self._labels[number % KEPT]
+        if not self.count - KEPT < number <= self.count:
+            return "nothing yet" if number > self.count else "(forgotten)"
         skipped = self.skipped.get(number)
-        return f"{label}{f' (not sent: {skipped})' if skipped else ''}"
-
-    @property
-    def last(self) -> int:
-        """The hash of everything."""
-        return self._chain
+        return f"{self._labels[number % KEPT]}{f' (not sent: {skipped})' if skipped else ''}"
 
 
 class Calls:
@@ -86,35 +87,57 @@ class Calls:
     """
 
     def __init__(self, size: int) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        # of all groups, as it came: what is told of them is of one moment
+        self._log: deque[tuple[Order, int, object]] = deque()
         self._orders: dict[str, Order] = {}
         self._told: dict[str, list[Any]] = {}
         self.all = self.order(tuple(range(size)))
 
     def order(self, ranks: tuple[int, ...]) -> Order:
         """The order of a group."""
-        return self._orders.setdefault(name_of(ranks), Order(self._lock))
+        return self._orders.setdefault(name_of(ranks), Order(self._log))
 
-    def find(self, group: str) -> Order:
-        """The order of a group, by its name."""
-        return self._orders.get(group) or Order(self._lock)
+    def note(self, order: Order, digest: int, label: object) -> int:
+        """Note that something is asked for; the hash of everything before."""
+        with self._lock:
+            self.settle()
+            before = order.last
+            order.noting(digest, label)()
+            return before
+
+    def settle(self) -> None:
+        """Hash what was noted."""
+        with self._lock:
+            for _ in range(len(self._log)):
+                order, digest, label = self._log.popleft()
+                order.hash_next(digest, label)
+
+    def said(self, group: str, at: int, named: bool) -> int | str | None:
+        """What was asked for up to there, or there, of a group."""
+        with self._lock:
+            self.settle()
+            order = self._orders.get(group) or Order(self._log)
+            return order.label_at(at) if named else order.hash_at(at)
 
     def news(self) -> dict[str, list[Any]]:
         """What has changed since the last question: of each group the numbers asked for, begun and
-        skipped, all of one moment."""
+        skipped."""
         with self._lock:
+            self.settle()
             now = {group: [order.count, order.begun, list(order.skipped)]
                    for group, order in list(self._orders.items())}
-        changed = {group: row for group, row in now.items()
-                   if row[0] and self._told.get(group) != row}
-        self._told = now
-        return changed
+            changed = {group: row for group, row in now.items()
+                       if row[0] and self._told.get(group) != row}
+            self._told = now
+            return changed
 
     def totals(self) -> dict[str, list[int]]:
         """Of each group how much was asked for, and its hash."""
         with self._lock:
+            self.settle()
             return {group: [order.count, order.last]
-                    for group, order in self._orders.items() if order.count}
+                    for group, order in list(self._orders.items()) if order.count}
 
 
 def name_of(ranks: tuple[int, ...]) -> str:

@@ -180,8 +180,7 @@ class Control:
 
     def answer(self, number: int, group: str, at: int, named: bool) -> None:
         """Tell the coordinator what this process has asked for up to there, or there."""
-        order = None if self.calls is None else self.calls.find(group)
-        said = None if order is None else order.label_at(at) if named else order.hash_at(at)
+        said = None if self.calls is None else self.calls.said(group, at, named)
         self.send({"answer": [number, said[:_LONGEST] if isinstance(said, str) else said]})
 
     def send(self, message: dict[str, Any]) -> None:

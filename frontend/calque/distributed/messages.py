@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,7 @@ class Sender:
             which = f"{origin.digest} {origin.which}"
             label = f"{origin.program}: {self._what}, {origin.types}"
         digest = CHECKED if engine.checked else digest_of(f"{which} {self._names} {how}")
-        self.ask = partial(order.note, digest, label)
+        self.ask = order.noting(digest, label)
 
     def __call__(self, arrays: Arrays, results: Arrays, number: int) -> None:
         engine, ranks, how = self._engine, self._ranks, self._how

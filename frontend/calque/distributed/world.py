@@ -221,8 +221,8 @@ class World:
         digest, before = hashlib.sha256(said.encode()).digest(), b""
         if comm is None:
             order = self.calls.order(ranks) if ranks else self.calls.all
-            before = order.last.to_bytes(8, "little", signed=True)
-            order.note(CALL, told or said)
+            noted = self.calls.note(order, CALL, told or said)
+            before = noted.to_bytes(8, "little", signed=True)
             if 0 < len(ranks) < self.size:
                 comm = self.others.get(str(ranks))
                 if comm is None:
