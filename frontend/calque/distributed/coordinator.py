@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import sys
 import threading
@@ -343,8 +344,18 @@ def _loss(m: Member) -> dict[str, Any]:
     return {"lost": m.rank, "why": m.why, "host": m.host, "doing": m.doing}
 
 
+def _take_files() -> None:
+    """As many connections as the system lets a process have: two for each process are needed."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except (OSError, ValueError):
+        pass  # what there is has to do
+
+
 def main(address: str, size: str, silence: str, versions: str = "null") -> None:
     host, _, port = address.rpartition(":")
+    _take_files()
     coordinator = Coordinator(int(size), float(silence), json.loads(versions))
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
