@@ -4,6 +4,7 @@ Used by processes.py: rows of (what, bar, seconds found, each).  All on this mac
 """
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -79,7 +80,8 @@ def initialize(folder: Path) -> float:
 
 
 def wire_up() -> float:
-    """Simulated clients of PMI-1, each with a connection: from the first to the last's end."""
+    """Simulated processes, each with a control connection and one of PMI-1: from the first to the
+    last's end."""
     child = subprocess.Popen(
         [sys.executable, "-I", "-S", coordinator.__file__, "localhost:0", str(CLIENTS), "100"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -87,13 +89,19 @@ def wire_up() -> float:
     port, ended = int(child.stdout.readline().split()[1]), []
 
     def client(rank: int) -> None:
-        with socket.create_connection(("localhost", port), timeout=LIMIT_S) as c, c.makefile(
-                "rw", newline="\n") as f:
+        with socket.create_connection(("localhost", port), timeout=LIMIT_S) as control, \
+                control.makefile("rb") as said, \
+                socket.create_connection(("localhost", port), timeout=LIMIT_S) as c, \
+                c.makefile("rw", newline="\n") as f:
+            control.sendall(json.dumps({"rank": rank, "size": CLIENTS, "host": "h",
+                                        "versions": {}}).encode() + b"\n")
+            ready = next(line for line in said if b"ready" in line)
+
             def ask(line: str, answers: int = 1) -> str:
                 f.write(line + "\n")
                 f.flush()
                 return [f.readline() for _ in range(answers)][-1]
-            ask(f"cmd=initack pmiid={rank}", 4)
+            ask(f"cmd=initack pmiid={json.loads(ready)['identity']}", 4)
             ask("cmd=init pmi_version=1 pmi_subversion=1")
             ask("cmd=get_maxes")
             name = ask("cmd=get_my_kvsname").split("kvsname=")[1].split()[0]
@@ -103,6 +111,7 @@ def wire_up() -> float:
             if f"value=of {other}\n" in ask(f"cmd=get kvsname={name} key=card{other}"):
                 ended.append(rank)
             ask("cmd=finalize")
+            control.sendall(b'{"bye": true}\n')
 
     try:
         begun = time.perf_counter()

@@ -3,12 +3,14 @@
 A call runs on the thread that called the program, in the program's order.  What a function raises
 is kept and raised by the program's caller as it was.  A function whose attribute `into` is true is
 given the memory of its results, and is called by a thread of its own where the program is queued
-(lane.py).  Start reading at `make_module`.
+(lane.py): its `ask` gives a number where the program comes to it, which the call is given, and
+`drop` is told where that call fails or cannot be made.  Start reading at `make_module`.
 """
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import iree.runtime as rt
@@ -103,29 +105,32 @@ def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
     queued, mapped = is_queue(hal_device), is_host(hal_device)
     kind, usage = (_HOST, HOST_USAGE) if mapped else (DEVICE_LOCAL, DEVICE_USAGE)
 
+    drop: Callable[[int, BaseException], None] = function.drop  # type: ignore[attr-defined]
     plain = all(c == d for _, c, d in given) and all(c == d for _, c, d, _, _ in made)
 
-    def on_host(views: Any, outs: Any) -> None:
+    def on_host(views: Any, outs: Any, number: int) -> None:
         arrays = [v.map().asarray(s, c) for v, (s, c, _) in zip(views, given)]
         results = [o.map().asarray(s, c) for o, (s, c, _, _, _) in zip(outs, made)]
         if not plain:
             arrays = [a.view(d) for a, (_, _, d) in zip(arrays, given)]
             results = [r.view(d) for r, (_, _, d, _, _) in zip(results, made)]
-        function(arrays, results)
+        function(arrays, results, number)
 
-    def through_host(views: Any, outs: Any) -> None:
+    def through_host(views: Any, outs: Any, number: int) -> None:
         arrays = [np.empty(s, c) for s, c, _ in given]
         results = [np.empty(s, c) for s, c, _, _, _ in made]
         for v, a in zip(views, arrays):
             fetched(hal_device, v.get_buffer(), a, f"copying an operand of {function!r}")
         function([a.view(d) for a, (_, _, d) in zip(arrays, given)],
-                 [r.view(d) for r, (_, _, d, _, _) in zip(results, made)])
+                 [r.view(d) for r, (_, _, d, _, _) in zip(results, made)], number)
         for o, r in zip(outs, results):
             stored(hal_device, r, o.get_buffer(), f"copying a result of {function!r}")
 
     def run(_: Any, *refs: Any) -> Any:
         *refs, wait, signal = refs  # type: ignore[assignment]
+        number = 0
         try:
+            number = function.ask()  # type: ignore[attr-defined]
             fence = None if wait is None else wait.deref(rt.HalFence, True)
             done = None if signal is None else signal.deref(rt.HalFence, True)
             views = [v.deref(rt.HalBufferView) for v in refs]
@@ -135,10 +140,10 @@ def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
                 outs.append(rt.HalBufferView(memory, s, element))
 
             def work() -> None:
-                (on_host if mapped else through_host)(views, outs)
+                (on_host if mapped else through_host)(views, outs, number)
 
             if queued:
-                lane.messages.add(fence, work, done)
+                lane.messages.add(fence, work, done, partial(drop, number))
             else:
                 if not lane.messages.is_idle():  # what was asked for before goes before
                     lane.messages.drain()
@@ -149,6 +154,8 @@ def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
                     done.signal()
         except BaseException as error:  # it is raised again by the caller of the program
             _raised.error = error
+            if number:
+                drop(number, error)
             raise RuntimeError("a callback raised") from error
         if not outs:
             return None

@@ -18,6 +18,7 @@ from typing import Any
 from calque.runtime.errors import keep
 from calque.runtime.waiting import wait_until
 
+Failed = Callable[[BaseException], None] | None
 MOST = 256  # pieces of work that wait: who asks for more waits
 
 
@@ -31,7 +32,7 @@ class Lane:
     """
 
     def __init__(self) -> None:
-        self._work: deque[tuple[Any, Callable[[], None], Any]] = deque()  # the first: under way
+        self._work: deque[tuple[Any, Callable[[], None], Any, Failed]] = deque()  # first: under way
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -43,8 +44,9 @@ class Lane:
         """Whether the caller is the lane's thread."""
         return threading.current_thread() is self._thread
 
-    def add(self, wait: Any, work: Callable[[], None], done: Any) -> None:
-        """Do `work` when the fence `wait` is reached (None: now), and signal the fence `done`."""
+    def add(self, wait: Any, work: Callable[[], None], done: Any, failed: Failed = None) -> None:
+        """Do `work` when the fence `wait` is reached (None: now), and signal the fence `done`;
+        failed: told of the error where `work` fails, or `wait` does and it is not done."""
         with self._changed:
             while len(self._work) >= MOST:
                 self._changed.wait(0.25)
@@ -52,7 +54,7 @@ class Lane:
                 self._thread = threading.Thread(target=self._run, name="calque messages",
                                                 daemon=True)
                 self._thread.start()
-            self._work.append((wait, work, done))
+            self._work.append((wait, work, done, failed))
             self._changed.notify_all()
 
     def drain(self, timeout_s: float | None = None) -> bool:
@@ -70,17 +72,19 @@ class Lane:
             with self._changed:
                 while not self._work:
                     self._changed.wait()
-                wait, work, done = self._work[0]
+                wait, work, done, failed = self._work[0]
             try:
                 _reached(wait)
                 work()
             except BaseException as error:  # raised again where the results are read
+                if failed is not None:
+                    failed(error)
                 if done is not None:
                     done.fail(keep(error))
             else:
                 if done is not None:
                     done.signal()
-            del wait, work, done  # with the memory that they hold
+            del wait, work, done, failed  # with the memory that they hold
             with self._changed:
                 self._work.popleft()
                 self._changed.notify_all()

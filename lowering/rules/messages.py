@@ -21,12 +21,25 @@ class Message:
     def __init__(self, kind: str, axes: tuple[processes.Between, ...], how: dict[str, Any],
                  where: str) -> None:
         self.kind, self.axes, self.how, self.where = kind, axes, how, where
+        self.origin: processes.Origin | None = None  # set by dispatch/sharded/partition
         self.send: Any = None
 
-    def __call__(self, arrays: Sequence[Any], results: Sequence[Any]) -> None:
-        if self.send is None:
-            self.send = processes.sender(self.kind, self.axes, self.how, self.where)
-        self.send(arrays, results)
+    def ask(self) -> int:
+        """The program has come to it: its number.
+
+        Raises:
+          ValueError: others run another program for the first time.
+        """
+        self.send = processes.sender(self.kind, self.axes, self.how, self.where, self.origin)
+        self.ask = self.send.ask  # type: ignore[method-assign]  # from now on: it is called often
+        return self.ask()
+
+    def __call__(self, arrays: Sequence[Any], results: Sequence[Any], number: int) -> None:
+        self.send(arrays, results, number)
+
+    def drop(self, number: int, error: BaseException) -> None:
+        """It cannot be sent."""
+        self.send.drop(number, error)
 
     def __str__(self) -> str:
         how = "".join(f" {k}={v}" for k, v in self.how.items())

@@ -67,9 +67,9 @@ def free_port() -> int:
 
 
 def by_hand(body: str, size: int, head: str = HEAD, ranks: list[int] | None = None,
-            **variables: str) -> list[Ended]:
+            address: str = "", **variables: str) -> list[Ended]:
     """A program in `size` processes that are given an address (of them `ranks`)."""
-    address = f"localhost:{free_port()}"
+    address = address or f"localhost:{free_port()}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "program.py")
         path.write_text(head + textwrap.dedent(body))

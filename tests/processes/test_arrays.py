@@ -292,7 +292,7 @@ def test_an_option_by_all_launchers() -> None:
     many = [str(Path(sys.executable).parent / "calque"), "run-many", "-n", "2"]
     commands = [[sys.executable, program], [*many, program]] + [
         [sys.executable, str(folder / "launchers" / f"by_{name}.py")]
-        for name, module in (("ray", "ray"), ("dask", "distributed"))
+        for name, module in (("ray", "ray"), ("dask", "dask"))
         if importlib.util.find_spec(module)]
     for command in commands:
         said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)

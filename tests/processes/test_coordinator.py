@@ -8,15 +8,19 @@ import random
 import socket
 import sys
 import threading
+import time
 from typing import Any
 
 import pytest
 
 import calque
 from calque import distributed
+from calque.distributed import members as members_
 from calque.distributed.cluster import detected, first_node
+from calque.distributed.control import Control
 from calque.distributed.coordinator import LONGEST_LINE, Coordinator, Member
 from calque.distributed.world import _init
+from calque.runtime.errors import DeviceError
 
 
 @pytest.fixture
@@ -36,6 +40,14 @@ def _accept(server: socket.socket, coordinators: list[Coordinator]) -> None:
         except OSError:
             return
         threading.Thread(target=coordinators[-1].serve, args=(connection,), daemon=True).start()
+
+
+def heard(lines: Any, word: bytes) -> dict[str, Any]:
+    """The next line with this word."""
+    while word not in (line := lines.readline()):
+        assert line
+    found: dict[str, Any] = json.loads(line)
+    return found
 
 
 def hello(rank: int, **more: Any) -> bytes:
@@ -61,36 +73,106 @@ def test_garbage_hurts_nobody(served: Any) -> None:
     members = [connect() for _ in range(3)]
     for rank, c in enumerate(members):
         c.sendall(hello(rank))
-    for c in members:
-        lines = c.makefile("rb")
-        while b"ready" not in (line := lines.readline()):
-            assert line
+    lines = [c.makefile("rb") for c in members]
+    for each in lines:
+        heard(each, b'"ready"')
     members[0].sendall(b'{"step": "no number"}\n')  # a member that speaks nonsense is lost
-    lines = members[1].makefile("rb")
-    assert json.loads(lines.readline())["lost"] == 0
+    assert heard(lines[1], b'"lost"')["lost"] == 0
     assert coordinator.members[1].lost is False
     for c in members:
         c.close()
 
 
-def test_refusals(served: Any) -> None:
-    coordinators, connect = served
-    for text, line in (("told that there are 4", hello(1, size=4)),
-                       ("there is no process 3", hello(3)), ("two processes 0", hello(0)),
-                       ("different versions", hello(1, versions={"calque": "0"}))):
-        coordinator = Coordinator(3, 100.0)
-        coordinators.append(coordinator)
-        with connect() as first, connect() as c, connect() as late:
-            first.sendall(hello(0))
-            assert b"missing" in first.makefile("rb").readline()
-            for each, said in ((c, line), (first, b""), (late, hello(2))):
-                each.sendall(said)
-                assert text in json.loads(each.makefile("rb").readline())["refused"]
+REFUSED = (("told that there are 4", hello(1, size=4)), ("there is no process 3", hello(3)),
+           ("there are two processes 0", hello(0)), ("not of a process", b"GET / HTTP/1.1\r\n"),
+           ("other versions", hello(1, versions={"calque": "0"})),
+           ("not of a process", b'{"rank": true, "size": 3}\n'),
+           ("not of a process", b'{"a":' + b"[" * 60000 + b"\n"),
+           ("not of a process", b"cmd=initack pmiid=1\ncmd=barrier_in\n"),
+           ("not of a process", b"cmd=put key=card0 value=evil\n"))
+
+
+def test_strangers_are_refused_and_members_stay(served: Any, monkeypatch: pytest.MonkeyPatch
+                                                ) -> None:
+    """Before all are there, and after; the members hear of them, and of nothing else."""
+    (coordinator,), connect = served
+    monkeypatch.setattr(members_, "GREETING_S", 0.2)
+    coordinator.versions = {}
+    monkeypatch.setattr(members_, "_NOTES", 1000)
+    coordinator.door.lines = 1000.0
+    with connect() as early:  # before process 0, which has the versions
+        early.sendall(REFUSED[4][1])
+        assert "other versions" in json.loads(early.makefile("rb").readline())["refused"]
+    joined: list[tuple[socket.socket, Any]] = []
+
+    def strangers() -> None:
+        for text, said in REFUSED:
+            with connect() as c:
+                c.sendall(said)
+                answer = json.loads(c.makefile("rb").readline())
+                assert text in answer["refused"] and answer["fix"]
+                assert text in heard(joined[0][1], b'"note"')["note"]
+        silent = [connect() for _ in range(coordinator.door.most + 30)]
+        for c in silent[:30]:  # the first go when there are too many, the others after a while
+            assert c.recv(1 << 12) is not None
+        coordinator.door.sweep()
+        while coordinator.door.waiting:
+            time.sleep(0.01)
+            coordinator.door.sweep()
+        for c in silent:
+            c.close()
+
+    for rank in range(3):
+        c = connect()
+        joined.append((c, c.makefile("rb")))
+        c.sendall(hello(rank))
+        heard(joined[0][1], b'"missing"' if rank < 2 else b'"ready"')
+        strangers()
+    assert [m.lost for m in coordinator.members.values()] == [False] * 3
+    assert not coordinator.keys and not coordinator.waiting and not coordinator.ended.is_set()
+    for c, _ in joined:
+        c.sendall(b'{"barrier": "b"}\n')
+    for _, lines in joined:
+        assert heard(lines, b'"passed"')["passed"] == "b"
+    for c, _ in joined:
+        c.close()
+
+
+def test_a_second_process_of_one_number_says_what_to_do(served: Any) -> None:
+    _, connect = served
+    with connect() as c:
+        address = "localhost:" + str(c.getpeername()[1])
+        first = c.makefile("rb")
+        c.sendall(hello(1))
+        heard(first, b"missing")
+        with pytest.raises(DeviceError, match=rf"the job at {address} has refused this process: "
+                           r"there are two processes 1: (.|\n)*\n  Fix: give each process its own "
+                           "process_id"):
+            Control(address, json.loads(hello(1)), 5, 100)
+        c.sendall(b'{"barrier": "b"}\n{"where": true}\n')
+        assert "1" in heard(first, b"where")["where"]
+
+
+def test_lines_about_strangers_are_few() -> None:
+    told: list[str] = []
+    door = members_.Door(2, told.append)
+    one, other = socket.socketpair()
+    for _ in range(1000):
+        door.refuse(one, "host:1", "it is none of ours", "go away")
+        other.recv(1 << 16)
+    assert 8 <= len(told) < 20 and told[0] == "refused a connection from host:1: it is none of ours"
+    door.lines = 1.0
+    door.refuse(one, "host:1", "it is none of ours", "go away")
+    assert f"({1000 - len(told) + 1} more were refused before)" in told[-1]
+    one.close()
+    other.close()
 
 
 def test_pmi_wires_up_many(served: Any) -> None:
     (coordinator,), connect = served
-    coordinator.size = 64
+    coordinator.size, coordinator.ready = 64, True
+    coordinator.members.update({r: Told(r) for r in range(64)})
+    names = {r: m.identity for r, m in coordinator.members.items()}
     found: list[str] = []
 
     def client(rank: int) -> None:
@@ -99,7 +181,8 @@ def test_pmi_wires_up_many(served: Any) -> None:
                 f.write(line + "\n")
                 f.flush()
                 return [f.readline() for _ in range(answers)][-1]
-            ask(f"cmd=initack pmiid={rank}", 4)
+            assert ask(f"cmd=initack pmiid={names[rank]}", 3) == f"cmd=set rank={rank}\n"
+            f.readline()
             assert "rc=0" in ask("cmd=init pmi_version=1 pmi_subversion=1")
             assert "kvsname_max" in ask("cmd=get_maxes")
             name = ask("cmd=get_my_kvsname").split("kvsname=")[1].split()[0]
@@ -133,7 +216,7 @@ def test_one_step_to_stop_at() -> None:
     """A process that comes to its next step before it has heard the answer says so once more: the
     others may have stopped, or passed, where they were told to."""
     coordinator, members = Coordinator(2, 100.0), [Told(0), Told(1)]
-    coordinator.members = dict(enumerate(members))
+    coordinator.members.update(enumerate(members))
     coordinator.take(members[1], {"preempted": 20})
     coordinator.take(members[0], {"step": 12})
     assert members[0].heard_of == [{"step": None}]

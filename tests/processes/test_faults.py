@@ -228,9 +228,14 @@ def test_programs_that_cannot_start() -> None:
     assert all(d.code != 0 for d in listeners)
     assert any("cannot listen" in d.out for d in listeners), [d.out for d in listeners]
     assert "was not reached within 1 s" in alone.out and "http_proxy" in alone.out, alone.out
-    twice, (late,) = together(lambda: by_hand("", 3, ranks=[0, 1, 1], WAIT="8"),
+    twice, (late,) = together(lambda: by_hand("", 3, ranks=[0, 1, 1], WAIT="3"),
                               lambda: by_hand("", 2, used, ranks=[0]))
-    assert all("there are two processes 1" in d.out for d in twice), [d.out for d in twice]
+    # the later of two with one number is refused at once; the others stay, and wait for process 2
+    assert all(d.code != 0 for d in twice)
+    assert sum("has refused this process: there are two processes 1" in d.out for d in twice) == 1
+    assert sum("of 3 processes, [2] did not come" in d.out for d in twice) == 2, [
+        d.out for d in twice]
+    assert any("within 3 s; the job refused a connection from" in d.out for d in twice)
     assert "must be called before any calque computation" in late.out and FIX in late.out, late.out
     # an MPI that does not speak PMI-1, as Open MPI by hand: each process is a world of its own
     deaf = HEAD.replace("rank = int(os", "from calque.distributed import world\n"

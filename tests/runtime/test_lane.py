@@ -70,6 +70,8 @@ def test_failures() -> None:
 def test_a_fence_that_somebody_else_fails() -> None:
     lane, ((_, bad), (semaphore, done)) = Lane(), (fence(), fence())
     bad.fail("the power is off")
-    lane.add(bad, lambda: None, done)
+    told: list[BaseException] = []
+    lane.add(bad, lambda: None, done, told.append)
     with pytest.raises((DeviceError, RuntimeError), match="the power is off"):
         wait_for(semaphore, 5, "a test")
+    assert "the power is off" in str(told[0])  # what was to be done, and is not

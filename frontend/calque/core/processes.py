@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,19 +134,36 @@ def between(axes: Sequence[tuple[Any, ...]], grid: ProcessGrid, what: str
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose message a message is.
+
+    program: the program's name; told: what errors show of it; digest: its hash; ranks: the
+    processes that run it; which: of its messages; types: of what this one sends.
+    """
+
+    program: str
+    told: str
+    digest: str
+    ranks: tuple[int, ...]
+    which: int
+    types: str
+
+
 # Installed by calque.distributed (distributed/messages.Engine): it has `sender`, `agree`, `rank`.
 engine: list[Any] = []
 
 
-def sender(kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str
-           ) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-    """What sends a message: a function of NumPy arrays, and of those that it writes into."""
+def sender(kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str,
+           origin: Origin | None) -> Any:
+    """What sends a message: a function of NumPy arrays, of those that it writes into and of the
+    number that its `ask` gave; ValueError where its program runs for the first time, and others
+    run another one."""
     if not engine:
         raise RuntimeError(explain(
             f"{kind} between processes: this process is not one of several.",
             fix="call calque.distributed.initialize first, in every process."))
-    made: Callable[[Sequence[Any], Sequence[Any]], None] = engine[0].sender(kind, axes, how, where)
-    return made
+    return engine[0].sender(kind, axes, how, where, origin)
 
 
 def rank() -> int:
@@ -154,11 +171,12 @@ def rank() -> int:
     return engine[0].rank if engine else 0
 
 
-def agree(said: str, what: str, told: str = "") -> None:
-    """ValueError in all processes where they do not say the same; told: what errors show of it."""
+def agree(said: str, what: str, told: str, ranks: tuple[int, ...]) -> None:
+    """ValueError in all these processes where they do not say the same; told: what errors show of
+    it."""
     if engine:
-        engine[0].agree(said, what, told=told)
+        engine[0].agree(said, what, told, ranks)
 
 
-__all__ = ["Between", "ProcessGrid", "agree", "between", "block_shape", "engine", "grid_of",
-           "rank", "sender"]
+__all__ = ["Between", "Origin", "ProcessGrid", "agree", "between", "block_shape", "engine",
+           "grid_of", "rank", "sender"]

@@ -57,7 +57,7 @@ from calque.dispatch.array import (
     to_array,
 )
 from calque.dispatch.sharded import labels
-from calque.dispatch.sharded.partition import agree_on, of_process, spans_processes
+from calque.dispatch.sharded.partition import name_messages, of_process, spans_processes
 from calque.dispatch.sharded.spanning import any_spans, made
 from calque.lowering import cuda
 from calque.lowering.attempts import compile_lowered
@@ -283,7 +283,7 @@ def _run_spanning(program: Program, args: Sequence[Array], reason: str) -> list[
     if found is None:
         local = of_process(program, avals, program.out_avals)
         run = compiled(local, device, reason=reason)
-        agree_on(run.lowered, program)
+        name_messages(run.lowered, program)
         found = _localized.keep(key, (run, [on_device(c, device) for c in local.consts]))
     run, places = found
     outs = run([*places, *[on_device(c, device) for c in program.consts],

@@ -31,7 +31,7 @@ from calque.dispatch.array import Array, current_device, on_device, on_one, to_a
 from calque.dispatch.eager import Compiled, check_floats, compiled
 from calque.dispatch.mismatch import argument_names
 from calque.dispatch.sharded import labels, spanning
-from calque.dispatch.sharded.partition import agree_on, of_process, spans_processes
+from calque.dispatch.sharded.partition import name_messages, of_process, spans_processes
 from calque.dispatch.tracing import (
     ShapeDtypeStruct,
     check_arguments,
@@ -103,7 +103,7 @@ class _Entry:
             made = compiled(program, device, tuple(d + len(consts) for d in self.donated), reason,
                             lasting=False)
             if made.lowered.callbacks:
-                agree_on(made.lowered, self.program)
+                name_messages(made.lowered, self.program)
             self.consts = [on_device(c, device) for c in consts]
             self.compiled, self.device = made, device
             self.run = made.executable if made.identity_abi else made

@@ -3,7 +3,10 @@
   cluster.py      which launcher started this process
   world.py        MPI's world, and messages that no lost process can hang
   coordinator.py  the process that they find each other by: a child of process 0
+  members.py      its connections: who belongs to the program, and who is refused
+  comparison.py   whether all ask each other for the same things in one order
   control.py      a process's connection to it
+  calls.py        what this process has asked the others for
   messages.py     collectives of compiled programs, one MPI call each
   checkpoints.py  trees of arrays in folders, written by all together (calque.checkpoints)
 
@@ -172,13 +175,15 @@ def _at_exit() -> None:
     ended, _world = _world, None
     if ended.error is None:  # others wait for what was asked for
         lane.drain(ended.shutdown_timeout)
-    failure = None if ended.control is None else ended.control.failure
+    control = ended.control
+    failure = None if control is None else control.failure
     try:
         ended.shutdown()
     except DeviceError as error:
         failure = str(error)
     if failure is not None and ended.error is None:
-        print(f"calque: {failure}", file=sys.stderr)
+        fix = f"\n  Fix: {control.fix}" if control and "Fix: " not in failure else ""
+        print(f"calque: {failure}{fix}", file=sys.stderr)
     if failure is not None or not lane.is_idle():
         sys.stdout.flush()
         sys.stderr.flush()

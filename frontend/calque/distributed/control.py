@@ -8,13 +8,20 @@ import json
 import os
 import platform
 import socket
+import sys
 import threading
 import time
 from typing import Any
 
 from calque.core.errors import explain
+from calque.distributed.calls import Calls
 from calque.runtime.errors import DeviceError
 
+_LONGEST = 300  # characters of the name of what was asked for
+_NEWS_S = 0.5  # how often the coordinator is told what is new of what was asked for
+_VERDICT_S = 5.0  # for which a message that failed waits for the coordinator's reason
+_DIFFER = ("make all processes run the same calls in one order, with one structure, shapes and "
+           "dtypes.")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -38,11 +45,17 @@ class Control:
         self.doing = "starting"
         self.table: dict[int, dict[str, Any]] = {}
         self.failure: str | None = None  # why no message can arrive any more
+        self.fix = ("see that process's own error; start the program again, from a checkpoint "
+                    "where there is one.")
+        self.calls: Calls | None = None  # what this process has asked the others for
+        self.waits = False  # for a message, and not since now
         self.left: dict[int, float] = {}  # when who ended well
         self.passed: set[str] = set()
         self.where: dict[str, str] = {}  # what each does, where somebody has asked
-        self.refusal: str | None = None
+        self.refusal: dict[str, str] | None = None  # why this process does not belong to the others
+        self.identity = 0  # by which MPI_Init is known to the coordinator
         self.missing: list[int] = []
+        self.strangers = ""  # who was refused last
         self.asked = False  # for the step: somebody is to be preempted
         self.preempt_at: int | None = None
         self.step = -1
@@ -54,7 +67,12 @@ class Control:
         threading.Thread(target=self.listen, name="calque control", daemon=True).start()
         threading.Thread(target=self.beat, args=(heartbeat / 4,), name="calque heartbeat",
                          daemon=True).start()
-        self.gather(timeout)
+        try:
+            self.gather(timeout)
+        except DeviceError:
+            self.leave()
+            self.socket.close()
+            raise
 
     def reached(self, timeout: float) -> socket.socket:
         """A connection, tried until there is one."""
@@ -85,14 +103,14 @@ class Control:
             there = self.changed.wait_for(
                 lambda: self.table or self.refusal or self.failure, timeout)
         if self.refusal:
-            raise failed(f"this program cannot start: {self.refusal}",
-                         "give every process a process_id of its own below the same num_processes, "
-                         "and the same versions.")
+            raise failed(f"the job at {self.address} has refused this process: "
+                         f"{self.refusal['refused']}", self.refusal["fix"])
         if self.failure and not self.missing:
             raise failed(self.failure, "see what ended that process.")
         if not there or self.failure:
             waited = f"within {timeout:g} s" if self.failure is None else f"until {self.failure}"
-            raise failed(f"of {self.size} processes, {self.missing} did not come {waited}",
+            others = f"; the job {self.strangers}" if self.strangers else ""
+            raise failed(f"of {self.size} processes, {self.missing} did not come {waited}{others}",
                          "start them, or wait longer (initialization_timeout).")
 
     # ---- threads
@@ -110,8 +128,18 @@ class Control:
         with self.changed:
             if "ready" in message:
                 self.table = {int(k): v for k, v in message["ready"].items()}
+                self.identity = message["identity"]
             if "refused" in message and not self.table:
-                self.refusal = message["refused"]
+                self.refusal = message
+            if "note" in message:
+                self.strangers = message["note"]
+                if self.rank == 0:
+                    print(f"calque: the job at {self.address} {message['note']}",
+                          file=sys.stderr, flush=True)
+            if "ask" in message:
+                self.answer(*message["ask"])
+            if "differ" in message and self.failure is None:
+                self.failure, self.fix = message["differ"], _DIFFER
             if "missing" in message:
                 self.missing = message["missing"]
             if "passed" in message:
@@ -140,9 +168,20 @@ class Control:
             self.changed.notify_all()
 
     def beat(self, every: float) -> None:
+        """Say that this process is there, and what it has asked the others for."""
+        due = 0.0
         while not self.closed and self.failure is None:
-            self.send({"doing": self.doing})
-            time.sleep(every)
+            now = time.monotonic()
+            news: dict[str, Any] = {} if self.calls is None else {"calls": self.calls.news()}
+            if now >= due or news.get("calls") or self.waits:
+                self.send({"doing": self.doing, "waits": self.waits, **news})
+                due = now + every
+            time.sleep(min(every, _NEWS_S))
+
+    def answer(self, number: int, group: str, at: int, named: bool) -> None:
+        """Tell the coordinator what this process has asked for up to there, or there."""
+        said = None if self.calls is None else self.calls.said(group, at, named)
+        self.send({"answer": [number, said[:_LONGEST] if isinstance(said, str) else said]})
 
     def send(self, message: dict[str, Any]) -> None:
         try:
@@ -171,9 +210,15 @@ class Control:
     def check_lost(self, what: str) -> None:
         """Raise where a process is lost."""
         if self.failure is not None:
-            raise failed(f"{what} cannot end: {self.failure}",
-                         "see that process's own error; start the program again, from a checkpoint "
-                         "where there is one.")
+            raise failed(f"{what} cannot end: {self.failure}", self.fix)
+
+    def blamed(self, what: str, error: Exception) -> DeviceError:
+        """The error for a message that failed: the coordinator's reason where it finds one (that
+        the processes send different things, or one is lost), or MPI's."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.failure is not None, _VERDICT_S)
+        return failed(f"{what} cannot end: {self.failure or error}",
+                      self.fix if self.failure else _DIFFER)
 
     def late(self, what: str, waited: float) -> DeviceError:
         """The error for what nobody answered, with what each process does."""
@@ -191,7 +236,9 @@ class Control:
         """Wait until all processes have come here; False where that takes too long."""
         begun = time.monotonic()
         self.doing = f"at the barrier {name}"
-        self.send({"barrier": name, "doing": self.doing})
+        ends = {} if self.calls is None else {
+            "ends": self.calls.totals(), "calls": self.calls.news()}
+        self.send({"barrier": name, "doing": self.doing, **ends})
         with self.changed:
             while name not in self.passed:
                 self.check_lost(f"the barrier {name}")

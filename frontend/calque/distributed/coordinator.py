@@ -1,13 +1,15 @@
 """The process by which the processes of one program find each other and learn who is gone.
 
-    python coordinator.py HOST:PORT PROCESSES HEARTBEAT_TIMEOUT
+    python coordinator.py HOST:PORT PROCESSES HEARTBEAT_TIMEOUT VERSIONS
 
 Process 0 starts it as a child of its own: MPI_Init holds Python's lock, so a thread could not
 answer.  It listens at one port for two kinds of connections, told apart by their first line.
 MPICH's processes speak PMI-1 (`cmd=... key=value` lines: a table of keys that all may read, and a
 barrier), which is how MPI_Init makes them one world without mpiexec.  And each process keeps a
 control connection of JSON lines: who it is, heartbeats, barriers, goodbye.  A connection that ends
-without a goodbye is a process that is lost, and all others are told.
+without a goodbye is a process that is lost, and all others are told.  What is no process of this
+job, or not in time, is refused: it holds nothing up and ends nothing but itself (`Door`).  And what
+the processes ask each other for is compared (`Comparison`).
 
 Standard library only, nothing of calque: it starts in 50 ms.
 Start reading at `Coordinator.control`.
@@ -16,52 +18,46 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import sys
 import threading
 import time
+import types
 import uuid
 from typing import Any
+
+if __name__ == "__main__":  # by itself: without what the package's __init__ would load
+    _folder = os.path.dirname(os.path.abspath(__file__))
+    for _name, _path in (("calque", os.path.dirname(_folder)), ("calque.distributed", _folder)):
+        sys.modules[_name] = types.ModuleType(_name)
+        sys.modules[_name].__path__ = [_path]
+
+from calque.distributed.comparison import Comparison
+from calque.distributed.members import Door, Member, address_of, shown
 
 END = "shutdown"  # the barrier at which processes end
 LONGEST_LINE = 1 << 16  # bytes; what says more is no client of ours
 _SAYING = 0.5  # seconds in which all say what they do
+_STEP_S = 0.5  # how often is compared what the processes ask for
+_CONNECTED = "give each process its own process_id, and each job a port of its own."
 _MAXES = "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024 rc=0"
-
-
-_LATE = 3.0  # seconds for which those that start late are told why the program cannot start
-
-
-class Member:
-    """A process that has said who it is."""
-
-    def __init__(self, rank: int, connection: socket.socket, hello: dict[str, Any]) -> None:
-        self.rank, self.connection, self.hello = rank, connection, hello
-        self.heard = time.monotonic()
-        self.doing = ""  # what it says that it does
-        self.why = ""  # it ends
-        self.left = self.lost = False
-        self.step: int | None = None
-        self.lock = threading.Lock()
-
-    def send(self, message: dict[str, Any]) -> None:
-        try:
-            with self.lock:
-                self.connection.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
-            pass  # its own connection's thread sees that it is gone
 
 
 class Coordinator:
     """What one program's processes share.
 
     size: how many processes there are; silence: seconds without a heartbeat after which a process
-    counts as lost.
+    counts as lost; versions: which all must have (None: the first one's).
     """
 
-    def __init__(self, size: int, silence: float) -> None:
-        self.size, self.silence = size, silence
+    def __init__(self, size: int, silence: float, versions: dict[str, str] | None = None) -> None:
+        self.size, self.silence, self.versions = size, silence, versions
         self.members: dict[int, Member] = {}
+        self.door = Door(size, self.note)
+        self.notes: list[str] = []  # for process 0, which is not there yet
+        self.comparison = Comparison(self.members, self.tell)
+        self.ending = False  # all have come to their end
         self.ready = False
         self.barriers: dict[str, set[int]] = {}
         self.changed = threading.Condition()
@@ -71,25 +67,49 @@ class Coordinator:
         self.waiting = self.passed = 0  # at PMI's barrier
         self.preempted = False
         self.agreed = False  # at which step all stop: each may have acted on it by now
-        self.refusal: str | None = None  # why this program cannot start
         self.ended = threading.Event()
 
     # ---- connections
     def serve(self, connection: socket.socket) -> None:
         """One connection, from its first line to its end."""
+        address = address_of(connection)
+        self.door.enter(connection)
         try:
             with connection, connection.makefile("rb") as lines:
-                first = lines.readline(LONGEST_LINE)
-                if first.startswith(b"cmd="):
-                    self.pmi(connection, lines, first)
-                elif first.startswith(b"{"):
-                    self.control(connection, lines, first)
-        except (OSError, ValueError, KeyError, TypeError):  # it closed, or was none of ours
+                why = "it closed, or was silent for too long, before it said who it is"
+                try:
+                    first = lines.readline(LONGEST_LINE)
+                    if first:
+                        why = "what it sent is not of a process of this job"
+                    if first.startswith(b"cmd=") and self.pmi(connection, lines, first):
+                        return
+                    if first.startswith(b"{") and self.control(connection, lines, first, address):
+                        return
+                except (OSError, ValueError, KeyError, TypeError, RecursionError):
+                    pass  # it closed, or was none of ours
+                if connection in self.door.waiting:
+                    self.door.refuse(connection, address, why, _CONNECTED)
+        except OSError:  # of one that is closed already
             pass
+        finally:
+            self.door.leave(connection)
+
+    def note(self, text: str) -> None:
+        """A line for whoever looks at the job."""
+        with self.changed:
+            self.notes.append(text)
+            if 0 in self.members:
+                self.tell_notes()
+
+    def tell_notes(self) -> None:
+        for text in self.notes:
+            self.tell({"note": text})
+        self.notes.clear()
 
     # ---- PMI-1 (mpich's doc/wiki, "PMI v1 wire protocol")
-    def pmi(self, connection: socket.socket, lines: Any, line: bytes) -> None:
-        rank = -1
+    def pmi(self, connection: socket.socket, lines: Any, line: bytes) -> bool:
+        """MPI_Init of a member; False where it is none's."""
+        rank: int | None = None
 
         def answer(text: str) -> None:
             connection.sendall(text.encode() + b"\n")
@@ -97,8 +117,11 @@ class Coordinator:
         while line.endswith(b"\n"):
             fields = _fields(line.decode("ascii"))
             command = fields.get("cmd")
-            if command == "initack":
-                rank = int(fields["pmiid"])
+            if rank is None:  # it has to say first whose it is
+                rank = self.known(command, fields.get("pmiid", ""))
+                if rank is None:
+                    return False
+                self.door.leave(connection)
                 for text in ("cmd=initack rc=0", f"cmd=set size={self.size}",
                              f"cmd=set rank={rank}", "cmd=set debug=0"):
                     answer(text)
@@ -123,13 +146,23 @@ class Coordinator:
                        else f"cmd=get_result rc=0 msg=success value={value}")
             elif command == "barrier_in":
                 if not self.pmi_barrier():
-                    return
+                    break
                 answer("cmd=barrier_out rc=0")
             elif command == "finalize":
                 answer("cmd=finalize_ack rc=0")
             elif command == "abort":
-                return
+                break
             line = lines.readline(LONGEST_LINE)
+        return rank is not None
+
+    def known(self, command: str | None, identity: str) -> int | None:
+        """The member that has been given an identity for MPI_Init, once."""
+        with self.changed:
+            for m in self.members.values():
+                if command == "initack" and self.ready and identity == str(m.identity):
+                    m.identity = 0
+                    return m.rank
+        return None
 
     def pmi_barrier(self) -> bool:
         """Wait for all; False where one of them is lost meanwhile."""
@@ -146,10 +179,18 @@ class Coordinator:
         return any(m.lost for m in self.members.values())
 
     # ---- control connections
-    def control(self, connection: socket.socket, lines: Any, line: bytes) -> None:
-        member = self.join(connection, json.loads(line))
-        if member is None:
-            return
+    def control(self, connection: socket.socket, lines: Any, line: bytes, address: str) -> bool:
+        """A process's connection until its end; False where it is none's."""
+        hello = json.loads(line)
+        rank, size = hello.get("rank"), hello.get("size")
+        if type(rank) is not int or type(size) is not int:
+            return False
+        member = Member(rank, connection, hello)
+        refusal = self.join(member, size)
+        self.door.leave(connection)
+        if refusal is not None:
+            self.door.refuse(connection, address, *refusal)
+            return True
         try:
             while True:
                 line = lines.readline(LONGEST_LINE)
@@ -160,6 +201,7 @@ class Coordinator:
             if not member.left:
                 self.lose(member, member.why or "its connection ended")
             self.end_if_empty()
+        return True
 
     def whereabouts(self, member: Member) -> None:
         """Tell a process what each said last."""
@@ -170,45 +212,43 @@ class Coordinator:
                 f"nothing was heard of it for {now - m.heard:.1f} s; before, {m.doing}"
                 for m in self.members.values()}})
 
-    def join(self, connection: socket.socket, hello: dict[str, Any]) -> Member | None:
-        """A new member, or None where it does not belong to this program."""
-        rank, size = hello.get("rank"), hello.get("size")
-        member = Member(rank if isinstance(rank, int) else -1, connection, hello)
+    def join(self, member: Member, size: int) -> tuple[str, str] | None:
+        """Take a process in; why not, and what to do, where it does not belong to this job: those
+        who are members stay what they are."""
+        rank, hello = member.rank, member.hello
         with self.changed:
-            first = next(iter(self.members.values()), None)
-            refusal = self.refusal
-            if not isinstance(rank, int) or not isinstance(size, int):
-                return None
-            if refusal is not None:
-                pass  # those who were there already have been told
-            elif size != self.size:
-                refusal = (f"process {rank} on {hello.get('host')} was told that there are {size} "
-                           f"processes, process 0 that there are {self.size}.")
-            elif not 0 <= rank < self.size:
-                refusal = f"there is no process {rank}: they are 0 to {self.size - 1}."
-            elif rank in self.members:
-                other = self.members[rank].hello.get("host")
-                refusal = f"there are two processes {rank}: on {other} and {hello.get('host')}."
-            elif first is not None and first.hello.get("versions") != hello.get("versions"):
-                refusal = (f"processes {first.rank} and {rank} run different versions: "
-                           f"{first.hello.get('versions')} and {hello.get('versions')}.")
-            if refusal is not None:
-                self.refusal = refusal
-                # process 0 ends this one when it hears of it: it is told last
-                for m in sorted([member, *self.members.values()], key=lambda m: m.rank == 0):
-                    m.send({"refused": refusal})
-                return None
+            versions = next((m.hello.get("versions") for m in self.members.values()),
+                            hello.get("versions")) if self.versions is None else self.versions
+            if size != self.size:
+                return (f"process {rank} on {member.host} was told that there are {size} "
+                        f"processes, process 0 that there are {self.size}.",
+                        "give all processes the same num_processes.")
+            if not 0 <= rank < self.size:
+                return (f"there is no process {rank}: they are 0 to {self.size - 1}.",
+                        "give each process a process_id below num_processes.")
+            if versions != hello.get("versions"):
+                return (f"process {rank} on {member.host} runs other versions: "
+                        f"{shown(hello.get('versions'))}, the job {shown(versions)}.",
+                        "install the same versions everywhere.")
+            if rank in self.members:
+                return (f"there are two processes {rank}: that on {self.members[rank].host} is "
+                        f"a member already, that on {member.host} came later.", _CONNECTED)
             self.members[rank] = member
+            if rank == 0:
+                self.tell_notes()
+            for m in self.members.values():
+                if m.lost:
+                    member.send(_loss(m))
             if len(self.members) == self.size:
                 self.ready = True
                 table = {str(m.rank): m.hello for m in self.members.values()}
                 for m in self.members.values():
-                    m.send({"ready": table})
+                    m.send({"ready": table, "identity": m.identity})
             else:
                 missing = [r for r in range(self.size) if r not in self.members]
                 for m in self.members.values():
                     m.send({"missing": missing})
-        return member
+        return None
 
     def take(self, member: Member, message: dict[str, Any]) -> None:
         """What a process says."""
@@ -216,6 +256,12 @@ class Coordinator:
             member.heard = time.monotonic()
             if "doing" in message:
                 member.doing = str(message["doing"])
+                member.waits = bool(message.get("waits"))
+            member.asked.update(message.get("calls", {}))
+            member.ends = message.get("ends", member.ends)
+            if "answer" in message:
+                self.comparison.take(member, *message["answer"])
+                self.compare()
             if "where" in message:  # somebody has waited for too long: all say what they do
                 self.tell({"say": True})
                 threading.Timer(_SAYING, self.whereabouts, [member]).start()
@@ -226,7 +272,12 @@ class Coordinator:
                 arrived.add(member.rank)
                 if len(arrived) == self.size:
                     del self.barriers[str(message["barrier"])]
-                    self.tell({"passed": message["barrier"]})
+                    if message["barrier"] == END:  # when all is compared
+                        self.ending = True
+                        self.comparison.end()
+                        self.compare()
+                    else:
+                        self.tell({"passed": message["barrier"]})
             if "ending" in message:  # with an error: its connection ends next
                 member.why = str(message["ending"])
             if "bye" in message:
@@ -242,6 +293,12 @@ class Coordinator:
                     self.agreed = True
                     self.tell({"preempt_at": max(s for s in steps if s is not None) + 1})
 
+    def compare(self) -> None:
+        """Compare what the processes ask for, and let them end where that was all the same."""
+        if self.comparison.step() and self.ending:
+            self.ending = False
+            self.tell({"passed": END})
+
     def tell(self, message: dict[str, Any]) -> None:
         for m in self.members.values():
             if not m.left:
@@ -252,24 +309,23 @@ class Coordinator:
             if member.lost or member.left:
                 return
             member.lost = True
-            self.tell({"lost": member.rank, "why": why, "host": member.hello.get("host"),
-                       "doing": member.doing})
+            member.why = why
+            self.tell(_loss(member))
             self.changed.notify_all()
 
     def end_if_empty(self) -> None:
         with self.changed:
             if all(m.left or m.lost for m in self.members.values()) and (
                     self.ready or self.is_broken()):
-                if self.refusal is None or self.ready:
-                    self.ended.set()
-                else:  # those that start later are told, too
-                    late = threading.Timer(_LATE, self.ended.set)
-                    late.daemon = True
-                    late.start()
+                self.ended.set()
 
     def watch(self) -> None:
-        """Lose those that are silent: their machine is gone, or they are stopped."""
-        while not self.ended.wait(min(1.0, self.silence / 4)):
+        """Lose those that are silent: their machine is gone, or they are stopped.  And compare what
+        they ask for."""
+        while not self.ended.wait(min(_STEP_S, self.silence / 4)):
+            self.door.sweep()
+            with self.changed:
+                self.compare()
             now = time.monotonic()
             for m in list(self.members.values()):
                 if now - m.heard > self.silence and not (m.lost or m.left):
@@ -284,13 +340,28 @@ def _fields(line: str) -> dict[str, str]:
     return {**fields, "value": value} if marker else fields
 
 
-def main(address: str, size: str, silence: str) -> None:
+def _loss(m: Member) -> dict[str, Any]:
+    return {"lost": m.rank, "why": m.why, "host": m.host, "doing": m.doing}
+
+
+def _take_files() -> None:
+    """As many connections as the system lets a process have: two for each process are needed."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except (OSError, ValueError):
+        pass  # what there is has to do
+
+
+def main(address: str, size: str, silence: str, versions: str = "null") -> None:
     host, _, port = address.rpartition(":")
-    coordinator = Coordinator(int(size), float(silence))
+    _take_files()
+    coordinator = Coordinator(int(size), float(silence), json.loads(versions))
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        server = socket.create_server((host, int(port)), family=family, backlog=int(size))
+        server = socket.create_server((host, int(port)), family=family,
+                                      backlog=max(128, int(size)))
     except OSError as error:
         print(f"error {error}", flush=True)
         return
@@ -298,9 +369,17 @@ def main(address: str, size: str, silence: str) -> None:
 
     def accept() -> None:
         while True:
-            connection, _ = server.accept()
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=coordinator.serve, args=(connection,), daemon=True).start()
+            try:
+                connection, _ = server.accept()
+            except OSError:  # it closed meanwhile, or there are too many: some go
+                coordinator.door.sweep()
+                time.sleep(0.01)
+                continue
+            try:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=coordinator.serve, args=(connection,), daemon=True).start()
+            except (OSError, RuntimeError):  # it has closed; or no more threads
+                connection.close()
 
     threading.Thread(target=accept, daemon=True).start()
     threading.Thread(target=coordinator.watch, daemon=True).start()

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.processes import Between
+from calque.core.processes import Between, Origin
 from calque.core.types import Ndarray
+from calque.distributed.calls import CHECKED, digest_of
 from calque.distributed.world import World
 from calque.runtime import watch
 
@@ -23,16 +24,62 @@ PIECE = 1 << 30  # bytes of a message
 _FLOATS = {"float32": "FLOAT", "float64": "DOUBLE"}
 
 
+class Sender:
+    """One of a program's messages: a function of arrays, and of those that it writes into.
+
+    `ask` is called where the program comes to it, in the program's order, and gives its number; the
+    sending may come later, on another thread.
+    """
+
+    __slots__ = ("ask", "_engine", "_how", "_names", "_order", "_ranks", "_run", "_what")
+
+    def __init__(self, engine: Engine, kind: str, axes: tuple[Between, ...], how: dict[str, Any],
+                 where: str, origin: Origin | None) -> None:
+        self._engine, self._how, self._run = engine, how, engine.kinds[kind]
+        self._ranks = axes[0].grid.group(engine.rank, [a.name for a in axes])
+        self._names = f"{kind} over {', '.join(str(a.name) for a in axes)}"
+        self._what = self._names + (f" at {where}" if where else "")
+        self._order = order = engine.world.calls.order(self._ranks)
+        which, label = "", self._what
+        if origin is not None:
+            which = f"{origin.digest} {origin.which}"
+            label = f"{origin.program}: {self._what}, {origin.types}"
+        digest = CHECKED if engine.checked else digest_of(f"{which} {self._names} {how}")
+        self.ask = order.noting(digest, label)
+
+    def __call__(self, arrays: Arrays, results: Arrays, number: int) -> None:
+        engine, ranks, how = self._engine, self._ranks, self._how
+        with engine.lock:
+            engine.sent += 1
+            self._order.begun = number
+            comm = engine.groups.get(ranks) or engine.group(ranks)
+            if engine.checked:
+                shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
+                engine.world.agree(f"message {number}: {self._names} of {shapes} {how}",
+                                   self._what, comm)
+            if not watch.watchers:
+                self._run(comm, arrays, results, self._what, **how)
+                return
+            with watch.span(self._names, "collective", bytes=sum(a.nbytes for a in arrays),
+                            processes=len(ranks)):
+                self._run(comm, arrays, results, self._what, **how)
+
+    def drop(self, number: int, error: BaseException) -> None:
+        """It is not sent, as something has failed before: the others may wait for it."""
+        self._order.skip(number, error)
+
+
 class Engine:
     """The messages of this process's programs."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.mpi, self.rank, self.agree = world, world.mpi, world.rank, world.agree
+        self.world, self.mpi, self.rank = world, world.mpi, world.rank
         self.lock = threading.RLock()  # programs of several threads: one message after the other
         self.groups: dict[tuple[int, ...], Any] = {}
         # what makes them: the lane's thread, while others may use the world's communicator
         self.all = world.named("messages")
         self.sent = 0  # messages
+        self.known: set[str] = set()  # programs that have run
         self.types: dict[Any, Any] = {}
         self.operations = {"sum": self.mpi.SUM, "max": self.mpi.MAX, "min": self.mpi.MIN}
         self.checked = bool(os.environ.get("CALQUE_CHECK", "0") not in ("", "0"))
@@ -40,30 +87,22 @@ class Engine:
             "reduce": self.reduce, "gather": self.gather, "exchange": self.exchange,
             "scatter": self.scatter, "permute": self.permute}
 
-    def sender(self, kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str
-               ) -> Callable[[Arrays, Arrays], None]:
-        """What sends one of a program's messages: a function of arrays and results."""
-        ranks = axes[0].grid.group(self.rank, [a.name for a in axes])
-        names = ", ".join(str(a.name) for a in axes)
-        what = f"{kind} over {names}" + (f" at {where}" if where else "")
-        run = self.kinds[kind]
+    def sender(self, kind: str, axes: tuple[Between, ...], how: dict[str, Any], where: str,
+               origin: Origin | None) -> Sender:
+        """What sends one of a program's messages.
 
-        def send(arrays: Arrays, results: Arrays) -> None:
-            with self.lock:
-                comm = self.groups.get(ranks) or self.group(ranks)
-                self.sent += 1
-                if self.checked:
-                    shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
-                    self.world.agree(f"message {self.sent}: {kind} over {names} of {shapes} {how}",
-                                     what, comm)
-                if not watch.watchers:
-                    run(comm, arrays, results, what, **how)
-                    return
-                with watch.span(f"{kind} over {names}", "collective",
-                                bytes=sum(a.nbytes for a in arrays), processes=len(ranks)):
-                    run(comm, arrays, results, what, **how)
+        Raises:
+          ValueError: the program runs for the first time, and other processes run another one.
+        """
+        if origin is not None and origin.digest not in self.known:
+            self.agree(f"{origin.told} {origin.digest}", f"the first run of {origin.program}",
+                       origin.told, origin.ranks)
+            self.known.add(origin.digest)
+        return Sender(self, kind, axes, how, where, origin)
 
-        return send
+    def agree(self, said: str, what: str, told: str, ranks: tuple[int, ...]) -> None:
+        """ValueError in all these processes where they do not say the same."""
+        self.world.agree(said, what, ranks=ranks, told=told)
 
     def group(self, ranks: tuple[int, ...]) -> Any:
         """The communicator of some processes, in this order."""
@@ -73,9 +112,7 @@ class Engine:
             if ranks == tuple(range(world.size)):
                 comm = world.waited(lambda: self.all.Dup(), "a new communicator")
             else:
-                group = self.all.Get_group().Incl(ranks)
-                comm = world.waited(lambda: self.all.Create_group(group),
-                                    f"a communicator of processes {list(ranks)}")
+                comm = world.group(ranks, self.all)
             comm.Set_errhandler(self.mpi.ERRORS_RETURN)
             self.groups[ranks] = comm
         return comm

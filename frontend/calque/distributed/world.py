@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import signal
 import socket
@@ -22,11 +23,13 @@ from calque import runtime
 from calque.core import errors
 from calque.core.config import config
 from calque.distributed import coordinator
+from calque.distributed.calls import CALL, Calls
 from calque.distributed.control import Control, failed, versions
 from calque.runtime.errors import DeviceError
 
 _SPINS = 2000  # looks at a message before the first rest: some 200 us
 _REST = 5e-5  # seconds
+_LONG = 1.0  # seconds of a wait that the coordinator is told of
 _LONGEST = 300  # bytes of what a process says that it does
 _HIDDEN = ("PMI", "OMPI_", "MPIEXEC_HOSTNAME", "HYDI_", "HYDRA_")  # see runtime/device
 
@@ -44,11 +47,14 @@ class World:
         self.rank, self.size, self.mpi, self.comm = rank, size, mpi, comm
         self.control, self.child, self.shutdown_timeout = control, child, shutdown_timeout
         self.error: str | None = None  # by which this process ends
+        self.calls = Calls(size)  # what it has asked the others for
         self.devices = [1] if control is None else [
             int(control.table[i]["devices"]) for i in range(size)]
         self.noticed = False  # a signal that this process is to be preempted
         self.launched = False  # by mpiexec
         self.others: dict[str, Any] = {}  # communicators for one purpose each
+        if control is not None:
+            control.calls = self.calls
         if size > 1:
             self.hook = sys.excepthook
             sys.excepthook = self.excepted
@@ -75,8 +81,8 @@ class World:
             control = Control(address, hello, timeout, heartbeat)
             control.doing = "in MPI_Init"
             control.send({"doing": control.doing})
-            mpi = _init({"PMI_PORT": address, "PMI_ID": str(rank), "PMI_SIZE": str(size),
-                         "PMI_RANK": str(rank)})
+            mpi = _init({"PMI_PORT": address, "PMI_ID": str(control.identity),
+                         "PMI_SIZE": str(size), "PMI_RANK": str(rank)})
             comm = mpi.COMM_WORLD
             if comm.Get_size() != size:
                 raise failed(
@@ -142,18 +148,26 @@ class World:
         control.doing = what
         control.check_lost(what)
         begun, looks = time.monotonic(), 0
-        while not done():
-            looks += 1
-            if looks > _SPINS:
-                control.check(what, begun)
-                waited = time.monotonic() - begun
-                if waited > config.calque_collective_timeout_s:
-                    error = control.late(what, waited)
-                    control.fail(str(error).splitlines()[0])
-                    raise error
-                time.sleep(_REST)
-            elif looks % 16 == 0:
-                os.sched_yield()  # others may need this core
+        try:
+            while not done():
+                looks += 1
+                if looks > _SPINS:
+                    control.check(what, begun)
+                    waited = time.monotonic() - begun
+                    if waited > config.calque_collective_timeout_s:
+                        late = control.late(what, waited)
+                        control.fail(str(late).splitlines()[0])
+                        raise late
+                    control.waits = waited > _LONG
+                    time.sleep(_REST)
+                elif looks % 16 == 0:
+                    os.sched_yield()  # others may need this core
+        except DeviceError:
+            raise
+        except Exception as error:  # MPI's: what arrived does not fit what was sent
+            raise control.blamed(what, error) from error
+        finally:
+            control.waits = False
         control.doing = "running"
 
     def waited(self, call: Callable[[], Any], what: str) -> Any:
@@ -188,18 +202,42 @@ class World:
             self.others[name] = self.waited(lambda: self.comm.Dup(), "a new communicator")
         return self.others[name]
 
-    def agree(self, said: str, what: str, comm: Any = None, told: str = "") -> None:
-        """ValueError in all processes where they do not say the same; told: what errors show of
-        it."""
-        digest = hashlib.sha256(said.encode()).digest()
-        every = self.gathered(digest, what, comm)
-        if all(d == digest for d in every):
+    def group(self, ranks: tuple[int, ...], parent: Any) -> Any:
+        """A new communicator of some processes, which no other has to know of."""
+        group = parent.Get_group().Incl(ranks)
+        return self.waited(lambda: parent.Create_group(group),
+                           f"a communicator of processes {list(ranks)}")
+
+    def agree(self, said: str, what: str, comm: Any = None, told: str = "",
+              ranks: tuple[int, ...] = ()) -> None:
+        """ValueError in all processes where they do not say the same.
+
+        Args:
+          comm: a communicator of those who send a message now; without one it is a call of its own,
+            and compared is also whether all have asked for the same things before.
+          told: what errors show of `said`.
+          ranks: who takes part in that call; all without them.
+        """
+        digest, before = hashlib.sha256(said.encode()).digest(), b""
+        if comm is None:
+            order = self.calls.order(ranks) if ranks else self.calls.all
+            noted = self.calls.note(order, CALL, told or said)
+            before = noted.to_bytes(8, "little", signed=True)
+            if 0 < len(ranks) < self.size:
+                comm = self.others.get(str(ranks))
+                if comm is None:
+                    comm = self.others[str(ranks)] = self.group(ranks, self.comm)
+        every = self.gathered(digest + before, what, comm)
+        if all(d == digest + before for d in every):
             return
+        if all(d.startswith(digest) for d in every):
+            assert self.control is not None
+            raise self.control.blamed(what, ValueError("the processes have sent different things."))
         text = (told or said).encode()[:_LONGEST].ljust(_LONGEST)
         texts = [t.decode(errors="replace").strip() for t in self.gathered(text, what, comm)]
-        ranks = range(self.size) if comm is None else [
+        numbers = range(self.size) if comm is None else [
             int(r) for r in comm.Get_group().Translate_ranks(None, self.comm.Get_group())]
-        rows = [f"  process {r}: {t}" for r, t in zip(ranks, texts)]
+        rows = [f"  process {r}: {t}" for r, t in zip(numbers, texts)]
         raise ValueError(errors.explain("\n".join(
             ["the processes do different things:", *rows]), "",
             "make all processes run the same calls, with one structure, shapes and dtypes."))
@@ -288,7 +326,7 @@ def _start(address: str, size: int, heartbeat: float) -> tuple[subprocess.Popen[
     """The coordinator, listening; and its port."""
     child = subprocess.Popen(
         [sys.executable, "-I", "-S", str(Path(coordinator.__file__)), address, str(size),
-         str(heartbeat)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+         str(heartbeat), json.dumps(versions())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     assert child.stdout is not None
     kind, _, rest = child.stdout.readline().decode().strip().partition(" ")

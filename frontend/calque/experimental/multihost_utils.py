@@ -30,6 +30,7 @@ __all__ = ["assert_equal", "broadcast_one_to_all", "global_array_to_host_local_a
            "host_local_array_to_global_array", "process_allgather",
            "reached_preemption_sync_point", "sync_global_devices"]
 
+_SHOWN = 80  # bytes of a name
 _PIECE = 1 << 30  # bytes of a message: MPI counts in 32 bits
 
 
@@ -140,7 +141,15 @@ def sync_global_devices(name: str) -> None:
       >>> multihost_utils.sync_global_devices("before the checkpoint")
     """
     digest = np.frombuffer(hashlib.sha256(name.encode()).digest()[:8], np.uint8)
-    assert_equal(digest, f"sync_global_devices name mismatch ('{name}')")
+    try:
+        assert_equal(digest)
+    except AssertionError:  # in all of them
+        short = np.frombuffer(name.encode()[:_SHOWN].ljust(_SHOWN), np.uint8)
+        rows = [f"  process {p}: '{bytes(n).decode(errors='replace').strip()}'"
+                for p, n in enumerate(_gathered(short))]
+        raise AssertionError(explain(
+            "\n".join([f"sync_global_devices name mismatch ('{name}'):", *rows]),
+            fix="make all processes come to the same places in one order.")) from None
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:

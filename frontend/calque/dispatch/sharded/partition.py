@@ -10,6 +10,7 @@ Start reading at `of_process`, then `_Partitioner.equation`.
 """
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import re
@@ -23,7 +24,7 @@ from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.evaluate import each, literal_value
 from calque.core.lists import replaced, split_list
 from calque.core.mesh import Mesh, OwnRows
-from calque.core.processes import Between, ProcessGrid, agree, between, block_shape
+from calque.core.processes import Between, Origin, ProcessGrid, between, block_shape
 from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
 from calque.core.types import Function
@@ -105,16 +106,20 @@ def of_process(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[
     return localized(p, known, wanted, mesh)
 
 
-def agree_on(lowered: Lowered, p: Program) -> None:
-    """ValueError in all processes where they are about to run different programs that send
-    messages."""
-    sent = [str(f) for f, _, _ in lowered.callbacks if getattr(f, "into", False)]
+def name_messages(lowered: Lowered, p: Program) -> None:
+    """Tell a program's messages whose they are, by which processes know that they run the same."""
+    sending = [(f, types) for f, types, _ in lowered.callbacks if getattr(f, "into", False)]
+    sent = [str(f) for f, _ in sending]
     if sent:
         text = re.sub("0x[0-9a-f]+", "", str(hoist(lowered.program)))  # of functions: addresses
         if "compile" in os.environ.get("CALQUE_LOG", ""):
             _log_loops(hoist(lowered.program))
         told = f"{p.name}, which sends {len(sent)} messages: {'; '.join(sent[:3])}"
-        agree(f"{told} {sent} {text}", f"the first run of {p.name}", told)
+        digest = hashlib.sha256(f"{sent} {text}".encode()).hexdigest()
+        ranks = tuple(sorted({r for f, _ in sending for r in f.axes[0].grid.ranks}))
+        for i, (f, types) in enumerate(sending):
+            of = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in types)
+            f.origin = Origin(p.name, told, digest, ranks, i, of)
 
 
 def _log_loops(p: Program) -> None:
@@ -444,4 +449,4 @@ _SPECIAL: dict[str, Callable[[_Partitioner, Equation, list[Value]], list[Value]]
     "shard_map": _mapped, "sharding_constraint": _constrained,
     "inspect_sharding": lambda part, e, values: []}
 
-__all__ = ["agree_on", "localized", "of_process", "spans_processes"]
+__all__ = ["localized", "name_messages", "of_process", "spans_processes"]

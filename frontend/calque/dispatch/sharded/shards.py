@@ -195,7 +195,8 @@ def _distribute(x: Any, where: NamedSharding) -> Array:
     digest = hashlib.sha256(value.tobytes()).hexdigest()
     told = f"device_put of {a.aval.short()}, values begin {value.reshape(-1)[:3].tolist()}"
     try:
-        agree(f"device_put {a.aval.short()} {digest}", "device_put", told)
+        agree(f"device_put {a.aval.short()} {digest}", "device_put", told,
+              tuple(sorted(where.mesh.grid.ranks)))  # type: ignore[union-attr]
     except ValueError as error:  # JAX's class
         raise AssertionError(explain(
             f"{type(x)} passed to device_put is not the same on each process: {error}",
