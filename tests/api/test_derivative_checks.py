@@ -89,3 +89,10 @@ def test_named_call_names_what_is_traced() -> None:
     assert "double" in text
     with pytest.raises(TypeError, match="Expected a callable value"):
         calque.named_call(3)
+
+
+def test_tolerances_by_dtype() -> None:
+    check_grads(jnp.sin, (1.0,), 1, atol={jnp.float32: 1e-2}, rtol={np.float32: 1e-2})
+    with pytest.raises(AssertionError, match="rtol=1e-09, atol=1e-09"):
+        check_grads(jnp.sin, (1.0,), 1, atol={"float32": 1e-9}, rtol={"float32": 1e-9})
+    check_grads(jnp.sin, (1.0,), 1, atol={"float64": 1e-9}, rtol={"float64": 1e-9})  # of others

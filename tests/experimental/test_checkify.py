@@ -265,3 +265,37 @@ def test_index_checks_where_ranks_are_not_promoted() -> None:
                                      errors=checkify.index_checks)(
             jnp.ones((3, 2)), jnp.array([5]))
     assert "out-of-bounds" in error.get()
+
+
+def test_an_error_of_several_elements_inside_jit_is_that_of_the_first() -> None:
+    def low(v: Any) -> Any:
+        checkify.check(v[0] > 0, "low {} of {}", v[0], v)
+        return v
+
+    def f(x: Any) -> Any:
+        error, _ = calque.vmap(checkify.checkify(low))(x)
+        checkify.check_error(error)
+        return x * 2
+
+    x = jnp.array([[1.0, 5.0], [-2.0, 6.0], [-3.0, 7.0]])
+    error, out = checkify.checkify(calque.jit(f))(x)
+    assert "low -2.0 of [-2.  6.]" in error.get()
+    assert checkify.checkify(calque.jit(f))(abs(x))[0].get() is None
+    nested = checkify.checkify(calque.jit(lambda x: f(x.reshape(3, 1, 2)[:, 0])))
+    assert "low -2.0" in nested(x)[0].get()
+    deep = checkify.checkify(calque.jit(lambda x: checkify.check_error(calque.vmap(calque.vmap(
+        checkify.checkify(low)))(x)[0])))
+    assert "low -3.0 of [-3.  7.]" in deep(jnp.stack([abs(x), x * jnp.array([1, -1, 1])[:, None]]))[
+        0].get()
+
+
+def test_a_check_in_the_condition_of_a_mapped_loop() -> None:
+    """jax refuses it."""
+    def loop(x: Any) -> Any:
+        return lax.while_loop(
+            lambda v: (checkify.check(v < 9, "big {}", v), v < 5)[1], lambda v: v + 3, x)
+
+    error, out = checkify.checkify(calque.vmap(loop))(jnp.array([0, 1, 2]))
+    assert error.get() is None and out.tolist() == [6, 7, 5]
+    error, _ = checkify.checkify(calque.vmap(loop))(jnp.array([0, 10, 2]))
+    assert "big 10" in error.get()

@@ -5,7 +5,7 @@ Start reading at `check_grads`.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ __all__ = ["check_grads", "check_jvp", "check_vjp"]
 # eps / step, with room for functions whose third derivative is ten times their first
 TOLERANCE = {2: 1e-1, 4: 2e-3, 8: 1e-5}
 STEP = {2: 1e-1, 4: 1e-2, 8: 1e-4}
+
+
+Tolerance = float | Mapping[Any, float] | None
 
 
 def __dir__() -> list[str]:
@@ -86,19 +89,25 @@ def _inner(a: Any, b: Any) -> Any:
                 if np.dtype(getattr(x, "dtype", np.float64)) != dtypes.float0), np.float64(0))
 
 
-def _compare(what: str, got: Any, want: Any, atol: float | None, rtol: float | None,
+def _tolerance(given: Tolerance, dtype: Any, precision: int) -> float:
+    """A tolerance as it was given: of all results, of those of a dtype, or none."""
+    if isinstance(given, Mapping):
+        given = {np.dtype(d): v for d, v in given.items()}.get(np.dtype(dtype))
+    return TOLERANCE[precision] if given is None else given
+
+
+def _compare(what: str, got: Any, want: Any, atol: Tolerance, rtol: Tolerance,
              precision: int, err_msg: str) -> None:
-    default = TOLERANCE[precision]
-    atol = default if atol is None else atol
-    rtol = default if rtol is None else rtol
-    for i, (g, w) in enumerate(zip(tree_util.tree_leaves(got), tree_util.tree_leaves(want))):
-        g, w = _wide(g), np.asarray(w)
-        bad = np.abs(g - w) > atol + rtol * np.abs(w)
+    for i, (x, w) in enumerate(zip(tree_util.tree_leaves(got), tree_util.tree_leaves(want))):
+        absolute, relative = (_tolerance(t, dtype_of(x), precision) for t in (atol, rtol))
+        g, w = _wide(x), np.asarray(w)
+        bad = np.abs(g - w) > absolute + relative * np.abs(w)
         bad |= np.isnan(g) != np.isnan(w)
         if bad.any():
             raise AssertionError(explain(
                 f"{err_msg + ': ' if err_msg else ''}{what} is not what finite differences give "
-                f"(output {i}, {int(bad.sum())} of {bad.size} elements, rtol={rtol}, atol={atol}): "
+                f"(output {i}, {int(bad.sum())} of {bad.size} elements, rtol={relative}, "
+                f"atol={absolute}): "
                 f"got {np.array2string(g[bad][:3])}, finite differences "
                 f"{np.array2string(w[bad][:3])}.",
                 fix="look at the rule of the function; or give a larger tolerance or another eps, "
@@ -106,7 +115,7 @@ def _compare(what: str, got: Any, want: Any, atol: float | None, rtol: float | N
 
 
 def check_jvp(f: Function, f_jvp: Function, args: Sequence[Any],
-              atol: float | None = None, rtol: float | None = None, eps: float | None = None,
+              atol: Tolerance = None, rtol: Tolerance = None, eps: float | None = None,
               err_msg: str = "") -> None:
     """Compare f_jvp with f, and along a random direction with central differences.
 
@@ -114,7 +123,8 @@ def check_jvp(f: Function, f_jvp: Function, args: Sequence[Any],
       f: function of args.
       f_jvp: function of (primals, tangents) that returns (output, output tangent).
       args: where to check.
-      atol: absolute tolerance; default: by the precision of the arguments.
+      atol: absolute tolerance, or one for each dtype of results; default: by the precision of the
+        arguments.
       rtol: relative tolerance, likewise.
       eps: step of the differences, likewise.
       err_msg: first words of the error.
@@ -150,7 +160,7 @@ def _floats(like: Any, tree: Any) -> list[Any]:
 
 
 def check_vjp(f: Function, f_vjp: Function, args: Sequence[Any],
-              atol: float | None = None, rtol: float | None = None, eps: float | None = None,
+              atol: Tolerance = None, rtol: Tolerance = None, eps: float | None = None,
               err_msg: str = "") -> None:
     """Compare f_vjp with f, and in one random inner product with central differences.
 
@@ -158,7 +168,8 @@ def check_vjp(f: Function, f_vjp: Function, args: Sequence[Any],
       f: function of args.
       f_vjp: function of args that returns (output, pullback), as `calque.vjp` of f does.
       args: where to check.
-      atol: absolute tolerance; default: by the precision of the arguments.
+      atol: absolute tolerance, or one for each dtype of results; default: by the precision of the
+        arguments.
       rtol: relative tolerance, likewise.
       eps: step of the differences, likewise.
       err_msg: first words of the error.
@@ -192,8 +203,8 @@ def check_vjp(f: Function, f_vjp: Function, args: Sequence[Any],
 
 
 def check_grads(f: Function, args: Sequence[Any], order: int,
-                modes: Sequence[str] = ("fwd", "rev"), atol: float | None = None,
-                rtol: float | None = None, eps: float | None = None) -> None:
+                modes: Sequence[str] = ("fwd", "rev"), atol: Tolerance = None,
+                rtol: Tolerance = None, eps: float | None = None) -> None:
     """Compare derivatives of f up to an order with finite differences, along random directions.
 
     Args:
@@ -201,7 +212,8 @@ def check_grads(f: Function, args: Sequence[Any], order: int,
       args: tuple of arrays and trees of them.
       order: derivatives up to this order are checked.
       modes: "fwd" (jvp), "rev" (vjp), or both.
-      atol: absolute tolerance; default: by the precision of the arguments.
+      atol: absolute tolerance, or one for each dtype of results; default: by the precision of the
+        arguments.
       rtol: relative tolerance, likewise.
       eps: step of the differences, likewise.
 
@@ -225,7 +237,7 @@ def check_grads(f: Function, args: Sequence[Any], order: int,
 
 
 def _check(f: Function, args: tuple[Any, ...], order: int, modes: Sequence[str],
-           atol: float | None, rtol: float | None, eps: float | None, path: str) -> None:
+           atol: Tolerance, rtol: Tolerance, eps: float | None, path: str) -> None:
     if "fwd" in modes:
         check_jvp(f, lambda p, t: jvp(f, p, t), args, atol, rtol, eps, f"{path}jvp of f")
         if order > 1:

@@ -28,7 +28,7 @@ from calque.experimental.checks import (
     Site,
     check_p,
 )
-from calque.numpy import asarray
+from calque.numpy import argmax, asarray
 from calque.numpy.indexing import watched
 from calque.primitives.call import call
 from calque.trees import util as tree_util
@@ -271,10 +271,11 @@ def check_error(error: Error) -> None:
         return
     if error._sites:
         values = [v for part in error._values for v in part]
-        if code.ndim:  # of one element that failed
-            raise NotImplementedError(explain(
-                "check_error: an error of several elements inside jit.",
-                fix="check inside the mapped function, or outside of jit."))
+        if code.ndim:  # of the first element that failed
+            rank, size = code.ndim, code.size
+            first = argmax(code.ravel() != 0)
+            code = code.ravel()[first]
+            values = [asarray(v).reshape(size, *v.shape[rank:])[first] for v in values]
         check_p.bind(code == 0, code, *values,
                      site=Site(FailedCheckError, "", None, error._sites))
 
