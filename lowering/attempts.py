@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 
 from calque.lowering.cache import compile_cached
 from calque.lowering.compile import CompileError
+from calque.lowering.fusion import BINDINGS, CUDA_BINDINGS
 from calque.lowering.module import Lowered
 from calque.lowering.targets import Target
 
@@ -18,14 +20,13 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
 
     `write` takes views=True, for loops that carry buffer views (rules/views), which is tried where
     IREE rejects the program (it can fail on any loop from the host), transients=False, for memory
-    that the program asks the queue for, and locations=True.
+    that the program asks the queue for, bindings=, and locations=True.
     """
     lowered = write()
     if lowered.module is None:
         return lowered, None
     try:
-        return lowered, compile_cached(lowered.module, target, options(lowered), reason=reason,
-                                       name=name)
+        return _fitting(write, lowered, target, options, reason, name)
     except CompileError:
         pass  # the last of these attempts has the error to report
     if lowered.call.transients:
@@ -34,10 +35,40 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
     other = write(views=True)
     if other.module is not None and other.module != lowered.module:
         try:
-            return other, compile_cached(other.module, target, options(other), reason=reason,
-                                         name=name)
+            return _fitting(functools.partial(write, views=True), other, target, options, reason,
+                            name)
         except CompileError:
             pass
     located = write(locations=True)
     assert located.module is not None
     return located, compile_cached(located.module, target, options(located), name=name)
+
+
+def _fitting(write: Callable[..., Lowered], lowered: Lowered, target: Target,
+             options: Callable[[Lowered], tuple[str, ...]], reason: str, name: str
+             ) -> tuple[Lowered, bytes]:
+    """A program and its .vmfb, written again with ever more cuts while IREE makes a dispatch of it
+    that takes more arrays than the target's loader allows."""
+    assert lowered.module is not None
+    vmfb = compile_cached(lowered.module, target, options(lowered), reason=reason, name=name)
+    most = CUDA_BINDINGS if target.platform == "cuda" else BINDINGS
+    bindings = most
+    while most_bindings(vmfb) > most and bindings > 1:
+        bindings //= 2
+        other = write(bindings=bindings)
+        assert other.module is not None
+        if other.module != lowered.module:
+            lowered, vmfb = other, compile_cached(
+                other.module, target, options(other), reason=f"{reason}, of smaller dispatches",
+                name=name)
+    return lowered, vmfb
+
+
+# A call of hal.command_buffer.dispatch in the code of IREE's VM: how many values each of its 9
+# parameters gets, the last two of which take any number (constants, bindings).
+_DISPATCH = re.compile(rb"\x09\x00(?:\xff\xff){7}..(..)", re.DOTALL)
+
+
+def most_bindings(vmfb: bytes) -> int:
+    """Bindings of the dispatch of a program that has most."""
+    return max((int.from_bytes(m[1], "little") for m in _DISPATCH.finditer(vmfb)), default=0)

@@ -35,14 +35,18 @@ class FusionWidth:
 
     def __init__(self, b: Builder, bindings: int = BINDINGS) -> None:
         self.b = b
-        self.limit, self.most_numbers = bindings // 2, bindings - bindings // 8
+        self.set_bindings(bindings)
         self.leaves: dict[Value, frozenset[int]] = {}
         self.clusters: dict[Value, _Cluster] = {}  # of single numbers, and what each belongs to
-        self.most_side_by_side = NUMBERS * bindings // BINDINGS
         self.side_by_side: set[Value] = set()  # numbers since the last cut, but for what they read
         self.sources: dict[Value, tuple[int, Value]] = {}  # how often an element is taken, of what
         self.again: dict[Value, Callable[[], Value]] = {}  # numbers out of arrays, taken again
         self.behind: dict[Value, Value] | None = None  # what was there, behind that cut
+
+    def set_bindings(self, bindings: int) -> None:
+        """How many a dispatch is to have at most."""
+        self.limit, self.most_numbers = bindings // 2, bindings - bindings // 8
+        self.most_side_by_side = max(NUMBERS * bindings // BINDINGS, 1)
 
     @contextmanager
     def region(self) -> Iterator[None]:

@@ -66,8 +66,8 @@ class LowerOptions:
         such question waits for what the call waits for, and each return for the call).
       in_process: the program will run in this process, where NumPy can be called.
       views: every loop from the host carries buffer views (rules/views).
-      beside: numbers computed side by side are cut into several dispatches (fusion.FusionWidth);
-        where branches end in many of them, the other way may fit where this one does not.
+      bindings: how many a dispatch is to have at most (0: as the target takes), where IREE made one
+        of more than the target takes (attempts.py).
       whole: a small program becomes one kernel of ours, where it can (cost.is_whole).
     """
 
@@ -82,7 +82,7 @@ class LowerOptions:
     in_process: bool = False
     views: bool = False
     whole: bool = True
-    beside: bool = True
+    bindings: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +225,8 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                               DynamicBuilder if _is_dynamic(p) else Builder)
             ctx = emitter.ctx
             ctx.module, ctx.entry, ctx.views = module, block, options.views
-            if not options.beside:
-                ctx.fusion.most_side_by_side = 1 << 30
+            if options.bindings:
+                ctx.fusion.set_bindings(options.bindings)
             values = [Value(ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
             for i, v in enumerate(values):

@@ -69,7 +69,7 @@ from calque.lowering.targets import (
     runnable_target,
     vulkan_target,
 )
-from calque.runtime import ArtifactError, Buffer, Device, Executable, Module, devices
+from calque.runtime import Buffer, Device, Executable, Module, devices
 from calque.runtime.device import check_not_forked
 from calque.runtime.target import check_target
 
@@ -206,12 +206,12 @@ def _compile_once(key: Any, program: Program, device: Device, donated: tuple[int
 
 
 def compile_program(program: Program, device: Device, donated: tuple[int, ...] = (),
-                    reason: str = "", beside: bool = True) -> Compiled:
-    """Lower and compile, past the memory cache; beside: as of LowerOptions."""
+                    reason: str = "") -> Compiled:
+    """Lower and compile, past the memory cache."""
     check_not_forked()
     target = target_of(device)
     options = LowerOptions(donated=donated, output_buffers=target.takes_memory,
-                           transients=target.takes_storage, in_process=True, beside=beside)
+                           transients=target.takes_storage, in_process=True)
     lowered, vmfb = compile_lowered(
         lambda **how: lower(program, target, replace(options, **how)), target,
         lambda lowered: lowered.options, reason or program.name, program.name)
@@ -220,16 +220,7 @@ def compile_program(program: Program, device: Device, donated: tuple[int, ...] =
     if lowered.needs or device.platform == "cuda":
         check_target({**target.record(), "features": [*target.uses(), *lowered.needs]}, device,
                      lowered.program.name)
-    made = Compiled(lowered, device, vmfb)
-    if options.beside and made.executable is not None and any(
-            e.name == "cond" for e in program.equations):
-        try:
-            made.executable.load()
-        except ArtifactError as error:  # a dispatch takes too many arrays: cut in another way
-            if "binding" not in str(error):
-                raise
-            return compile_program(program, device, donated, reason, beside=False)
-    return made
+    return Compiled(lowered, device, vmfb)
 
 
 def _dump(lowered: Lowered, vmfb: bytes) -> None:

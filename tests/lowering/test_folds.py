@@ -1,0 +1,130 @@
+"""What folds to a value that other work reads, too: IREE gives another result of the dispatch for
+it (lowering/folds.py).  The oracle is NumPy."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.harness import numpys
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+from calque.lowering.builder import Builder
+from calque.lowering.compile import compile_module
+from calque.lowering.folds import Folds
+from calque.lowering.targets import cpu_target
+from calque.lowering.value import Value
+from calque.runtime import Buffer, CallSpec, Executable, default_device
+
+M = np.array([True, False, True, False, False, True, False])
+X = np.array([1.5, -2, 0.5, 3, -0.5, 2, -1], np.float32)
+Y = np.array([2, 3, -1, 0.5, 4, -2, 1], np.float32)
+I, J = np.arange(-3, 4, dtype=np.int32), np.array([5, -2, 7, 0, 3, 1, -9], np.int32)
+
+# (np, m, b) -> b again, or what is computed of b in another way
+FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "where": lambda np, m, b: np.where(m, np.float32(0), b),
+    "where of where": lambda np, m, b: np.where(m, np.float32(0), np.where(m, np.float32(5), b)),
+    "where of the other": lambda np, m, b: np.where(~m, b, np.float32(0)),
+    "minimum": lambda np, m, b: np.minimum(b, b), "maximum": lambda np, m, b: np.maximum(b, b),
+    "negated twice": lambda np, m, b: np.negative(np.negative(b)),
+    "times 1": lambda np, m, b: b * np.float32(1),
+    "by 1": lambda np, m, b: b / np.float32(1), "less 0": lambda np, m, b: b - np.float32(0),
+    "plus 0": lambda np, m, b: b + np.float32(0), "plus -0": lambda np, m, b: b + np.float32(-0.0),
+    "absolute": lambda np, m, b: np.abs(np.abs(b)), "floor": lambda np, m, b: np.floor(
+        np.floor(b)), "round": lambda np, m, b: np.round(np.round(b)),
+    "where and back": lambda np, m, b: np.where(m, b, np.where(m, np.float32(7), b))}
+INTEGERS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "plus and minus": lambda np, m, b: b + J - J, "minus and plus": lambda np, m, b: b - J + J,
+    "taken from": lambda np, m, b: J - (J - b), "xor": lambda np, m, b: b ^ J ^ J,
+    "or itself": lambda np, m, b: b | b, "and again": lambda np, m, b: (b & J) & J,
+    "or again": lambda np, m, b: J | (b | J),
+    "not": lambda np, m, b: np.invert(np.invert(b)),
+    "plus 1 less 1": lambda np, m, b: b + np.int32(1) - np.int32(1),
+    "clip": lambda np, m, b: np.clip(np.clip(b, -2, 4), -2, 4),
+    "where": lambda np, m, b: np.where(m, np.int32(0), b),
+    "wide and back": lambda np, m, b: b.astype(np.int64).astype(np.int32)}
+
+
+@pytest.mark.parametrize("shape", [(), (7,)])
+def test_a_value_that_is_there_already(shape: tuple[int, ...]) -> None:
+    """Each in a program of its own: beside an earlier result, the value, and what folds to it."""
+    def cut(a: Any) -> Any:
+        return a if shape else a[1]
+
+    with calque.enable_x64(True):
+        for names, x, y in ((FLOATS, X, Y), (INTEGERS, I, J)):
+            zero = x.dtype.type(0)
+            for name, again in names.items():
+                if not shape and "J" in again.__code__.co_names:
+                    continue
+
+                def f(np: Any, m: Any, x: Any, y: Any, again: Any = again, zero: Any = zero) -> Any:
+                    a = np.where(m, zero, x)
+                    b = np.where(m, zero, a * y)
+                    return y * 2, a, b, again(np, m, b), y + 1
+
+                got = calque.jit(lambda *args, f=f: f(jnp, *args))(cut(M), cut(x), cut(y))
+                for g, w in zip(got, f(np, cut(M), cut(x), cut(y)), strict=True):
+                    np.testing.assert_array_equal(g, w, err_msg=name)
+
+
+def test_derivatives_of_branches() -> None:
+    """The third derivative of a cond was another number, without a word."""
+    def chain(x: Any) -> Any:
+        for k in range(4):
+            x = jnp.sin(x) * (k + 1.5) + x
+        return x
+
+    def third(f: Any) -> Any:
+        return calque.grad(calque.grad(calque.grad(f)))
+
+    f = third(lambda x: lax.cond(x > 0, chain, jnp.cos, x))
+    with calque.enable_x64(True):
+        want = numpys(third(chain))(np.float64(0.3))
+        np.testing.assert_allclose(calque.jit(f)(np.float64(0.3)), want, rtol=1e-9)
+        np.testing.assert_allclose(want, 15309.006976354367, rtol=1e-12)
+
+
+def test_numbers_that_differ_in_their_sign_are_two() -> None:
+    b = Builder.__new__(Builder)
+    folds = Folds()
+
+    def made(name: str, *operands: Value, attributes: Any = None) -> Value:
+        v = Value(b, object(), (), np.dtype(np.float32))
+        folds.note(v, name, operands, attributes)
+        return v
+
+    plus, minus = (made("constant", attributes=np.float32(v).tobytes()) for v in (0.0, -0.0))
+    assert not folds.same(plus, minus)
+    assert folds.same(plus, made("constant", attributes=np.float32(0).tobytes()))
+    x = made("sine", plus)
+    assert folds.found("add", [x, minus], x.dtype) is x is folds.found("add", [minus, x], x.dtype)
+    assert folds.found("add", [x, plus], x.dtype) is None  # -0 + 0 is 0
+    assert folds.found("subtract", [x, plus], x.dtype) is x
+    assert folds.found("subtract", [x, minus], x.dtype) is None
+    assert folds.same(x, made("sine", plus)) and not folds.same(x, made("sine", minus))
+
+
+def test_iree_still_gives_another_result_where_a_dispatch_gives_one_twice() -> None:
+    """lowering/folds.py."""
+    vmfb = compile_module("""func.func @main(%m: tensor<2xi1>, %x: tensor<2xf32>, %y: tensor<2xf32>)
+        -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) {
+      %z = stablehlo.constant dense<0.0> : tensor<2xf32>
+      %a = stablehlo.select %m, %z, %x : tensor<2xi1>, tensor<2xf32>
+      %p = stablehlo.multiply %a, %y : tensor<2xf32>
+      %b = stablehlo.select %m, %z, %p : tensor<2xi1>, tensor<2xf32>
+      %d = stablehlo.add %y, %y : tensor<2xf32>
+      %c = stablehlo.select %m, %z, %b : tensor<2xi1>, tensor<2xf32>
+      %e = stablehlo.negate %y : tensor<2xf32>
+      return %d, %a, %b, %c, %e : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>,
+        tensor<2xf32> }""", cpu_target())
+    spec = CallSpec([((2,), np.dtype(np.float32))] * 5, run_inline=True)
+    args = [np.array([True, False]), np.ones(2, np.float32), np.full(2, 3, np.float32)]
+    outs = Executable(vmfb, default_device(), spec, "main")(
+        [Buffer.from_numpy(a, default_device()) for a in args])
+    found = [o.numpy().tolist() for o in outs]
+    assert found[2] == [0, 3] and found[3] != [0, 3], f"mended: {found}"
