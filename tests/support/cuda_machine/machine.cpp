@@ -376,6 +376,14 @@ class Block {
   void Float(Thread& t, const Instruction& i) {
     const std::string &op = i.op, type = i.type;
     auto get = [&](int k) { return Get(t, i.operands[k]); };
+    if (op == "neg" || op == "abs" || op == "copysign") {  // of bits
+      bool two = type.size() > 3 && type.substr(type.size() - 2) == "x2";
+      uint64_t top = two ? 0x80008000 : 1ull << (8 * i.size - 1), v = get(1);
+      if (op == "copysign") v = (get(2) & ~top) | (v & top);
+      else v = op == "neg" ? v ^ top : v & ~top;
+      Set(t, i.operands[0], v, i.size);
+      return;
+    }
     if (type.size() > 3 && type.substr(type.size() - 2) == "x2") {
       std::string half = type.substr(0, type.size() - 2);
       uint64_t v = 0;
@@ -389,13 +397,6 @@ class Block {
     }
     if (op == "selp") {
       Set(t, i.operands[0], get(3) & 1 ? get(1) : get(2), i.size);
-      return;
-    }
-    if (op == "neg" || op == "abs" || op == "copysign") {  // of bits
-      uint64_t top = 1ull << (8 * i.size - 1), v = get(1);
-      if (op == "copysign") v = (get(2) & ~top) | (v & top);
-      else v = op == "neg" ? v ^ top : v & ~top;
-      Set(t, i.operands[0], v, i.size);
       return;
     }
     if (type == "f64") {
