@@ -90,4 +90,5 @@ def test_derivatives_over_decades(dtype: str) -> None:
             mpmath.mpf(float(x)) + float(y))) for x, y in pairs]
             for pairs in (zip(a, b), zip(b, a))]
     info = np.finfo(dtype)
-    np.testing.assert_allclose(got, want, rtol=16 * float(info.eps), atol=float(info.tiny))
+    # each of ten terms may be subnormal, and 0 then
+    np.testing.assert_allclose(got, want, rtol=16 * float(info.eps), atol=16 * float(info.tiny))
