@@ -7,9 +7,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from calque.api.custom_derivatives import custom_jvp
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
@@ -29,6 +26,7 @@ from calque.scipy.special import (
     xlogy,
 )
 from calque.scipy.stats.table import distribution
+from calque.scipy.stats.truncated import log_below, log_density
 
 _log, _log1p, _exp, _expm1 = (p.bind for p in (ew.log_p, ew.log1p_p, ew.exp_p, ew.expm1_p))
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -136,37 +134,9 @@ wrapcauchy = distribution("wrapcauchy", "wrapped Cauchy distribution of an angle
     lambda c: (0.0, 2 * math.pi), (0.5,), scaled=False, valid=lambda c: (c > 0) & (c < 1))
 
 
-# ---- the truncated normal distribution: masses between bounds, without cancellation
-@custom_jvp
-def _log_difference(high: Any, low: Any) -> Any:
-    """log(e**high - e**low)."""
-    none = low == -np.inf
-    return high + where(none, 0, _log1p(-_exp(where(none, -1, low - high))))
-
-
-_log_difference.defjvps(lambda t, out, high, low: t * _exp(high - out),
-                        lambda t, out, high, low: -t * _exp(low - out))
-
-
-def _log_mass(a: Any, b: Any) -> Any:
-    """log(ndtr(b) - ndtr(a)): by the tail both are in, by the complement of two tails else."""
-    right = a > 0
-    low, high = where(right, -b, a), where(right, -a, b)
-    across = high > 0
-    tail = _log_difference(log_ndtr(where(across, 0, high)), log_ndtr(where(across, -1, low)))
-    outer = ndtr(where(across, low, -1)) + ndtr(where(across, -high, -1))
-    return where(across, _log1p(-outer), tail)
-
-
-def _log_part(z: Any, a: Any, b: Any) -> Any:
-    inside = (z > a) & (z < b)
-    return where(inside, _log_mass(a, where(inside, z, b)) - _log_mass(a, b), 0 * z)
-
-
 truncnorm = distribution("truncnorm", "normal distribution between loc + scale a and loc + scale b",
                          "a b", _ALL, {
-    "logpdf": lambda z, a, b: _log_normal(z) - _log_mass(a, b),
-    "logcdf": _log_part, "cdf": lambda z, a, b: _exp(_log_part(z, a, b)),
-    "logsf": lambda z, a, b: _log_part(-z, -b, -a),
-    "sf": lambda z, a, b: _exp(_log_part(-z, -b, -a))},
+    "logpdf": log_density, "logcdf": log_below, "cdf": lambda z, a, b: _exp(log_below(z, a, b)),
+    "logsf": lambda z, a, b: log_below(-z, -b, -a),
+    "sf": lambda z, a, b: _exp(log_below(-z, -b, -a))},
     lambda a, b: (a, b), (-1.0, 2.0), valid=lambda a, b: a < b)

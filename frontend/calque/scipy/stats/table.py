@@ -123,7 +123,9 @@ def _density(row: dict[str, Function], support: Function | None) -> Function:
         inside = _inside(z, support, shapes)
         if inside is None:
             return row["logpdf"](z, *shapes) - ew.log(scale)
-        safe = where(inside, z, support(*shapes)[0] + 0.5)  # type: ignore[misc]
+        low = support(*shapes)[0]  # type: ignore[misc]
+        near = low + 0.5 if isinstance(low, float) else where(low > -np.inf, low + 0.5, 0)
+        safe = where(inside, z, near)
         value = where(inside, row["logpdf"](safe, *shapes) - ew.log(scale), -np.inf)
         return where(scale > 0, value, np.nan)
 

@@ -1,0 +1,144 @@
+"""The survey: values and derivatives over decades against mpmath, beside jax's.
+
+An error is measured against what one rounding of the arguments does: |found - exact| over
+eps max(|f|, sum |x df/dx|), in eps.  Start reading at `survey`.
+"""
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+from mpmath.libmp import NoConvergence
+
+DIGITS = 110  # of 1e30 and 1e-30 in one sum, with 50 left
+STEP = mp.mpf(10) ** -18  # of difference quotients, relative to the argument
+TURN = mp.mpf(10) ** -6  # by how much arguments turn to see what a derivative depends on
+PATIENCE = 0.5  # seconds that one point may take
+BUDGET = 25.0  # seconds for a function
+
+
+HERE = pathlib.Path(__file__).parent
+
+
+class Late(Exception):
+    """mpmath takes too long for a point."""
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    def late(*_: Any) -> None:
+        raise Late
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _slope(f: Any, x: list[Any], i: int) -> Any:
+    """df/dx_i times x_i."""
+    up, down = list(x), list(x)
+    up[i], down[i] = x[i] * (1 + STEP), x[i] * (1 - STEP)
+    return (f(*up) - f(*down)) / (2 * STEP)
+
+
+def exact_row(f: Any, row: Any, by: Any) -> list[tuple[float, float]] | None:
+    """(value, condition) of the function and of each derivative; None where there is none."""
+    x = [mp.mpf(float(v)) for v in row]
+    try:
+        value = f(*x)
+        if value is None or not mp.isfinite(value):
+            return None
+        slopes = [_slope(f, x, i) if x[i] else mp.mpf(0) for i in range(len(x))]
+        made = [(_float(value), _float(sum(abs(s) for s in slopes)))]
+        for i in by:
+            if not x[i]:
+                made.append((float("nan"), 0.0))
+                continue
+            condition = mp.mpf(0)
+            for j in range(len(x)):
+                turned = list(x)
+                turned[j] = x[j] * (1 + TURN)
+                condition += abs(_slope(f, turned, i) / turned[i] - slopes[i] / x[i]) / TURN
+            made.append((_float(slopes[i] / x[i]), _float(condition)))
+        return made
+    except (TypeError, ValueError, ArithmeticError, NotImplementedError, NoConvergence):
+        return None
+
+
+def _float(x: Any) -> float:
+    try:
+        return float(mp.re(x))
+    except OverflowError:
+        return float("inf")
+
+
+def exact(function: Any, points: np.ndarray) -> np.ndarray:
+    """(points, 1 + slopes, 2): values and conditions, NaN where mpmath has none in time."""
+    made = np.full((len(points), 1 + len(function.by), 2), np.nan)
+    start = time.perf_counter()
+    order = np.random.default_rng(1).permutation(len(points))
+    with mp.workdps(DIGITS):
+        for k in order:
+            if time.perf_counter() - start > BUDGET:
+                break
+            try:
+                with limited(PATIENCE):
+                    row = exact_row(function.exact, points[k], function.by)
+            except Late:
+                continue
+            if row is not None:
+                made[k] = row
+    return made
+
+
+def errors(found: np.ndarray, true: np.ndarray, dtype: str) -> np.ndarray:
+    """In eps, of one column of values; NaN where nothing is known."""
+    info = np.finfo(dtype)
+    eps, tiny, most = float(info.eps), float(info.tiny), float(info.max)
+    value, condition = true[:, 0], true[:, 1]
+    got = found.astype(np.float64)
+    with np.errstate(all="ignore"):
+        scale = eps * np.maximum(np.abs(value), condition) + 4 * tiny
+        made = np.abs(got - value) / scale
+        made = np.where(np.isfinite(got), made, np.inf)
+        # what the precision does not hold, and what one rounding brings there
+        beyond = np.abs(value) + condition * eps * 4 > most * 0.99
+        right = np.where(np.abs(value) > most, (np.abs(got) > most / 4) & (got * value > 0), True)
+        made = np.where(beyond, np.where(right, 0.0, np.inf), made)
+    return np.where(np.isnan(value), np.nan, made)
+
+
+# ---- what the libraries give
+HANGS = 40  # seconds of one function until its process is ended
+
+
+def gather(python: str, library: str, points: pathlib.Path, folder: pathlib.Path, dtype: str,
+           count: int) -> dict[int, list[np.ndarray]]:
+    """Values and derivatives of every function, none where the process crashed or hung."""
+    folder.mkdir()
+    first = 0
+    while first < count:
+        with subprocess.Popen([python, HERE / "special_values.py", library, points, folder, dtype,
+                               str(first)], stdout=subprocess.PIPE, text=True) as worker:
+            at = first
+            while select.select([worker.stdout], [], [], HANGS)[0]:
+                line = worker.stdout.readline()  # type: ignore[union-attr]
+                if not line:
+                    break
+                at = int(line)
+            worker.kill()
+        first = count if (folder / f"{count - 1}.npz").exists() else at + 1
+    return {i: [np.load(f)[k] for k in np.load(f).files]
+            for i in range(count) if (f := folder / f"{i}.npz").exists()}
