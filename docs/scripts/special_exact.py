@@ -142,7 +142,9 @@ def owens(h: Any, a: Any) -> Any:
 
 
 def _box(log: Any, power: Any) -> Any:
-    return mp.expm1(log * power) / power if abs(log * power) < LARGE else exp(log * power) / power
+    if log * power < -LARGE:
+        return -1 / power
+    return (mp.expm1(log * power) if log * power < LARGE else mp.inf) / power
 
 
 def _binomial(n: Any, k: Any) -> Any:
@@ -151,16 +153,12 @@ def _binomial(n: Any, k: Any) -> Any:
     return exp(-mp.log(n + 1) - log_beta(n - k + 1, k + 1))
 
 
-def _harmonic_like(x: Any) -> Any:
-    return mp.zeta(x)
-
-
 _S = "special."
 SPECIAL = [
     Function(_S + "gammaln", lambda x: None if x <= 0 and whole(x) else log_gamma(x), (REAL,)),
     Function(_S + "digamma", lambda x: None if x <= 0 and whole(x) else mp.digamma(x), (REAL,)),
     Function(_S + "gamma", gamma, (REAL,)),
-    Function(_S + "factorial", lambda x: gamma(x + 1) if x > -1 else None, (REAL,)),
+    Function(_S + "factorial", lambda x: gamma(x + 1) if x >= 0 else None, (REAL,)),
     Function(_S + "loggamma", lambda x: log_gamma(x) if x > 0 else None, (REAL,)),
     Function(_S + "erf", mp.erf, (REAL,)),
     Function(_S + "erfc", mp.erfc, (REAL,)),
@@ -212,7 +210,7 @@ SPECIAL = [
     Function(_S + "expn", lambda n, x: mp.expint(n, x) if x < LARGE else mp.mpf(0),
              ([0, 1, 2, 3, 10, 50, 1000], SIZES), (1,)),
     Function(_S + "owens_t", owens, ([-8.0, -1, 1e-10, 0.01, 0.5, 1, 3, 8, 30],
-                                     [-1.0, 1e-10, 0.01, 0.5, 1, 2, 100, 1e4]), count=60),
+                                     [-1.0, 1e-10, 0.01, 0.5, 1, 2, 100, 1e4]), (), count=60),
     Function(_S + "hyp1f1", mp.hyp1f1, (SHAPES[:-1], SHAPES[:-1], [
         -1e3, -100.0, -10, -1, -1e-3, 1e-10, 0.1, 1, 5, 50, 300]), (2,), count=200),
     Function(_S + "hyp2f1", mp.hyp2f1, (SHAPES[:6], SHAPES[:6], SHAPES[:6], [

@@ -18,9 +18,9 @@ import mpmath as mp
 import numpy as np
 from mpmath.libmp import NoConvergence
 
-DIGITS = 110  # of 1e30 and 1e-30 in one sum, with 50 left
-STEP = mp.mpf(10) ** -18  # of difference quotients, relative to the argument
-TURN = mp.mpf(10) ** -6  # by how much arguments turn to see what a derivative depends on
+DIGITS = 150  # of 1e30 and 1e-30 in one sum, with 50 left
+STEP = mp.mpf(10) ** -40  # of difference quotients, relative to the argument
+TURN = mp.mpf(10) ** -34  # by how much arguments turn to see what a derivative depends on
 PATIENCE = 0.5  # seconds that one point may take
 BUDGET = 25.0  # seconds for a function
 

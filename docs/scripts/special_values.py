@@ -27,8 +27,8 @@ def called(scipy: Any, numpy: Any, name: str) -> Any:
         return lambda a, b: f(numpy.stack([a, b], -1), axis=-1)
     if path.endswith("softmax"):
         return lambda a, b: f(numpy.stack([a, b], -1), axis=-1)[..., 0]
-    if path.endswith("polygamma") or path.endswith("expn"):
-        return f
+    if path.endswith("polygamma"):
+        return lambda n, x: f(n.astype("int32"), x)
     return (lambda *a: f(*a)[int(which)]) if which else f
 
 

@@ -30,6 +30,11 @@ def _fold(terms: Any, t: Any) -> Any:
     return total
 
 
+def remainder(x: Any) -> Any:
+    """log Gamma(x) - (x - 1/2) log x + x - log(2 pi) / 2 of x >= 8."""
+    return _fold(_SERIES, (1 / x) * (1 / x)) / x
+
+
 def _remainder(a: Any, b: Any) -> Any:
     """del(b) - del(a + b) of the series, as one that does not cancel: a + b, b >= 8."""
     h = a / b
@@ -45,8 +50,8 @@ def _remainder(a: Any, b: Any) -> Any:
     return _fold((c * s for c, s in zip(_SERIES, sums)), t) * (h / (1 + h)) / b
 
 
-def _ratio(a: Any, b: Any) -> Any:
-    """log(Gamma(b) / Gamma(a + b)) for large b."""
+def log_ratio(a: Any, b: Any) -> Any:
+    """log(Gamma(b) / Gamma(a + b)) for b >= 8."""
     spread = (b + (a - 0.5)) * ew.log1p(a / b)
     return _remainder(a, b) - spread - a * (ew.log(b) - 1)
 
@@ -54,7 +59,7 @@ def _ratio(a: Any, b: Any) -> Any:
 def _both(a: Any, b: Any) -> Any:
     """log B(a, b) for large a <= b."""
     h = a / b
-    own = _fold(_SERIES, (1 / a) * (1 / a)) / a
+    own = remainder(a)
     part = (a - 0.5) * (ew.log1p(h) - ew.log(h)) + b * ew.log1p(h)
     return own + _remainder(a, b) + (0.5 * math.log(2 * math.pi) - 0.5 * ew.log(b)) - part
 
@@ -101,7 +106,7 @@ def _general(a: Any, b: Any) -> Any:
     lgamma = sp.lgamma_p.bind
     small = lgamma(x) + lgamma(y) - lgamma(x + y)
     x, y = where(large & ~both, least, 1.0), where(large & ~both, most, 10.0)
-    one = lgamma(x) + _ratio(x, y)
+    one = lgamma(x) + log_ratio(x, y)
     x, y = where(both, least, 10.0), where(both, most, 10.0)
     return where(both, _both(x, y), where(large, one, small))
 
@@ -140,4 +145,5 @@ def pole_sign(a: Any, b: Any) -> Any:
     return where(odd, -1.0, 1.0)
 
 
-__all__ = ["log_beta", "pole_sign"]
+__all__ = ["LARGE", "digamma_rise", "log_beta", "log_ratio", "pole_sign",
+           "remainder"]

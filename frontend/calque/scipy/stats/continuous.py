@@ -10,6 +10,8 @@ from typing import Any
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
+from calque.scipy.deviance import log_gamma_density
+from calque.scipy.log_beta import LARGE
 from calque.scipy.special import (
     betainc,
     betaln,
@@ -90,14 +92,23 @@ pareto = distribution("pareto", "Pareto distribution, b z**-(b + 1) for z >= 1",
     "sf": lambda z, b: _exp(-b * _log(z)), "cdf": lambda z, b: -_expm1(-b * _log(z)),
     "ppf": lambda q, b: _exp(-_log1p(-q) / b)}, lambda b: (1.0, None), (2.0,))
 
+
+def _log_gamma(z: Any, a: Any) -> Any:
+    """Near z = a the terms cancel where they are large."""
+    large = (a >= LARGE) & (z > 0)
+    near = log_gamma_density(where(large, a, LARGE), where(large, z, LARGE)) - _log(
+        where(large, z, 1.0))
+    a, z = where(large, 1.0, a), where(large, 1.0, z)
+    return where(large, near, xlogy(a - 1, z) - z - gammaln(a))
+
+
 gamma = distribution("gamma", "gamma distribution of shape a", "a", _ALL, {
-    "logpdf": lambda z, a: xlogy(a - 1, z) - z - gammaln(a),
+    "logpdf": _log_gamma,
     "cdf": lambda z, a: gammainc(a, z), "sf": lambda z, a: gammaincc(a, z)},
     _positive, (2.0,), valid=lambda a: a > 0)
 
 chi2 = distribution("chi2", "chi-squared distribution of df degrees of freedom", "df", _ALL, {
-    "logpdf": lambda z, df: (xlogy(df / 2 - 1, z) - z / 2 - df * (math.log(2) / 2)
-                             - gammaln(df / 2)),
+    "logpdf": lambda z, df: _log_gamma(z / 2, df / 2) - math.log(2),
     "cdf": lambda z, df: gammainc(df / 2, z / 2), "sf": lambda z, df: gammaincc(df / 2, z / 2)},
     _positive, (3.0,), valid=lambda df: df > 0)
 

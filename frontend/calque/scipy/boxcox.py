@@ -1,0 +1,94 @@
+"""Box and Cox's power transform and its derivatives, which keep their digits for powers near 0 and
+where the power itself over- or underflows.  Start reading at `_transform`.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from calque.api.custom_derivatives import custom_jvp
+from calque.core.types import Function
+from calque.numpy import util
+from calque.numpy.arithmetic import absolute
+from calque.numpy.logic import where
+from calque.primitives import elementwise as ew
+
+
+def _by_power(log: Any, power: Any, out: Any) -> Any:
+    """(e^u u - e^u + 1) / power^2, u = power log: a series in u near 0."""
+    u = power * log
+    near = absolute(u) < 0.5
+    few = where(near, u, 0)
+    series: Any = 0.0
+    for k in range(14, -1, -1):
+        series = series * few + (k + 1) / math.factorial(k + 2)
+    far = (log * ew.exp(where(near, 1, u)) - out) / where(near, 1, power)
+    return where(near, log * log * series, far)
+
+
+def _transform(log_of: Function) -> Any:
+    """A transform of x by the logarithm of x, or of 1 + x."""
+    def transform(x: Any, power: Any) -> Any:
+        log, none = log_of(x), power == 0
+        return where(none, log, ew.expm1(power * log) / where(none, 1, power))
+
+    made = custom_jvp(transform)
+
+    @made.defjvp
+    def jvp(primals: Any, tangents: Any) -> Any:
+        (x, power), (dx, d_power) = primals, tangents
+        out, log = made(x, power), log_of(x)
+        slope = ew.exp(where(power == 1, 0, (power - 1) * log))
+        return out, dx * slope + d_power * _by_power(log, power, out)
+
+    return made
+
+
+_plain, _shifted = _transform(ew.log), _transform(ew.log1p)
+
+
+@util.planned
+def boxcox(x: Any, lmbda: Any) -> Any:
+    """(x**lmbda - 1) / lmbda; log(x) for lmbda = 0.
+
+    Args:
+      x: array or scalar.
+      lmbda: array or scalar.
+
+    Returns:
+      An array of the broadcast shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is not an array or a number, or complex.
+
+    Example:
+      >>> from calque.scipy import special
+      >>> special.boxcox(2.0, 2.0)
+      Array(1.5, dtype=float32, weak_type=True)
+    """
+    return _plain(*util.broadcast_all("boxcox", *util.inexact_arrays("boxcox", x, lmbda)))
+
+
+@util.planned
+def boxcox1p(x: Any, lmbda: Any) -> Any:
+    """boxcox(1 + x, lmbda), exact near 0.
+
+    Args:
+      x: array or scalar.
+      lmbda: array or scalar.
+
+    Returns:
+      An array of the broadcast shape, of inexact dtype.
+
+    Raises:
+      TypeError: an argument is not an array or a number, or complex.
+
+    Example:
+      >>> from calque.scipy import special
+      >>> special.boxcox1p(1.0, 2.0)
+      Array(1.5, dtype=float32, weak_type=True)
+    """
+    return _shifted(*util.broadcast_all("boxcox1p", *util.inexact_arrays("boxcox1p", x, lmbda)))
+
+
+__all__ = ["boxcox", "boxcox1p"]
