@@ -1,5 +1,5 @@
 """Box and Cox's power transform and its derivatives, which keep their digits for powers near 0 and
-where the power itself over- or underflows.  Start reading at `_transform`.
+where the power itself over- or underflows.  Start reading at `_value`.
 """
 from __future__ import annotations
 
@@ -14,25 +14,33 @@ from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 
 
+_BIG = 60.0  # of the exponent: from here on -1 is not seen
+
+
+def _value(log: Any, power: Any) -> Any:
+    none, u = power == 0, power * log
+    big = u > _BIG  # by one exponential: the power may overflow where the quotient does not
+    size = ew.exp(u - ew.log(where(big, absolute(power), 1)))
+    plain = ew.expm1(where(big, 1, u)) / where(none, 1, power)
+    return where(none, log, where(big, where(power < 0, -size, size), plain))
+
+
 def _by_power(log: Any, power: Any, out: Any) -> Any:
     """(e^u u - e^u + 1) / power^2, u = power log: a series in u near 0."""
     u = power * log
-    near = absolute(u) < 0.5
+    near, big = absolute(u) < 0.5, u > _BIG
     few = where(near, u, 0)
     series: Any = 0.0
     for k in range(14, -1, -1):
         series = series * few + (k + 1) / math.factorial(k + 2)
-    far = (log * ew.exp(where(near, 1, u)) - out) / where(near, 1, power)
-    return where(near, log * log * series, far)
+    by = where(near, 1, power)
+    far = ((u - 1) * ew.exp(where(near | big, 1, u)) + 1) / by / by
+    return where(near, log * log * series, where(big, out * ((u - 1) / by), far))
 
 
 def _transform(log_of: Function) -> Any:
     """A transform of x by the logarithm of x, or of 1 + x."""
-    def transform(x: Any, power: Any) -> Any:
-        log, none = log_of(x), power == 0
-        return where(none, log, ew.expm1(power * log) / where(none, 1, power))
-
-    made = custom_jvp(transform)
+    made = custom_jvp(lambda x, power: _value(log_of(x), power))
 
     @made.defjvp
     def jvp(primals: Any, tangents: Any) -> Any:

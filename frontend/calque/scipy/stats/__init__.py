@@ -2,6 +2,7 @@
 
   table.py        how a row of densities becomes the functions of a distribution: start here
   continuous.py   norm, gamma, beta, t, truncnorm, ...
+  exponents.py    exponentials and logarithms of them, with slopes of their own
   truncated.py    the logarithms of truncnorm
   discrete.py     binom, poisson, geom, ...
   vectors.py      dirichlet, multinomial, multivariate_normal

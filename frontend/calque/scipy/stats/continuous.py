@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from calque.lax import stop_gradient
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
@@ -15,7 +16,6 @@ from calque.scipy.log_beta import LARGE
 from calque.scipy.special import (
     betainc,
     betaln,
-    expit,
     gammainc,
     gammaincc,
     gammaln,
@@ -27,10 +27,20 @@ from calque.scipy.special import (
     xlog1py,
     xlogy,
 )
+from calque.scipy.stats.exponents import (
+    expm1,
+    gumbel_density,
+    gumbel_part,
+    gumbel_rest,
+    log1p_square,
+    log_gumbel_rest,
+    log_logistic,
+    logistic_part,
+)
 from calque.scipy.stats.table import distribution
 from calque.scipy.stats.truncated import log_below, log_density
 
-_log, _log1p, _exp, _expm1 = (p.bind for p in (ew.log_p, ew.log1p_p, ew.exp_p, ew.expm1_p))
+_log, _log1p, _exp = (p.bind for p in (ew.log_p, ew.log1p_p, ew.exp_p))
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _ALL = "cdf logcdf logpdf logsf pdf sf"
 
@@ -48,12 +58,18 @@ norm = distribution("norm", "normal distribution of mean loc and deviation scale
     "logpdf": _log_normal, "cdf": ndtr, "sf": lambda z: ndtr(-z), "logcdf": log_ndtr,
     "logsf": lambda z: log_ndtr(-z), "ppf": ndtri, "isf": lambda q: -ndtri(q)})
 
+def _cotangent(q: Any) -> Any:
+    """cot(pi q) of 0 <= q <= 1: about 1/2 by the tangent, of what is exact."""
+    near = q < 0.25
+    return where(near, 1 / ew.tan(math.pi * where(near, q, 0.25)),
+                 ew.tan(math.pi * (0.5 - where(near, 0.5, q))))
+
+
 cauchy = distribution("cauchy", "Cauchy distribution, 1 / (pi (1 + z**2))", "", _ALL + " isf ppf", {
-    "logpdf": lambda z: -math.log(math.pi) - _log1p(z * z),
+    "logpdf": lambda z: -math.log(math.pi) - log1p_square(z),
     "cdf": lambda z: ew.atan2(*_with_one(-z)) / math.pi,
     "sf": lambda z: ew.atan2(*_with_one(z)) / math.pi,
-    "ppf": lambda q: ew.tan(math.pi * (q - 0.5)),
-    "isf": lambda q: ew.tan(math.pi * (0.5 - q))})
+    "ppf": lambda q: -_cotangent(q), "isf": lambda q: _cotangent(q)})
 
 
 def _with_one(z: Any) -> tuple[Any, Any]:
@@ -61,7 +77,7 @@ def _with_one(z: Any) -> tuple[Any, Any]:
 
 
 expon = distribution("expon", "exponential distribution, e**-z for z >= 0", "", _ALL + " ppf", {
-    "logpdf": lambda z: -z, "cdf": lambda z: -_expm1(-z), "sf": lambda z: _exp(-z),
+    "logpdf": lambda z: -z, "cdf": lambda z: -expm1(-z), "sf": lambda z: _exp(-z),
     "logsf": lambda z: -z, "ppf": lambda q: -_log1p(-q)}, _positive)
 
 laplace = distribution("laplace", "Laplace distribution, e**-|z| / 2", "", "cdf logpdf pdf", {
@@ -69,17 +85,17 @@ laplace = distribution("laplace", "Laplace distribution, e**-|z| / 2", "", "cdf 
     "cdf": lambda z: where(z < 0, _exp(-absolute(z)) / 2, 1 - _exp(-absolute(z)) / 2)})
 
 logistic = distribution("logistic", "logistic distribution", "", "cdf isf logpdf pdf ppf sf", {
-    "logpdf": lambda z: -absolute(z) - 2 * _log1p(_exp(-absolute(z))),
-    "cdf": expit, "sf": lambda z: expit(-z), "ppf": logit, "isf": lambda q: -logit(q)}, q="x")
+    "logpdf": log_logistic, "cdf": logistic_part, "sf": lambda z: logistic_part(-z), "ppf": logit, "isf": lambda q: -logit(q)}, q="x")
 
 gumbel_r = distribution("gumbel_r", "Gumbel distribution of largest values", "", _ALL + " ppf", {
-    "logpdf": lambda z: -z - _exp(-z), "logcdf": lambda z: -_exp(-z),
-    "cdf": lambda z: _exp(-_exp(-z)), "sf": lambda z: -_expm1(-_exp(-z)),
+    "logpdf": lambda z: -z - _exp(-z), "pdf": lambda z: gumbel_density(-z),
+    "logcdf": lambda z: -_exp(-z), "cdf": lambda z: gumbel_part(-z),
+    "sf": lambda z: gumbel_rest(-z), "logsf": lambda z: log_gumbel_rest(-z),
     "ppf": lambda q: -_log(-_log(q))}, q="p")
 
 gumbel_l = distribution("gumbel_l", "Gumbel distribution of least values", "", _ALL + " ppf", {
-    "logpdf": lambda z: z - _exp(z), "logsf": lambda z: -_exp(z),
-    "cdf": lambda z: -_expm1(-_exp(z)), "sf": lambda z: _exp(-_exp(z)),
+    "logpdf": lambda z: z - _exp(z), "pdf": gumbel_density, "logsf": lambda z: -_exp(z),
+    "sf": gumbel_part, "cdf": gumbel_rest, "logcdf": log_gumbel_rest,
     "ppf": lambda q: _log(-_log1p(-q))}, q="p")
 
 uniform = distribution("uniform", "uniform distribution from loc to loc + scale", "",
@@ -89,7 +105,7 @@ uniform = distribution("uniform", "uniform distribution from loc to loc + scale"
 pareto = distribution("pareto", "Pareto distribution, b z**-(b + 1) for z >= 1", "b",
                       _ALL + " ppf", {
     "logpdf": lambda z, b: _log(b) - (b + 1) * _log(z), "logsf": lambda z, b: -b * _log(z),
-    "sf": lambda z, b: _exp(-b * _log(z)), "cdf": lambda z, b: -_expm1(-b * _log(z)),
+    "sf": lambda z, b: _exp(-b * _log(z)), "cdf": lambda z, b: -expm1(-b * _log(z)),
     "ppf": lambda q, b: _exp(-_log1p(-q) / b)}, lambda b: (1.0, None), (2.0,))
 
 
@@ -112,36 +128,59 @@ chi2 = distribution("chi2", "chi-squared distribution of df degrees of freedom",
     "cdf": lambda z, df: gammainc(df / 2, z / 2), "sf": lambda z, df: gammaincc(df / 2, z / 2)},
     _positive, (3.0,), valid=lambda df: df > 0)
 
+
+def _beta_above(z: Any, a: Any, b: Any) -> Any:
+    """I_(1 - z)(b, a); of small z, which 1 - z forgets, 1 - I_z(a, b)."""
+    below = betainc(a, b, z)
+    return where((z < 0.1) & (below < 0.99), 1 - below, betainc(b, a, 1 - z))
+
+
 beta = distribution("beta", "beta distribution of shapes a and b, on 0 to 1", "a b", _ALL, {
     "logpdf": lambda z, a, b: xlogy(a - 1, z) + xlog1py(b - 1, -z) - betaln(a, b),
-    "cdf": lambda z, a, b: betainc(a, b, z), "sf": lambda z, a, b: betainc(b, a, 1 - z)},
+    "cdf": lambda z, a, b: betainc(a, b, z), "sf": _beta_above},
     lambda a, b: (0.0, 1.0), (2.0, 3.0), valid=lambda a, b: (a > 0) & (b > 0))
 
 t = distribution("t", "Student's t distribution of df degrees of freedom", "df", "logpdf pdf", {
     "logpdf": lambda z, df: (-betaln(0.5, df / 2) - _log(df) / 2
-                             - (df + 1) / 2 * _log1p(z * z / df))}, example=(3.0,))
+                             - (df + 1) / 2 * log1p_square(z / ew.sqrt(df)))}, example=(3.0,))
 
 
 def _power(x: Any, beta: Any) -> Any:
     return absolute(x) ** beta
 
 
+def _log_generalized(x: Any, beta: Any) -> Any:
+    return _log(beta / 2) - gammaln(1 / beta) - _power(x, beta)
+
+
+def _generalized(x: Any, beta: Any) -> Any:
+    hidden = _power(stop_gradient(x), stop_gradient(beta)) > 1e4  # 0, and so are its slopes
+    value = _exp(_log_generalized(where(hidden, 1.0, x), beta))
+    return where(hidden, 0 * x, value)
+
+
 gennorm = distribution("gennorm", "generalized normal distribution, e**-|x|**beta", "beta",
                        "cdf logpdf pdf", {
-    "logpdf": lambda x, beta: _log(beta / 2) - gammaln(1 / beta) - _power(x, beta),
+    "logpdf": _log_generalized, "pdf": _generalized,
     "cdf": lambda x, beta: where(x < 0, gammaincc(1 / beta, _power(x, beta)) / 2,
                                  0.5 + gammainc(1 / beta, _power(x, beta)) / 2)},
     example=(1.5,), scaled=False)
 
+def _half_sine(x: Any) -> Any:
+    """sin(x / 2)^2, which is (1 - cos x) / 2."""
+    sine = ew.sin(0.5 * x)
+    return sine * sine
+
+
 vonmises = distribution("vonmises", "von Mises distribution of an angle x in radians", "kappa",
                         "logpdf pdf", {
-    "logpdf": lambda x, kappa: kappa * (ew.cos(x) - 1) - _log(2 * math.pi * i0e(kappa))},
+    "logpdf": lambda x, kappa: -2 * kappa * _half_sine(x) - _log(2 * math.pi * i0e(kappa))},
     example=(2.0,), scaled=False, valid=lambda kappa: kappa > 0)
 
 wrapcauchy = distribution("wrapcauchy", "wrapped Cauchy distribution of an angle x of 0 to 2 pi",
                           "c", "logpdf pdf", {
-    "logpdf": lambda x, c: _log(1 - c * c) - math.log(2 * math.pi) - _log(
-        1 + c * c - 2 * c * ew.cos(x))},
+    "logpdf": lambda x, c: _log((1 - c) / (2 * math.pi)) + _log1p(c) - _log(
+        (1 - c) * (1 - c) + 4 * c * _half_sine(x))},
     lambda c: (0.0, 2 * math.pi), (0.5,), scaled=False, valid=lambda c: (c > 0) & (c < 1))
 
 

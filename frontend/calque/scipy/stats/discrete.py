@@ -90,7 +90,7 @@ geom = counts(
 
 nbinom = counts(
     "nbinom", "negative binomial distribution, failures before the n-th success", "n p",
-    lambda k, n, p: (gammaln(k + n) - gammaln(n) - gammaln(k + 1) + xlogy(n, p) + xlog1py(k, -p)),
+    lambda k, n, p: -betaln(n, k + 1) - ew.log(n + k) + xlogy(n, p) + xlog1py(k, -p),
     lambda k, n, p: k >= 0, (3.0, 0.3))
 
 poisson = counts(
