@@ -33,10 +33,12 @@ from calque.scipy.stats.exponents import (
     gumbel_part,
     gumbel_rest,
     log1p_square,
+    log_gumbel,
     log_gumbel_rest,
     log_logistic,
     logistic_part,
 )
+from calque.scipy.stats.gamma_tails import log_lower, log_upper
 from calque.scipy.stats.table import distribution
 from calque.scipy.stats.truncated import log_below, log_density
 
@@ -66,7 +68,7 @@ def _cotangent(q: Any) -> Any:
 
 
 cauchy = distribution("cauchy", "Cauchy distribution, 1 / (pi (1 + z**2))", "", _ALL + " isf ppf", {
-    "logpdf": lambda z: -math.log(math.pi) - log1p_square(z),
+    "logpdf": lambda z: -math.log(math.pi) - log1p_square(z, 1 + 0 * z),
     "cdf": lambda z: ew.atan2(*_with_one(-z)) / math.pi,
     "sf": lambda z: ew.atan2(*_with_one(z)) / math.pi,
     "ppf": lambda q: -_cotangent(q), "isf": lambda q: _cotangent(q)})
@@ -88,13 +90,13 @@ logistic = distribution("logistic", "logistic distribution", "", "cdf isf logpdf
     "logpdf": log_logistic, "cdf": logistic_part, "sf": lambda z: logistic_part(-z), "ppf": logit, "isf": lambda q: -logit(q)}, q="x")
 
 gumbel_r = distribution("gumbel_r", "Gumbel distribution of largest values", "", _ALL + " ppf", {
-    "logpdf": lambda z: -z - _exp(-z), "pdf": lambda z: gumbel_density(-z),
+    "logpdf": lambda z: log_gumbel(-z), "pdf": lambda z: gumbel_density(-z),
     "logcdf": lambda z: -_exp(-z), "cdf": lambda z: gumbel_part(-z),
     "sf": lambda z: gumbel_rest(-z), "logsf": lambda z: log_gumbel_rest(-z),
     "ppf": lambda q: -_log(-_log(q))}, q="p")
 
 gumbel_l = distribution("gumbel_l", "Gumbel distribution of least values", "", _ALL + " ppf", {
-    "logpdf": lambda z: z - _exp(z), "pdf": gumbel_density, "logsf": lambda z: -_exp(z),
+    "logpdf": log_gumbel, "pdf": gumbel_density, "logsf": lambda z: -_exp(z),
     "sf": gumbel_part, "cdf": gumbel_rest, "logcdf": log_gumbel_rest,
     "ppf": lambda q: _log(-_log1p(-q))}, q="p")
 
@@ -120,19 +122,23 @@ def _log_gamma(z: Any, a: Any) -> Any:
 
 gamma = distribution("gamma", "gamma distribution of shape a", "a", _ALL, {
     "logpdf": _log_gamma,
-    "cdf": lambda z, a: gammainc(a, z), "sf": lambda z, a: gammaincc(a, z)},
+    "cdf": lambda z, a: gammainc(a, z), "sf": lambda z, a: gammaincc(a, z),
+    "logcdf": lambda z, a: log_lower(a, z), "logsf": lambda z, a: log_upper(a, z)},
     _positive, (2.0,), valid=lambda a: a > 0)
 
 chi2 = distribution("chi2", "chi-squared distribution of df degrees of freedom", "df", _ALL, {
     "logpdf": lambda z, df: _log_gamma(z / 2, df / 2) - math.log(2),
-    "cdf": lambda z, df: gammainc(df / 2, z / 2), "sf": lambda z, df: gammaincc(df / 2, z / 2)},
+    "cdf": lambda z, df: gammainc(df / 2, z / 2), "sf": lambda z, df: gammaincc(df / 2, z / 2),
+    "logcdf": lambda z, df: log_lower(df / 2, z / 2),
+    "logsf": lambda z, df: log_upper(df / 2, z / 2)},
     _positive, (3.0,), valid=lambda df: df > 0)
 
 
 def _beta_above(z: Any, a: Any, b: Any) -> Any:
     """I_(1 - z)(b, a); of small z, which 1 - z forgets, 1 - I_z(a, b)."""
     below = betainc(a, b, z)
-    return where((z < 0.1) & (below < 0.99), 1 - below, betainc(b, a, 1 - z))
+    small = (z < 0.1) & (below < 0.99)
+    return where(small, 1 - below, betainc(b, a, 1 - where(small, 0.5, z)))
 
 
 beta = distribution("beta", "beta distribution of shapes a and b, on 0 to 1", "a b", _ALL, {
@@ -142,7 +148,7 @@ beta = distribution("beta", "beta distribution of shapes a and b, on 0 to 1", "a
 
 t = distribution("t", "Student's t distribution of df degrees of freedom", "df", "logpdf pdf", {
     "logpdf": lambda z, df: (-betaln(0.5, df / 2) - _log(df) / 2
-                             - (df + 1) / 2 * log1p_square(z / ew.sqrt(df)))}, example=(3.0,))
+                             - (df + 1) / 2 * log1p_square(z, df))}, example=(3.0,))
 
 
 def _power(x: Any, beta: Any) -> Any:
@@ -156,14 +162,20 @@ def _log_generalized(x: Any, beta: Any) -> Any:
 def _generalized(x: Any, beta: Any) -> Any:
     hidden = _power(stop_gradient(x), stop_gradient(beta)) > 1e4  # 0, and so are its slopes
     value = _exp(_log_generalized(where(hidden, 1.0, x), beta))
-    return where(hidden, 0 * x, value)
+    return where(hidden, 0.0, value)
+
+
+def _generalized_below(x: Any, beta: Any) -> Any:
+    hidden = _power(stop_gradient(x), stop_gradient(beta)) > 1e4
+    size = _power(where(hidden, 1.0, x), beta)
+    tail, part = gammaincc(1 / beta, size) / 2, gammainc(1 / beta, size) / 2
+    return where(hidden, where(x < 0, 0.0, 1.0), where(x < 0, tail, 0.5 + part))
 
 
 gennorm = distribution("gennorm", "generalized normal distribution, e**-|x|**beta", "beta",
                        "cdf logpdf pdf", {
     "logpdf": _log_generalized, "pdf": _generalized,
-    "cdf": lambda x, beta: where(x < 0, gammaincc(1 / beta, _power(x, beta)) / 2,
-                                 0.5 + gammainc(1 / beta, _power(x, beta)) / 2)},
+    "cdf": _generalized_below},
     example=(1.5,), scaled=False)
 
 def _half_sine(x: Any) -> Any:

@@ -24,12 +24,30 @@ def expm1(x: Any) -> Any:
 expm1.defjvps(lambda t, out, x: t * ew.exp(x))  # not 1 + out
 
 
-def log1p_square(x: Any) -> Any:
-    """log(1 + x^2), where x^2 overflows too."""
-    size = absolute(x)
-    far = size > 1e9
-    near = where(far, 1, x)
-    return where(far, 2 * ew.log(where(far, size, 1)), ew.log1p(near * near))
+def _over(x: Any, scale: Any) -> Any:
+    """x^2 / scale, at most 1e18: then 1 is nothing beside it."""
+    root = absolute(x) / ew.sqrt(scale)
+    return where(root > 1e9, 1e18, root * where(root > 1e9, 1, root))
+
+
+@custom_jvp
+def log1p_square(x: Any, scale: Any) -> Any:
+    """log(1 + x^2 / scale), where x^2 overflows too."""
+    root = absolute(x) / ew.sqrt(scale)
+    far = root > 1e9
+    return where(far, 2 * ew.log(where(far, absolute(x), 1)) - ew.log(where(far, scale, 1)),
+                 ew.log1p(_over(x, scale)))
+
+
+def _by_x(x: Any, scale: Any) -> Any:
+    far = absolute(x) > ew.sqrt(scale)
+    safe = where(far, x, 1)
+    return 2 * where(far, 1 / (scale / safe + safe), (x / scale) / (1 + _over(x, scale)))
+
+
+log1p_square.defjvps(
+    lambda t, out, x, scale: t * _by_x(x, scale),
+    lambda t, out, x, scale: -t * (_over(x, scale) / (1 + _over(x, scale)) / scale))
 
 
 # ---- logistic
@@ -60,13 +78,22 @@ def _capped(u: Any) -> Any:
 
 
 @custom_jvp
+def log_gumbel(u: Any) -> Any:
+    """u - e."""
+    return u - ew.exp(u)
+
+
+log_gumbel.defjvps(lambda t, out, u: -t * ew.expm1(u))
+
+
+@custom_jvp
 def gumbel_density(u: Any) -> Any:
     """exp(u - e)."""
     u = _capped(u)
     return ew.exp(u - ew.exp(u))
 
 
-gumbel_density.defjvps(lambda t, out, u: t * (out * (1 - ew.exp(_capped(u)))))
+gumbel_density.defjvps(lambda t, out, u: -t * (out * ew.expm1(_capped(u))))
 
 
 @custom_jvp
@@ -107,4 +134,4 @@ log_gumbel_rest.defjvps(lambda t, out, u: t * _log_rest_slope(u))
 
 
 __all__ = ["expm1", "gumbel_density", "gumbel_part", "gumbel_rest", "log1p_square",
-           "log_gumbel_rest", "log_logistic", "logistic_part"]
+           "log_gumbel", "log_gumbel_rest", "log_logistic", "logistic_part"]
