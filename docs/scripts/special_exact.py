@@ -39,7 +39,7 @@ PARTS = [1e-30, 1e-10, 1e-5, 1e-3, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999, 1 - 2.0 ** -2
 class Function:
     """name: path below scipy and, where it gives several, which; exact: of mpf numbers, None where
     there is no value; slopes: the arguments by which it is differentiated; near: the arguments that
-    are next to each other in more points; call: how a row of arguments becomes those of the name."""
+    are next to each other in more points; count: of how many rows at most."""
 
     name: str
     exact: Callable[..., Any]
@@ -233,7 +233,8 @@ def _scaled_bessel(n: int, x: Any) -> Any:
 
 # ---- distributions: log of the density, probabilities below and above, quantiles of both
 def _laws(name: str, shapes: tuple[Points, ...], points: Points, density: Any, below: Any = None,
-          above: Any = None, ppf: Any = None, isf: Any = None, slopes: tuple[int, ...] | None = None,
+          above: Any = None, ppf: Any = None, isf: Any = None,
+          slopes: tuple[int, ...] | None = None,
           only: str = "", count: int = 200, near: tuple[int, int] | None = None) -> list[Function]:
     def log_of(p: Any, rest: Any) -> Any:
         def value(*a: Any) -> Any:
@@ -311,7 +312,8 @@ def _generalized_below(x: Any, b: Any) -> Any:
 BOUNDS = [-1e4, -100.0, -30, -8, -1, 0.5, 3, 8, 30, 100, 1e4]
 CONTINUOUS = [
     *_laws("norm", (), REAL, _norm, normal, lambda z: normal(-z),
-           lambda q: mp.sqrt(2) * mp.erfinv(2 * q - 1), lambda q: -mp.sqrt(2) * mp.erfinv(2 * q - 1)),
+           lambda q: mp.sqrt(2) * mp.erfinv(2 * q - 1),
+           lambda q: -mp.sqrt(2) * mp.erfinv(2 * q - 1)),
     *_laws("cauchy", (), REAL, lambda z: -mp.log(mp.pi * (1 + z * z)),
            lambda z: mp.atan2(1, -z) / mp.pi, lambda z: mp.atan2(1, z) / mp.pi,
            lambda q: -mp.cot(mp.pi * q), lambda q: mp.cot(mp.pi * q)),
@@ -344,8 +346,8 @@ CONTINUOUS = [
            _generalized_below, slopes=(0,)),
     *_laws("vonmises", (SIZES,), ANGLE, _von_mises),
     *_laws("wrapcauchy", (PARTS,), ANGLE, _wrapped),
-    *_laws("truncnorm", (BOUNDS, BOUNDS), [-120.0, -30.5, -8.5, -8.01, -1.5, -1e-10, 0.1, 1, 4, 8.01,
-           9, 30.5, 31, 200, 10001], _cut(_cut_density),
+    *_laws("truncnorm", (BOUNDS, BOUNDS), [-120.0, -30.5, -8.5, -8.01, -1.5, -1e-10, 0.1, 1, 4,
+           8.01, 9, 30.5, 31, 200, 10001], _cut(_cut_density),
            _cut(lambda z, a, b: _mass(a, z) / _mass(a, b)),
            _cut(lambda z, a, b: _mass(z, b) / _mass(a, b)), count=400),
 ]

@@ -1,8 +1,8 @@
 """Normal numbers between two bounds that lie in one far tail, where erf(bound) is 1 but for the
 last digits, so that draws by its inverse are a few numbers or the bound itself.
 
-There Q(x) = Q(a) (1 - v (1 - Q(b) / Q(a))) is solved for x by the logarithm of Q, which is
-phi(x) times Mills' ratio (DLMF 7.8; its continued fraction: DLMF 7.9.2).  Start reading at `between`.
+There Q(x) = Q(a) (1 - v (1 - Q(b) / Q(a))) is solved for x by the logarithm of Q, which is phi(x)
+times Mills' ratio (DLMF 7.8; its continued fraction: DLMF 7.9.2).  Start reading at `between`.
 """
 from __future__ import annotations
 

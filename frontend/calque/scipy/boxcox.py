@@ -13,7 +13,6 @@ from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 
-
 _BIG = 60.0  # of the exponent: from here on -1 is not seen
 
 

@@ -149,7 +149,7 @@ def beta(a: Any, b: Any) -> Any:
     plain = gamma_sign(where(pole, 1.0, a)) * gamma_sign(where(pole, 1.0, b)) * gamma_sign(where(
         pole, 1.0, a + b))
     size = ew.exp(size)
-    sign = where(pole, where(size < np.inf, polegamma_sign(a, b), 1.0), plain)
+    sign = where(pole, where(size < np.inf, pole_sign(a, b), 1.0), plain)
     out = where(size == 0, 0.0, sign * size)
     return ew.convert(out, dtype_of(a))
 

@@ -60,6 +60,7 @@ norm = distribution("norm", "normal distribution of mean loc and deviation scale
     "logpdf": _log_normal, "cdf": ndtr, "sf": lambda z: ndtr(-z), "logcdf": log_ndtr,
     "logsf": lambda z: log_ndtr(-z), "ppf": ndtri, "isf": lambda q: -ndtri(q)})
 
+
 def _cotangent(q: Any) -> Any:
     """cot(pi q) of 0 <= q <= 1: about 1/2 by the tangent, of what is exact."""
     near = q < 0.25
@@ -87,7 +88,8 @@ laplace = distribution("laplace", "Laplace distribution, e**-|z| / 2", "", "cdf 
     "cdf": lambda z: where(z < 0, _exp(-absolute(z)) / 2, 1 - _exp(-absolute(z)) / 2)})
 
 logistic = distribution("logistic", "logistic distribution", "", "cdf isf logpdf pdf ppf sf", {
-    "logpdf": log_logistic, "cdf": logistic_part, "sf": lambda z: logistic_part(-z), "ppf": logit, "isf": lambda q: -logit(q)}, q="x")
+    "logpdf": log_logistic, "cdf": logistic_part, "sf": lambda z: logistic_part(-z), "ppf": logit,
+    "isf": lambda q: -logit(q)}, q="x")
 
 gumbel_r = distribution("gumbel_r", "Gumbel distribution of largest values", "", _ALL + " ppf", {
     "logpdf": lambda z: log_gumbel(-z), "pdf": lambda z: gumbel_density(-z),
@@ -177,6 +179,7 @@ gennorm = distribution("gennorm", "generalized normal distribution, e**-|x|**bet
     "logpdf": _log_generalized, "pdf": _generalized,
     "cdf": _generalized_below},
     example=(1.5,), scaled=False)
+
 
 def _half_sine(x: Any) -> Any:
     """sin(x / 2)^2, which is (1 - cos x) / 2."""
