@@ -1,8 +1,7 @@
-"""The survey: values and derivatives over decades against mpmath, beside jax's.  A derivative's condition is what it
-changes by where an argument turns.
+"""The survey: values and derivatives over decades against mpmath, beside jax's.
 
 An error is measured against what one rounding of the arguments does: |found - exact| over
-eps max(|f|, sum |x df/dx|), in eps.  Start reading at `survey`.
+eps max(|f|, sum |x df/dx|), in eps; of a derivative likewise.  Start reading at `survey`.
 """
 from __future__ import annotations
 
