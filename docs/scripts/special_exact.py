@@ -163,8 +163,9 @@ SPECIAL = [
     Function(_S + "erf", mp.erf, (REAL,)),
     Function(_S + "erfc", mp.erfc, (REAL,)),
     Function(_S + "erfinv", mp.erfinv, ([*CHANCE, *(-x for x in CHANCE)],)),
-    Function(_S + "erfcx", lambda x: exp(x * x) * mp.erfc(x) if x < 1e4 else 1 / (
-        mp.sqrt(mp.pi) * x) * (1 - 1 / (2 * x * x)), (REAL,)),
+    Function(_S + "erfcx", lambda x: exp(x * x) * mp.erfc(x) if x < 301 else mp.fsum(
+        mp.fac2(2 * k - 1) / (-2 * x * x) ** k for k in range(25)) / (mp.sqrt(mp.pi) * x),
+        (REAL,)),
     Function(_S + "dawsn", lambda x: mp.sqrt(mp.pi) / 2 * mp.exp(-x * x) * mp.erfi(x)
              if abs(x) < 100 else (1 + 1 / (2 * x * x) + 3 / (4 * x ** 4) + 15 / (8 * x ** 6)
                                    + 105 / (16 * x ** 8)) / (2 * x), (REAL,)),

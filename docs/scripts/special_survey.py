@@ -24,6 +24,7 @@ from mpmath.libmp import NoConvergence
 DIGITS = 150  # of 1e30 and 1e-30 in one sum, with 50 left
 STEP = mp.mpf(10) ** -40  # of difference quotients, relative to the argument
 TURN = mp.mpf(10) ** -34  # by how much arguments turn to see what a derivative depends on
+NOISE = mp.mpf(10) ** -85  # of the value: less is what is left of DIGITS after STEP
 PATIENCE = 0.5  # seconds that one point may take
 BUDGET = 10.0  # seconds for a function
 
@@ -66,7 +67,7 @@ def exact_row(f: Any, row: Any, by: Any) -> list[tuple[float, float]] | None:
         slopes = [_slope(f, x, i) if x[i] else mp.mpf(0) for i in range(len(x))]
         made = [(_float(value), _float(sum(abs(s) for s in slopes)))]
         for i in by:
-            if not x[i]:
+            if not x[i] or abs(slopes[i]) < abs(value) * NOISE:
                 made.append((float("nan"), 0.0))
                 continue
             condition = mp.mpf(0)

@@ -17,7 +17,8 @@ _BIG = 60.0  # of the exponent: from here on -1 is not seen
 
 
 def _value(log: Any, power: Any) -> Any:
-    none, u = power == 0, power * log
+    u = power * log
+    none = (power == 0) | (absolute(u) < 1e-20)  # (the product may underflow)
     big = u > _BIG  # by one exponential: the power may overflow where the quotient does not
     size = ew.exp(u - ew.log(where(big, absolute(power), 1)))
     plain = ew.expm1(where(big, 1, u)) / where(none, 1, power)
