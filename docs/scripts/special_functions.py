@@ -1,21 +1,27 @@
-"""Writes the table of docs/special_functions.md: the worst error of each function against mpmath.
+"""Writes the tables of docs/special_functions.md: the worst error of each function against mpmath,
+of random arguments and over decades (special_survey.py).  JAX's columns stay where no JAX is
+named, and where parts of names are given, only their rows are measured anew:
 
-    python docs/scripts/special_functions.py
+    python docs/scripts/special_functions.py [PYTHON THAT HAS JAX, or "-" [PART OF A NAME ...]]
 """
 from __future__ import annotations
 
 import pathlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import mpmath as mp
 import numpy as np
+import special_exact
+import special_survey
 
 import calque
 from calque.scipy import special
 
 PAGE = pathlib.Path(__file__).parent.parent / "special_functions.md"
 START, END = "<!-- table: docs/scripts/special_functions.py -->", "<!-- end of table -->"
+DECADES = "<!-- table: docs/scripts/special_survey.py -->"
 COUNT = 300
 
 
@@ -121,11 +127,22 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def _replaced(text: str, start: str, made: str) -> str:
+    before, rest = text.split(start)
+    return f"{before}{start}\n{made}\n{END}{rest.split(END, 1)[1]}"
+
+
 def main() -> None:
     calque.config.update("jax_enable_x64", True)
     text = PAGE.read_text()
-    before, after = text.split(START)[0], text.split(END)[1]
-    PAGE.write_text(f"{before}{START}\n{table()}\n{END}{after}")
+    before = text.split(DECADES)[1].split(END)[0]
+    pythons, parts = {"calque": sys.executable}, sys.argv[2:]
+    if sys.argv[1:2] not in ([], ["-"]):
+        pythons["jax"] = sys.argv[1]
+    chosen = [f for f in special_exact.FUNCTIONS if not parts or any(p in f.name for p in parts)]
+    names = [f.name for f in special_exact.FUNCTIONS]
+    text = _replaced(text, DECADES, special_survey.survey(chosen, names, pythons, before))
+    PAGE.write_text(text if parts else _replaced(text, START, table()))
 
 
 if __name__ == "__main__":

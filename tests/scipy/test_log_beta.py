@@ -78,3 +78,17 @@ def test_derivatives() -> None:
     other = jnp.array([0.5, 9.0, 1e6])
     got = calque.grad(lambda a: special.betaln(a, other).sum())(jnp.array([0.5, 20.0, 3.0]))
     assert np.isfinite(got).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_derivatives_over_decades(dtype: str) -> None:
+    a, b = (v.ravel() for v in np.meshgrid(*[np.array([*DECADES, 1e20, 1e37], dtype)] * 2))
+    with calque.enable_x64(dtype == "float64"):
+        got = calque.jit(calque.grad(lambda a, b: special.betaln(a, b).sum(), (0, 1)))(a, b)
+    with mpmath.workdps(120):
+        want = [[float(mpmath.digamma(mpmath.mpf(float(x))) - mpmath.digamma(
+            mpmath.mpf(float(x)) + float(y))) for x, y in pairs]
+            for pairs in (zip(a, b), zip(b, a))]
+    info = np.finfo(dtype)
+    # each of ten terms may be subnormal, and 0 then
+    np.testing.assert_allclose(got, want, rtol=16 * float(info.eps), atol=16 * float(info.tiny))

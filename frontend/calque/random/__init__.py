@@ -3,9 +3,9 @@
 Keys, split, fold_in, bits, uniform, randint, bernoulli, permutation and choice give JAX's numbers
 bit for bit, the other distributions the same within rounding ([docs/random.md]).  The default
 stream is the one the tutorials print; `jax_threefry_partitionable` selects today's.
-Modules: keys.py, bits.py (uniform words to coins), continuous.py (formulas), gamma.py (rejection
-and what is made of it), counts.py (Poisson, binomial), choices.py (permutations, categories,
-vectors, matrices).
+Modules: keys.py, bits.py (uniform words to coins), continuous.py (formulas), normal_tails.py
+(normal numbers between far bounds), gamma.py (rejection and what is made of it), counts.py
+(Poisson, binomial), choices.py (permutations, categories, vectors, matrices).
 """
 from __future__ import annotations
 

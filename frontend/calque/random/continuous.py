@@ -20,6 +20,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.dispatch.replay import planned
 from calque.dispatch.sharded.placing import resharding
 from calque.primitives import elementwise as ew
+from calque.random import normal_tails
 from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, parameters
 from calque.random.keys import as_shape, float_dtype, key_of, subkeys
 
@@ -283,6 +284,9 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
                      out_sharding: Any = None) -> Array:
     """Normal numbers between two bounds, exclusively.
 
+    Where both bounds lie so far on one side that erf has next to no numbers left there (beyond
+    4.9 in float32), they are drawn by the logarithm of the tail: JAX gives the bound.
+
     Args:
       key: a PRNG key.
       lower, upper: bounds, broadcast to shape.
@@ -307,10 +311,17 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     d = float_dtype("truncated_normal", dtype)
     with lazy_eval("truncated_normal"):
         typed = key_of("truncated_normal", key)
+        plain = normal_tails.surely_not(lower, upper, d)
         size, (lower, upper) = parameters("truncated_normal", shape, lower, upper, dtype=d)
         root = _number(d, math.sqrt(2))
         u = draw_uniform(typed, size, d, lax.erf(lower / root), lax.erf(upper / root))
-        x = root * lax.erf_inv(u)
+        if plain:
+            x = root * lax.erf_inv(u)
+        else:
+            inside = normal_tails.far(lower, upper, d)
+            x = root * lax.erf_inv(jnp.where(inside, 0, u))  # (whose slope is inf at 1)
+            tail = normal_tails.between(draw_uniform(typed, size, d), lower, upper, inside)
+            x = jnp.where(inside, tail, x)
         inf = jnp.asarray(np.inf, d)
         least = jnp.nextafter(lax.stop_gradient(lower), inf)
         most = jnp.nextafter(lax.stop_gradient(upper), -inf)

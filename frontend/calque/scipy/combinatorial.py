@@ -27,6 +27,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
 from calque.scipy.describe import constant
 from calque.scipy.exponential import GAMMA
+from calque.scipy.log_beta import digamma_rise
 
 SHIFT = 8  # from Re z = SHIFT on, and from |Im z| = SHIFT on, Stirling's series has 1e-16
 
@@ -196,8 +197,9 @@ def _comb_jvp(primals: Any, tangents: Any) -> Any:
     good = out != 0
     psi = sp.digamma_p.bind
     n, k = where(good, n, 1), where(good, k, 1)
-    rest = psi(n - k + 1)
-    return out, out * (dn * (psi(n + 1) - rest) + dk * (rest - psi(k + 1)))
+    some = k > 0
+    by_n = where(some, digamma_rise(n - k + 1, where(some, k, 1)), 0)
+    return out, out * (dn * by_n + dk * (psi(n - k + 1) - psi(k + 1)))
 
 
 @util.planned

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.custom_derivatives import custom_jvp
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.numpy import reductions as rd
@@ -15,10 +16,11 @@ from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
 from calque.scipy.describe import floats as _real
-from calque.scipy.log_beta import log_beta, pole_sign
+from calque.scipy.log_beta import LARGE, digamma_rise, log_beta, log_ratio, pole_sign
 
 
-def _sign(x: Any) -> Any:
+def gamma_sign(x: Any) -> Any:
+    """The sign of Gamma(x), NaN at negative integers."""
     below = ew.floor(x)
     odd = ew.ne(ew.rem(below, dtype_of(x).type(2)), dtype_of(x).type(0))
     signed = where(odd, -1.0, 1.0)
@@ -46,7 +48,7 @@ def gammasgn(x: Any) -> Any:
       Array(-1., dtype=float32)
     """
     (x,) = _real("gammasgn", x, error=ValueError)
-    return util.cast(_sign(x), dtype_of(x))
+    return util.cast(gamma_sign(x), dtype_of(x))
 
 
 # Lanczos' coefficients for g = 7, n = 9 (Godfrey, 2001): 15 digits for real parts >= 0.5.
@@ -72,7 +74,7 @@ def _complex_gamma(z: Any) -> Any:
 
 
 def _real_gamma(x: Any) -> Any:
-    return _sign(x) * ew.exp(sp.lgamma_p.bind(x))
+    return gamma_sign(x) * ew.exp(sp.lgamma_p.bind(x))
 
 
 @util.planned
@@ -144,7 +146,7 @@ def beta(a: Any, b: Any) -> Any:
     """
     a, b = util.broadcast_all("beta", *_real("beta", a, b, error=ValueError))
     size, pole = log_beta(a, b)
-    plain = _sign(where(pole, 1.0, a)) * _sign(where(pole, 1.0, b)) * _sign(where(
+    plain = gamma_sign(where(pole, 1.0, a)) * gamma_sign(where(pole, 1.0, b)) * gamma_sign(where(
         pole, 1.0, a + b))
     size = ew.exp(size)
     sign = where(pole, where(size < np.inf, pole_sign(a, b), 1.0), plain)
@@ -179,6 +181,25 @@ def factorial(n: Any, exact: bool = False) -> Any:
         return where(n < 0, 0, ew.exp(sp.lgamma_p.bind(n + 1)))
 
 
+@custom_jvp
+def _poch(z: Any, m: Any) -> Any:
+    lgamma = sp.lgamma_p.bind
+    large = (z >= LARGE) & (m > 0)  # there the logarithms of gamma cancel
+    x, y = where(large, 1.0, z), where(large, 1.0, m)
+    log = lgamma(x + y) - lgamma(x)
+    log = where(large, -log_ratio(where(large, m, 1.0), where(large, z, 10.0)), log)
+    return where(m == 0, 1, gamma_sign(z + m) * gamma_sign(z) * ew.exp(log))
+
+
+@_poch.defjvp
+def _poch_jvp(primals: Any, tangents: Any) -> Any:
+    (z, m), (dz, dm) = primals, tangents
+    out, psi = _poch(z, m), sp.digamma_p.bind
+    rise = (z > 0) & (m > 0)
+    by_z = where(rise, digamma_rise(where(rise, z, 1.0), where(rise, m, 1.0)), psi(z + m) - psi(z))
+    return out, out * (dz * by_z + dm * psi(z + m))
+
+
 @util.planned
 def poch(z: Any, m: Any) -> Any:
     """Gamma(z + m) / Gamma(z), the rising factorial.
@@ -199,8 +220,7 @@ def poch(z: Any, m: Any) -> Any:
       Array(24., dtype=float32)
     """
     z, m = util.broadcast_all("poch", *_real("poch", z, m, error=ValueError))
-    ratio = ew.exp(sp.lgamma_p.bind(z + m) - sp.lgamma_p.bind(z))
-    out = where(m == 0, 1, _sign(z + m) * _sign(z) * ratio)
+    out = _poch(z, m)
     return ew.convert(out, dtype_of(out))
 
 
@@ -232,4 +252,4 @@ def multigammaln(a: Any, d: int) -> Any:
         return rd.sum(terms, axis=-1) + dtype_of(a).type(constant)
 
 
-__all__ = ["beta", "betaln", "factorial", "gamma", "gammasgn", "multigammaln", "poch"]
+__all__ = ["beta", "betaln", "factorial", "gamma", "gamma_sign", "gammasgn", "multigammaln", "poch"]

@@ -19,13 +19,14 @@ from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
 from calque.scipy.describe import constant, real, widened
+from calque.scipy.gammas import gamma_sign
 
 MOST = 40000  # terms
 NEAR = 0.9  # from here on 2F1 is continued about 1
 
 
-def _summed(upper: tuple[Any, ...], lower: tuple[Any, ...], x: Any) -> list[Any]:
-    """sum prod (a)_k / prod (b)_k x^k / k!, and its derivatives by each a and each b.
+def _summed(upper: tuple[Any, ...], lower: tuple[Any, ...], x: Any, first: Any = 1) -> list[Any]:
+    """first times sum prod (a)_k / prod (b)_k x^k / k!, and its derivatives by each a and each b.
 
     term_k+1 = term_k r_k, so the derivative of term by a is term_k+1 / (a + k) more than r_k times
     the last one; written so that an a + k that is 0 does no harm.  It ends where all terms are
@@ -61,7 +62,8 @@ def _summed(upper: tuple[Any, ...], lower: tuple[Any, ...], x: Any) -> list[Any]
                       | _both(small))
         return k + 1, term, made, total, sums, where(done, quiet + 1, 0)
 
-    start = (np.int32(0), zero + 1, [zero] * count, zero + 1, [zero] * count, np.int32(0))
+    one = zero + first
+    start = (np.int32(0), one, [zero] * count, one, [zero] * count, np.int32(0))
     _, _, _, total, sums, _ = lax.while_loop(lambda s: (s[0] < MOST) & (s[5] < 2), step, start)
     return [total, *sums]
 
@@ -91,11 +93,11 @@ def _whole(x: Any) -> Any:
 def _kummer(a: Any, b: Any, x: Any) -> list[Any]:
     """M(a, b, x), and its derivatives by a and b; M(a, b, x) = e^x M(b - a, b, -x) for x < 0."""
     below = (x < 0) & ~(_whole(a) & (a > b))
-    cap = constant(100.0 if dtype_of(x).itemsize == 4 else 750.0, x)
+    cap = constant(170.0 if dtype_of(x).itemsize == 4 else 1400.0, x)
     size = where(below, -x, x)
     size = where(size > cap, cap, size)
-    value, by_a, by_b = _summed((where(below, b - a, a),), (b,), size)
-    factor = where(below, ew.exp(-size), 1)
+    factor = where(below, ew.exp(-0.5 * size), 1)  # half of it first: the sum may overflow
+    value, by_a, by_b = _summed((where(below, b - a, a),), (b,), size, factor)
     by_a, by_b = where(below, -by_a, by_a), where(below, by_b + by_a, by_b)
     return [v * factor for v in (value, by_a, by_b)]
 
@@ -105,15 +107,19 @@ def _far(a: Any, b: Any, size: Any) -> Any:
     term, total, falls = a * 0 + 1, a * 0 + 1, size > 0
     for k in range(30):
         after = term * ((a + k) / (k + 1)) * ((a - b + 1 + k) / size)
-        falls = falls & (absolute(after) <= absolute(term))
+        falls = falls & ((absolute(after) <= absolute(term)) | (k < b - a - 1))  # (a rise before)
         term = where(falls, after, term)
         total = total + where(falls, after, 0)
-    return total * _rgamma(b - a) / _rgamma(b) * ew.pow_(size, -a)
+    lgamma, rest = sp.lgamma_p.bind, b - a
+    pole = _whole(rest)
+    rest = where(pole, 1, rest)
+    size = ew.exp(lgamma(b) - lgamma(rest) - a * ew.log(size))
+    return where(pole, 0, total * size * gamma_sign(b) * gamma_sign(rest))
 
 
 def _value(a: Any, b: Any, x: Any) -> Any:
     value = where((a == 0) | (x == 0), 1, _kummer(a, b, x)[0])
-    cap = constant(80.0 if dtype_of(x).itemsize == 4 else 700.0, x)
+    cap = constant(160.0 if dtype_of(x).itemsize == 4 else 1300.0, x)
     far = (x < -cap) & (a != 0)
     value = where(far, _far(a, where(far, b, 1), where(far, -x, cap)), value)
     value = where((a == b) & (a != 0), ew.exp(x), value)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from calque.api.custom_derivatives import custom_jvp
 from calque.core.avals import dtype_of
 from calque.core.primitive import Primitive
+from calque.lax import stop_gradient
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
+from calque.scipy.deviance import log_gamma_density
 
 LARGE, NEAR = 1e5, 0.05  # of a, and of |x - a| / a: there S takes three rows of the expansion
 # c_k(eta) of DLMF 8.12.10 in powers of eta
@@ -38,13 +41,31 @@ def _expansion(a: Any, x: Any, upper: bool) -> Any:
     return 0.5 * ew.erfc(z) + rest if upper else 0.5 * ew.erfc(-z) - rest
 
 
+@custom_jvp
+def _sloped(value: Any, a: Any, x: Any) -> Any:
+    return value
+
+
+@_sloped.defjvp
+def _sloped_jvp(primals: Any, tangents: Any) -> Any:
+    (value, a, x), (t, _, dx) = primals, tangents
+    inside = (a > 0) & (x > 0) & (a < math.inf) & (x < math.inf)
+    b, y = where(inside, a, 1.0), where(inside, x, 1.0)
+    density = ew.exp(log_gamma_density(b, y) - ew.log(y))
+    edge = where(x == 0, where(a < 1, math.inf, where(a == 1, 1.0, 0.0)), 0.0)
+    known = ew.eq(a, a) & ew.eq(x, x) & (a > 0) & (x >= 0)
+    return value, t + dx * where(inside, density, where(known, edge, math.nan))
+
+
 def near(primitive: Primitive, a: Any, x: Any, upper: bool) -> Any:
     """The primitive's function of floats of one shape, by the expansion where that is better."""
+    given, x = x, stop_gradient(x)  # the slope by x is the density
     inside = (a >= LARGE) & (x > a * (1 - NEAR)) & (x < a * (1 + NEAR)) & (a < math.inf)
     made = _expansion(where(inside, a, LARGE), where(inside, x, LARGE), upper)
     plain = primitive.bind(where(inside, 1.0, a).astype(dtype_of(a)),
                            where(inside, 1.0, x).astype(dtype_of(a)))
-    return where(inside, made, plain)
+    value = where(inside, made, plain)
+    return -_sloped(-value, a, given) if upper else _sloped(value, a, given)
 
 
 __all__ = ["near"]

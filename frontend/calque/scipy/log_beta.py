@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.custom_derivatives import custom_jvp
 from calque.core.avals import shape_of
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
@@ -29,6 +30,11 @@ def _fold(terms: Any, t: Any) -> Any:
     return total
 
 
+def remainder(x: Any) -> Any:
+    """log Gamma(x) - (x - 1/2) log x + x - log(2 pi) / 2 of x >= 8."""
+    return _fold(_SERIES, (1 / x) * (1 / x)) / x
+
+
 def _remainder(a: Any, b: Any) -> Any:
     """del(b) - del(a + b) of the series, as one that does not cancel: a + b, b >= 8."""
     h = a / b
@@ -44,8 +50,8 @@ def _remainder(a: Any, b: Any) -> Any:
     return _fold((c * s for c, s in zip(_SERIES, sums)), t) * (h / (1 + h)) / b
 
 
-def _ratio(a: Any, b: Any) -> Any:
-    """log(Gamma(b) / Gamma(a + b)) for large b."""
+def log_ratio(a: Any, b: Any) -> Any:
+    """log(Gamma(b) / Gamma(a + b)) for b >= 8."""
     spread = (b + (a - 0.5)) * ew.log1p(a / b)
     return _remainder(a, b) - spread - a * (ew.log(b) - 1)
 
@@ -53,25 +59,59 @@ def _ratio(a: Any, b: Any) -> Any:
 def _both(a: Any, b: Any) -> Any:
     """log B(a, b) for large a <= b."""
     h = a / b
-    own = _fold(_SERIES, (1 / a) * (1 / a)) / a
+    own = remainder(a)
     part = (a - 0.5) * (ew.log1p(h) - ew.log(h)) + b * ew.log1p(h)
     return own + _remainder(a, b) + (0.5 * math.log(2 * math.pi) - 0.5 * ew.log(b)) - part
 
 
+# Of log x - 1/(2 x) - digamma(x), in 1/x^2, 1/x^4, ... (DLMF 5.11.2): B_2k / 2k
+_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+_SHIFT = 10  # from here on the series has all digits
+
+
+def digamma_rise(a: Any, b: Any) -> Any:
+    """digamma(a + b) - digamma(a) of a, b > 0: all terms have one sign, where b is small too."""
+    rise: Any = 0.0
+    for k in range(_SHIFT):
+        rise = rise + b / (a + (b + k)) / (a + k)
+    low, high = 1 / (a + _SHIFT), 1 / (a + (b + _SHIFT))
+    part = b * high * low  # 1 / low^2 - 1 / high^2 is part (low + high)
+    powers, power, total = 0.0, 1.0, 0.0
+    p, q = low * low, high * high
+    for c in _DIGAMMA:
+        powers = powers * p + power  # of p^k - q^k = (p - q) (p^(k - 1) + ... + q^(k - 1))
+        total = total + c * powers
+        power = power * q
+    return rise + ew.log1p(b * low) + part * (0.5 + (low + high) * total)
+
+
+def _slope(a: Any, b: Any) -> Any:
+    """The derivative of log |B(a, b)| by a."""
+    positive = (a > 0) & (b > 0)
+    psi = sp.digamma_p.bind
+    x, y = where(positive, 1.0, a), where(positive, 1.0, b)
+    rise = digamma_rise(where(positive, a, 1.0), where(positive, b, 1.0))
+    return where(positive, -rise, psi(x) - psi(x + y))
+
+
+@custom_jvp
 def _general(a: Any, b: Any) -> Any:
     """log |B(a, b)| where neither is 0, a negative integer or infinite."""
     swap = a > b
     least, most = where(swap, b, a), where(swap, a, b)
     large = (most >= LARGE) & (least + most >= LARGE)
     both = least >= LARGE
-    # what a branch does not take it sees as harmless numbers: derivatives go through it
+    # what a branch does not take it sees as harmless numbers
     x, y = where(large, 1.0, least), where(large, 1.0, most)
     lgamma = sp.lgamma_p.bind
     small = lgamma(x) + lgamma(y) - lgamma(x + y)
     x, y = where(large & ~both, least, 1.0), where(large & ~both, most, 10.0)
-    one = lgamma(x) + _ratio(x, y)
+    one = lgamma(x) + log_ratio(x, y)
     x, y = where(both, least, 10.0), where(both, most, 10.0)
     return where(both, _both(x, y), where(large, one, small))
+
+
+_general.defjvps(lambda t, out, a, b: t * _slope(a, b), lambda t, out, a, b: t * _slope(b, a))
 
 
 def _pole(a: Any) -> Any:
@@ -105,4 +145,5 @@ def pole_sign(a: Any, b: Any) -> Any:
     return where(odd, -1.0, 1.0)
 
 
-__all__ = ["log_beta", "pole_sign"]
+__all__ = ["LARGE", "digamma_rise", "log_beta", "log_ratio", "pole_sign",
+           "remainder"]

@@ -15,6 +15,7 @@ from calque.numpy.arithmetic import absolute
 from calque.numpy.creation import asarray
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
+from calque.scipy.faddeeva import erfcx
 
 
 def _float32_or_64(x: Any) -> Any:
@@ -58,22 +59,26 @@ def ndtr(x: Any) -> Any:
 
 @custom_jvp
 def _log_ndtr(x: Any) -> Any:
-    wide = dtype_of(x).itemsize > 4
-    low, high = (-20.0, 8.0) if wide else (-10.0, 5.0)
-    middle = ew.log(_ndtr(where(x < low, low, x)))
-    # x << 0: the asymptotic series of the tail (Abramowitz and Stegun 26.2.12)
-    far = where(x < low, x, low)
-    square, term, series = far * far, 1.0, 1.0
-    for k in range(1, 4):
-        term = -term * (2 * k - 1) / square
-        series = series + term
-    tail = (-square / 2 - ew.log(-far) - 0.5 * math.log(2 * math.pi)
-            + ew.log(series))
-    return where(x > high, -_ndtr(-x), where(x < low, tail, middle))  # (the middle has NaN)
+    left = x < -1  # by the tail over the density there, which does not underflow
+    tail = ew.log(0.5 * _tail(where(left, x, -1))) - 0.5 * x * x
+    right = x > 1
+    middle = ew.log(_ndtr(where(left | right, 0, x)))
+    return where(right, ew.log1p(-_ndtr(where(right, -x, -1))), where(left, tail, middle))
 
 
-_log_ndtr.defjvps(lambda t, out, x: t * ew.exp(
-    -x * x / 2 - 0.5 * math.log(2 * math.pi) - out))
+def _tail(x: Any) -> Any:
+    """2 exp(x^2 / 2) ndtr(x) of x < 0."""
+    return erfcx(x * -math.sqrt(0.5))
+
+
+def _hazard(x: Any, log: Any) -> Any:
+    """exp(-x^2 / 2) / (sqrt(2 pi) ndtr(x))."""
+    left = x < -1
+    right = ew.exp(-0.5 * x * x - 0.5 * math.log(2 * math.pi) - log)
+    return where(left, math.sqrt(2 / math.pi) / _tail(where(left, x, -1)), right)
+
+
+_log_ndtr.defjvps(lambda t, out, x: t * _hazard(x, out))
 
 
 @util.planned
@@ -82,7 +87,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
 
     Args:
       x: array or scalar of dtype float32 or float64.
-      series_order: accepted; three terms are used where x is far below 0.
+      series_order: accepted; no series is used.
 
     Returns:
       An array of x's shape.

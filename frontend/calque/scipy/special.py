@@ -22,8 +22,10 @@ from calque.numpy.special import i0 as _i0
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
 from calque.scipy.bessel import bessel_jn
+from calque.scipy.boxcox import boxcox, boxcox1p
 from calque.scipy.combinatorial import bernoulli, comb, loggamma
 from calque.scipy.describe import floats as _real
+from calque.scipy.deviance import excess
 from calque.scipy.exponential import expi
 from calque.scipy.faddeeva import dawsn, erfcx, fresnel, wofz
 from calque.scipy.gammas import beta, betaln, factorial, gamma, gammasgn, multigammaln, poch
@@ -376,6 +378,25 @@ def rel_entr(p: Any, q: Any) -> Any:
         where(both, _relative(safe_p, safe_q), where(none, 0, np.inf)), *given)
 
 
+@custom_jvp
+def _divergence(p: Any, q: Any) -> Any:
+    """p log(p / q) - p + q, near p = q by m - log(1 + m), m = (q - p) / p."""
+    m = (q - p) / p
+    near = absolute(m) < 0.5
+    return where(near, p * excess(where(near, m, 0)), p * (ew.log(p) - ew.log(q)) + (q - p))
+
+
+_divergence.defjvps(lambda t, out, p, q: -t * _log_quotient(q, p),
+                    lambda t, out, p, q: t * ((q - p) / q))
+
+
+def _log_quotient(q: Any, p: Any) -> Any:
+    """log(q / p), with its digits near 0."""
+    m = (q - p) / p
+    near = absolute(m) < 0.5
+    return where(near, ew.log1p(where(near, m, 0)), ew.log(q) - ew.log(p))
+
+
 @util.planned
 def kl_div(p: Any, q: Any) -> Any:
     """x log(x / y) - x + y: a term of the Kullback-Leibler divergence.
@@ -395,8 +416,12 @@ def kl_div(p: Any, q: Any) -> Any:
       >>> special.kl_div(2.0, 1.0)
       Array(0.38629436, dtype=float32, weak_type=True)
     """
-    p, q = _real("kl_div", p, q, error=ValueError)
-    return rel_entr(p, q) - p + q
+    given = p, q = _real("kl_div", p, q, error=ValueError)
+    p, q = util.broadcast_all("kl_div", p, q)
+    none = (p == 0) & (q >= 0)
+    both = (p > 0) & (q > 0)
+    value = _divergence(where(both, p, 1), where(both, q, 1))
+    return util.weak_if_scalars(where(both, value, where(none, q, np.inf)), *given)
 
 
 @custom_jvp
@@ -473,58 +498,6 @@ def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
       Array([-0.6931472, -0.6931472], dtype=float32)
     """
     return normalize.log_softmax(x, axis)
-
-
-# ---- powers
-@util.planned
-def boxcox(x: Any, lmbda: Any) -> Any:
-    """(x**lmbda - 1) / lmbda; log(x) for lmbda = 0.
-
-    Args:
-      x: array or scalar.
-      lmbda: array or scalar.
-
-    Returns:
-      An array of the broadcast shape, of inexact dtype.
-
-    Raises:
-      TypeError: an argument is not an array or a number, or complex.
-
-    Example:
-      >>> from calque.scipy import special
-      >>> special.boxcox(2.0, 2.0)
-      Array(1.5, dtype=float32, weak_type=True)
-    """
-    x, lmbda = _pair("boxcox", x, lmbda)
-    return _boxcox(ew.log(x), lmbda)
-
-
-@util.planned
-def boxcox1p(x: Any, lmbda: Any) -> Any:
-    """boxcox(1 + x, lmbda), exact near 0.
-
-    Args:
-      x: array or scalar.
-      lmbda: array or scalar.
-
-    Returns:
-      An array of the broadcast shape, of inexact dtype.
-
-    Raises:
-      TypeError: an argument is not an array or a number, or complex.
-
-    Example:
-      >>> from calque.scipy import special
-      >>> special.boxcox1p(1.0, 2.0)
-      Array(1.5, dtype=float32, weak_type=True)
-    """
-    x, lmbda = _pair("boxcox1p", x, lmbda)
-    return _boxcox(ew.log1p(x), lmbda)
-
-
-def _boxcox(log: Any, lmbda: Any) -> Any:
-    none = lmbda == 0
-    return where(none, log, ew.expm1(lmbda * log) / where(none, 1, lmbda))
 
 
 __all__ = [

@@ -2,6 +2,9 @@
 
   table.py        how a row of densities becomes the functions of a distribution: start here
   continuous.py   norm, gamma, beta, t, truncnorm, ...
+  exponents.py    exponentials and logarithms of them, with slopes of their own
+  gamma_tails.py  logarithms of the incomplete gamma functions
+  truncated.py    the logarithms of truncnorm
   discrete.py     binom, poisson, geom, ...
   vectors.py      dirichlet, multinomial, multivariate_normal
   ranks.py        rankdata, mode, sem

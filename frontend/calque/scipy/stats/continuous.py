@@ -7,16 +7,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from calque.api.custom_derivatives import custom_jvp
+from calque.lax import stop_gradient
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
+from calque.scipy.deviance import log_gamma_density
+from calque.scipy.log_beta import LARGE
 from calque.scipy.special import (
     betainc,
     betaln,
-    expit,
     gammainc,
     gammaincc,
     gammaln,
@@ -28,9 +27,22 @@ from calque.scipy.special import (
     xlog1py,
     xlogy,
 )
+from calque.scipy.stats.exponents import (
+    expm1,
+    gumbel_density,
+    gumbel_part,
+    gumbel_rest,
+    log1p_square,
+    log_gumbel,
+    log_gumbel_rest,
+    log_logistic,
+    logistic_part,
+)
+from calque.scipy.stats.gamma_tails import log_lower, log_upper
 from calque.scipy.stats.table import distribution
+from calque.scipy.stats.truncated import log_below, log_density
 
-_log, _log1p, _exp, _expm1 = (p.bind for p in (ew.log_p, ew.log1p_p, ew.exp_p, ew.expm1_p))
+_log, _log1p, _exp = (p.bind for p in (ew.log_p, ew.log1p_p, ew.exp_p))
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _ALL = "cdf logcdf logpdf logsf pdf sf"
 
@@ -48,12 +60,19 @@ norm = distribution("norm", "normal distribution of mean loc and deviation scale
     "logpdf": _log_normal, "cdf": ndtr, "sf": lambda z: ndtr(-z), "logcdf": log_ndtr,
     "logsf": lambda z: log_ndtr(-z), "ppf": ndtri, "isf": lambda q: -ndtri(q)})
 
+
+def _cotangent(q: Any) -> Any:
+    """cot(pi q) of 0 <= q <= 1: about 1/2 by the tangent, of what is exact."""
+    near = q < 0.25
+    return where(near, 1 / ew.tan(math.pi * where(near, q, 0.25)),
+                 ew.tan(math.pi * (0.5 - where(near, 0.5, q))))
+
+
 cauchy = distribution("cauchy", "Cauchy distribution, 1 / (pi (1 + z**2))", "", _ALL + " isf ppf", {
-    "logpdf": lambda z: -math.log(math.pi) - _log1p(z * z),
+    "logpdf": lambda z: -math.log(math.pi) - log1p_square(z, 1 + 0 * z),
     "cdf": lambda z: ew.atan2(*_with_one(-z)) / math.pi,
     "sf": lambda z: ew.atan2(*_with_one(z)) / math.pi,
-    "ppf": lambda q: ew.tan(math.pi * (q - 0.5)),
-    "isf": lambda q: ew.tan(math.pi * (0.5 - q))})
+    "ppf": lambda q: -_cotangent(q), "isf": lambda q: _cotangent(q)})
 
 
 def _with_one(z: Any) -> tuple[Any, Any]:
@@ -61,7 +80,7 @@ def _with_one(z: Any) -> tuple[Any, Any]:
 
 
 expon = distribution("expon", "exponential distribution, e**-z for z >= 0", "", _ALL + " ppf", {
-    "logpdf": lambda z: -z, "cdf": lambda z: -_expm1(-z), "sf": lambda z: _exp(-z),
+    "logpdf": lambda z: -z, "cdf": lambda z: -expm1(-z), "sf": lambda z: _exp(-z),
     "logsf": lambda z: -z, "ppf": lambda q: -_log1p(-q)}, _positive)
 
 laplace = distribution("laplace", "Laplace distribution, e**-|z| / 2", "", "cdf logpdf pdf", {
@@ -69,17 +88,18 @@ laplace = distribution("laplace", "Laplace distribution, e**-|z| / 2", "", "cdf 
     "cdf": lambda z: where(z < 0, _exp(-absolute(z)) / 2, 1 - _exp(-absolute(z)) / 2)})
 
 logistic = distribution("logistic", "logistic distribution", "", "cdf isf logpdf pdf ppf sf", {
-    "logpdf": lambda z: -absolute(z) - 2 * _log1p(_exp(-absolute(z))),
-    "cdf": expit, "sf": lambda z: expit(-z), "ppf": logit, "isf": lambda q: -logit(q)}, q="x")
+    "logpdf": log_logistic, "cdf": logistic_part, "sf": lambda z: logistic_part(-z), "ppf": logit,
+    "isf": lambda q: -logit(q)}, q="x")
 
 gumbel_r = distribution("gumbel_r", "Gumbel distribution of largest values", "", _ALL + " ppf", {
-    "logpdf": lambda z: -z - _exp(-z), "logcdf": lambda z: -_exp(-z),
-    "cdf": lambda z: _exp(-_exp(-z)), "sf": lambda z: -_expm1(-_exp(-z)),
+    "logpdf": lambda z: log_gumbel(-z), "pdf": lambda z: gumbel_density(-z),
+    "logcdf": lambda z: -_exp(-z), "cdf": lambda z: gumbel_part(-z),
+    "sf": lambda z: gumbel_rest(-z), "logsf": lambda z: log_gumbel_rest(-z),
     "ppf": lambda q: -_log(-_log(q))}, q="p")
 
 gumbel_l = distribution("gumbel_l", "Gumbel distribution of least values", "", _ALL + " ppf", {
-    "logpdf": lambda z: z - _exp(z), "logsf": lambda z: -_exp(z),
-    "cdf": lambda z: -_expm1(-_exp(z)), "sf": lambda z: _exp(-_exp(z)),
+    "logpdf": log_gumbel, "pdf": gumbel_density, "logsf": lambda z: -_exp(z),
+    "sf": gumbel_part, "cdf": gumbel_rest, "logcdf": log_gumbel_rest,
     "ppf": lambda q: _log(-_log1p(-q))}, q="p")
 
 uniform = distribution("uniform", "uniform distribution from loc to loc + scale", "",
@@ -89,84 +109,99 @@ uniform = distribution("uniform", "uniform distribution from loc to loc + scale"
 pareto = distribution("pareto", "Pareto distribution, b z**-(b + 1) for z >= 1", "b",
                       _ALL + " ppf", {
     "logpdf": lambda z, b: _log(b) - (b + 1) * _log(z), "logsf": lambda z, b: -b * _log(z),
-    "sf": lambda z, b: _exp(-b * _log(z)), "cdf": lambda z, b: -_expm1(-b * _log(z)),
+    "sf": lambda z, b: _exp(-b * _log(z)), "cdf": lambda z, b: -expm1(-b * _log(z)),
     "ppf": lambda q, b: _exp(-_log1p(-q) / b)}, lambda b: (1.0, None), (2.0,))
 
+
+def _log_gamma(z: Any, a: Any) -> Any:
+    """Near z = a the terms cancel where they are large."""
+    large = (a >= LARGE) & (z > 0)
+    near = log_gamma_density(where(large, a, LARGE), where(large, z, LARGE)) - _log(
+        where(large, z, 1.0))
+    a, z = where(large, 1.0, a), where(large, 1.0, z)
+    return where(large, near, xlogy(a - 1, z) - z - gammaln(a))
+
+
 gamma = distribution("gamma", "gamma distribution of shape a", "a", _ALL, {
-    "logpdf": lambda z, a: xlogy(a - 1, z) - z - gammaln(a),
-    "cdf": lambda z, a: gammainc(a, z), "sf": lambda z, a: gammaincc(a, z)},
+    "logpdf": _log_gamma,
+    "cdf": lambda z, a: gammainc(a, z), "sf": lambda z, a: gammaincc(a, z),
+    "logcdf": lambda z, a: log_lower(a, z), "logsf": lambda z, a: log_upper(a, z)},
     _positive, (2.0,), valid=lambda a: a > 0)
 
 chi2 = distribution("chi2", "chi-squared distribution of df degrees of freedom", "df", _ALL, {
-    "logpdf": lambda z, df: (xlogy(df / 2 - 1, z) - z / 2 - df * (math.log(2) / 2)
-                             - gammaln(df / 2)),
-    "cdf": lambda z, df: gammainc(df / 2, z / 2), "sf": lambda z, df: gammaincc(df / 2, z / 2)},
+    "logpdf": lambda z, df: _log_gamma(z / 2, df / 2) - math.log(2),
+    "cdf": lambda z, df: gammainc(df / 2, z / 2), "sf": lambda z, df: gammaincc(df / 2, z / 2),
+    "logcdf": lambda z, df: log_lower(df / 2, z / 2),
+    "logsf": lambda z, df: log_upper(df / 2, z / 2)},
     _positive, (3.0,), valid=lambda df: df > 0)
+
+
+def _beta_above(z: Any, a: Any, b: Any) -> Any:
+    """I_(1 - z)(b, a); of small z, which 1 - z forgets, 1 - I_z(a, b)."""
+    below = betainc(a, b, z)
+    small = (z < 0.1) & (below < 0.99)
+    return where(small, 1 - below, betainc(b, a, 1 - where(small, 0.5, z)))
+
 
 beta = distribution("beta", "beta distribution of shapes a and b, on 0 to 1", "a b", _ALL, {
     "logpdf": lambda z, a, b: xlogy(a - 1, z) + xlog1py(b - 1, -z) - betaln(a, b),
-    "cdf": lambda z, a, b: betainc(a, b, z), "sf": lambda z, a, b: betainc(b, a, 1 - z)},
+    "cdf": lambda z, a, b: betainc(a, b, z), "sf": _beta_above},
     lambda a, b: (0.0, 1.0), (2.0, 3.0), valid=lambda a, b: (a > 0) & (b > 0))
 
 t = distribution("t", "Student's t distribution of df degrees of freedom", "df", "logpdf pdf", {
     "logpdf": lambda z, df: (-betaln(0.5, df / 2) - _log(df) / 2
-                             - (df + 1) / 2 * _log1p(z * z / df))}, example=(3.0,))
+                             - (df + 1) / 2 * log1p_square(z, df))}, example=(3.0,))
 
 
 def _power(x: Any, beta: Any) -> Any:
     return absolute(x) ** beta
 
 
+def _log_generalized(x: Any, beta: Any) -> Any:
+    return _log(beta / 2) - gammaln(1 / beta) - _power(x, beta)
+
+
+def _generalized(x: Any, beta: Any) -> Any:
+    hidden = _power(stop_gradient(x), stop_gradient(beta)) > 1e4  # 0, and so are its slopes
+    value = _exp(_log_generalized(where(hidden, 1.0, x), beta))
+    return where(hidden, 0.0, value)
+
+
+def _generalized_below(x: Any, beta: Any) -> Any:
+    hidden = _power(stop_gradient(x), stop_gradient(beta)) > 1e4
+    size = _power(where(hidden, 1.0, x), beta)
+    tail, part = gammaincc(1 / beta, size) / 2, gammainc(1 / beta, size) / 2
+    return where(hidden, where(x < 0, 0.0, 1.0), where(x < 0, tail, 0.5 + part))
+
+
 gennorm = distribution("gennorm", "generalized normal distribution, e**-|x|**beta", "beta",
                        "cdf logpdf pdf", {
-    "logpdf": lambda x, beta: _log(beta / 2) - gammaln(1 / beta) - _power(x, beta),
-    "cdf": lambda x, beta: where(x < 0, gammaincc(1 / beta, _power(x, beta)) / 2,
-                                 0.5 + gammainc(1 / beta, _power(x, beta)) / 2)},
+    "logpdf": _log_generalized, "pdf": _generalized,
+    "cdf": _generalized_below},
     example=(1.5,), scaled=False)
+
+
+def _half_sine(x: Any) -> Any:
+    """sin(x / 2)^2, which is (1 - cos x) / 2."""
+    sine = ew.sin(0.5 * x)
+    return sine * sine
+
 
 vonmises = distribution("vonmises", "von Mises distribution of an angle x in radians", "kappa",
                         "logpdf pdf", {
-    "logpdf": lambda x, kappa: kappa * (ew.cos(x) - 1) - _log(2 * math.pi * i0e(kappa))},
+    "logpdf": lambda x, kappa: -2 * kappa * _half_sine(x) - _log(2 * math.pi * i0e(kappa))},
     example=(2.0,), scaled=False, valid=lambda kappa: kappa > 0)
 
 wrapcauchy = distribution("wrapcauchy", "wrapped Cauchy distribution of an angle x of 0 to 2 pi",
                           "c", "logpdf pdf", {
-    "logpdf": lambda x, c: _log(1 - c * c) - math.log(2 * math.pi) - _log(
-        1 + c * c - 2 * c * ew.cos(x))},
+    "logpdf": lambda x, c: _log((1 - c) / (2 * math.pi)) + _log1p(c) - _log(
+        (1 - c) * (1 - c) + 4 * c * _half_sine(x))},
     lambda c: (0.0, 2 * math.pi), (0.5,), scaled=False, valid=lambda c: (c > 0) & (c < 1))
-
-
-# ---- the truncated normal distribution: masses between bounds, without cancellation
-@custom_jvp
-def _log_difference(high: Any, low: Any) -> Any:
-    """log(e**high - e**low)."""
-    none = low == -np.inf
-    return high + where(none, 0, _log1p(-_exp(where(none, -1, low - high))))
-
-
-_log_difference.defjvps(lambda t, out, high, low: t * _exp(high - out),
-                        lambda t, out, high, low: -t * _exp(low - out))
-
-
-def _log_mass(a: Any, b: Any) -> Any:
-    """log(ndtr(b) - ndtr(a)): by the tail both are in, by the complement of two tails else."""
-    right = a > 0
-    low, high = where(right, -b, a), where(right, -a, b)
-    across = high > 0
-    tail = _log_difference(log_ndtr(where(across, 0, high)), log_ndtr(where(across, -1, low)))
-    outer = ndtr(where(across, low, -1)) + ndtr(where(across, -high, -1))
-    return where(across, _log1p(-outer), tail)
-
-
-def _log_part(z: Any, a: Any, b: Any) -> Any:
-    inside = (z > a) & (z < b)
-    return where(inside, _log_mass(a, where(inside, z, b)) - _log_mass(a, b), 0 * z)
 
 
 truncnorm = distribution("truncnorm", "normal distribution between loc + scale a and loc + scale b",
                          "a b", _ALL, {
-    "logpdf": lambda z, a, b: _log_normal(z) - _log_mass(a, b),
-    "logcdf": _log_part, "cdf": lambda z, a, b: _exp(_log_part(z, a, b)),
-    "logsf": lambda z, a, b: _log_part(-z, -b, -a),
-    "sf": lambda z, a, b: _exp(_log_part(-z, -b, -a))},
+    "logpdf": log_density, "logcdf": log_below, "cdf": lambda z, a, b: _exp(log_below(z, a, b)),
+    "logsf": lambda z, a, b: log_below(-z, -b, -a),
+    "sf": lambda z, a, b: _exp(log_below(-z, -b, -a))},
     lambda a, b: (a, b), (-1.0, 2.0), valid=lambda a, b: a < b)

@@ -11,6 +11,8 @@ from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
+from calque.scipy.deviance import log_gamma_density
+from calque.scipy.log_beta import LARGE
 from calque.scipy.special import betaln, gammaincc, gammaln, xlog1py, xlogy
 from calque.scipy.stats.table import counts
 
@@ -58,6 +60,15 @@ def _poisson_entropy(mu: Any, loc: Any) -> Any:
     return where(mu > _LIMIT, series, direct)
 
 
+def _log_poisson(k: Any, mu: Any) -> Any:
+    """Near k = mu the terms cancel where they are large."""
+    large = (k >= LARGE) & (mu > 0)
+    n = where(large, k, LARGE)
+    near = log_gamma_density(n, where(large, mu, LARGE)) - ew.log(n)
+    k, mu = where(large, 1.0, k), where(large, 1.0, mu)
+    return where(large, near, xlogy(k, mu) - gammaln(k + 1) - mu)
+
+
 bernoulli = counts(
     "bernoulli", "Bernoulli distribution, 1 with probability p", "p",
     lambda k, p: xlogy(k, p) + xlog1py(1 - k, -p), lambda k, p: (k >= 0) & (k <= 1), (0.3,),
@@ -79,11 +90,11 @@ geom = counts(
 
 nbinom = counts(
     "nbinom", "negative binomial distribution, failures before the n-th success", "n p",
-    lambda k, n, p: (gammaln(k + n) - gammaln(n) - gammaln(k + 1) + xlogy(n, p) + xlog1py(k, -p)),
+    lambda k, n, p: -betaln(n, k + 1) - ew.log(n + k) + xlogy(n, p) + xlog1py(k, -p),
     lambda k, n, p: k >= 0, (3.0, 0.3))
 
 poisson = counts(
     "poisson", "Poisson distribution of mean mu", "mu",
-    lambda k, mu: xlogy(k, mu) - gammaln(k + 1) - mu,
+    _log_poisson,
     lambda k, mu: (k >= 0) & (k == ew.floor(k)), (2.0,),
     cdf=(("k", "mu"), {"loc": 0}, _poisson_cdf), entropy=(("mu",), {"loc": 0}, _poisson_entropy))

@@ -123,20 +123,36 @@ def _density(row: dict[str, Function], support: Function | None) -> Function:
         inside = _inside(z, support, shapes)
         if inside is None:
             return row["logpdf"](z, *shapes) - ew.log(scale)
-        safe = where(inside, z, support(*shapes)[0] + 0.5)  # type: ignore[misc]
+        low = support(*shapes)[0]  # type: ignore[misc]
+        near = low + 0.5 if isinstance(low, float) else where(low > -np.inf, low + 0.5, 0)
+        safe = where(inside, z, near)
         value = where(inside, row["logpdf"](safe, *shapes) - ew.log(scale), -np.inf)
         return where(scale > 0, value, np.nan)
 
     return logpdf
 
 
-_DERIVED: dict[str, tuple[str, Function]] = {
-    "logcdf": ("cdf", ew.log_p.bind), "logsf": ("sf", ew.log_p.bind)}
+def _plain_density(row: dict[str, Function]) -> Function:
+    return lambda x, *rest: row["pdf"]((x - rest[-2]) / rest[-1], *rest[:-2]) / rest[-1]
+
+
+def _logarithm(row: dict[str, Function], base: str, other: str) -> Function:
+    """log of a probability: by that of the contrary where it is near 1."""
+    def log(*args: Any) -> Any:
+        part, rest = row[base](*args), row[other](*args)
+        least = part < 0.5
+        return where(least, ew.log(where(least, part, 0.5)),
+                     ew.log1p(-where(least, 0.5, rest)))
+
+    return log
+
+
+_PARTS = {"logcdf": ("cdf", "sf"), "logsf": ("sf", "cdf")}
 _BEYOND = {"cdf": (0.0, 1.0), "sf": (1.0, 0.0), "logcdf": (-np.inf, 0.0), "logsf": (0.0, -np.inf)}
 
 
 def _cumulative(name: str, row: dict[str, Function], support: Function | None) -> Function:
-    base, then = (name, None) if name in row else _DERIVED[name]
+    function = row[name] if name in row else _logarithm(row, *_PARTS[name])
 
     def cumulative(x: Any, *rest: Any) -> Any:
         *shapes, loc, scale = rest
@@ -147,8 +163,7 @@ def _cumulative(name: str, row: dict[str, Function], support: Function | None) -
             safe = where(z < low, low, safe)
         if high is not None:
             safe = where(z > high, high, safe)
-        value = row[base](safe, *shapes)
-        value = value if then is None else then(value)
+        value = function(safe, *shapes)
         below, above = _BEYOND[name]
         if low is not None:
             value = where(z < low, below, value)
@@ -180,7 +195,8 @@ def distribution(name: str, what: str, shapes: str, public: str, row: dict[str, 
       what: a phrase for docstrings.
       shapes: names of its shape parameters.
       public: names of its functions.
-      row: functions of (z, *shapes); logpdf, and of the others what does not follow.
+      row: functions of (z, *shapes); logpdf, and of the others what does not follow; pdf where
+        its slope is no number where it underflows.
       support: shapes -> (low, high) of z; high None for no bound; None: all numbers.
       example: shape parameters for the examples.
       scaled: whether there are loc and scale.
@@ -191,7 +207,8 @@ def distribution(name: str, what: str, shapes: str, public: str, row: dict[str, 
     for each in public.split():
         if each in ("logpdf", "pdf"):
             body = _density(row, support)
-            body = body if each == "logpdf" else _exp(body)
+            if each == "pdf":
+                body = _plain_density(row) if "pdf" in row else _exp(body)
         elif each in ("ppf", "isf"):
             body = _quantile(each, row)
         else:
