@@ -163,6 +163,7 @@ def default_dtype(python_type: type) -> Dtype:
 
 
 _PYTHON: dict[type, str] = {bool: "b", int: "i*", float: "f*", complex: "c*"}
+_NUMBERS = (int, float, complex)
 
 
 def scalar_info(x: Any) -> tuple[Dtype, bool] | None:
@@ -170,7 +171,20 @@ def scalar_info(x: Any) -> tuple[Dtype, bool] | None:
     kind = type(x)
     if kind in _PYTHON:
         return default_dtype(kind), kind is not bool
-    return None
+    if kind is np.ndarray or isinstance(x, np.generic) or not isinstance(x, _NUMBERS):
+        return None
+    return scalar_info(plain_number(x))
+
+
+def plain_number(x: Any) -> Any:
+    """A number whose type is derived from int, float or complex (an IntEnum's member) as one of
+    theirs; anything else as it is."""
+    if type(x) in _PYTHON or isinstance(x, np.generic):
+        return x
+    for kind in _NUMBERS:
+        if isinstance(x, kind):
+            return kind(x)  # type: ignore[call-overload]
+    return x
 
 
 def _fits(x: int, dtype: Dtype) -> bool:
@@ -180,7 +194,7 @@ def _fits(x: int, dtype: Dtype) -> bool:
 
 def check_fits(x: Any) -> None:
     """OverflowError for a Python int that no default integer can hold."""
-    if type(x) is int and not -0x80000000 <= x <= 0x7FFFFFFF:
+    if isinstance(x, int) and not -0x80000000 <= x <= 0x7FFFFFFF:
         kind = default_dtype(int)
         if not _fits(x, kind):
             raise OverflowError(explain(
