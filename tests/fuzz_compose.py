@@ -42,10 +42,10 @@ from support.harness import Case, Failure, outputs
 import calque
 from calque.dispatch.array import from_numpy
 
-GROUP = 40
-LIFETIME = 100  # groups per worker: the functions that chains call are compiled once in each
-KINDS = [(fuzz_compose_built.packed, 2), (fuzz_compose_built.unrolled, 2),
-         (fuzz_compose_built.branches, 3), (fuzz_compose_calls.chain, 30),
+GROUP = 80
+LIFETIME = 50  # groups per worker: the functions that chains call are compiled once in each
+KINDS = [(fuzz_compose_built.packed, 1), (fuzz_compose_built.unrolled, 1),
+         (fuzz_compose_built.branches, 2), (fuzz_compose_calls.chain, 30),
          (fuzz_compose_calls.dropped, 2), (fuzz_compose_values.tree, 25),
          (fuzz_compose_values.linear_map, 2), (fuzz_compose_texts.odd, 28),
          (fuzz_compose_texts.float0, 6)]

@@ -9,6 +9,11 @@ import re
 KNOWN: list[tuple[str, str, str]] = [
     ("", r"instead of JAX's \('.*', '(bool|int|float|complex)', False\)$",
      "JAX gives a Python number that a loop only passes on as it is; here it is a weak array"),
+    (r"jnp\.full(_like)?\(", "calque: OverflowError.*JAX: fine",
+     "JAX fills with another number where an integer is beyond the dtype"),
+    (r"jax\.jacrev.*allow_int", "", "JAX's own Jacobian of float0 is of integers, or fails"),
+    (r"lax\.scan.*, Z\)", "JAX: ValueError .*Unknown NumPy dtype",
+     "scan over float0 fails in JAX's runtime"),
     (r"lax\.scan", "JAX: IndexError .*tuple index out of range",
      "scan over a scalar: an error of JAX's internals; a ValueError with a text here"),
 ]
