@@ -271,6 +271,7 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
         (dtype, weak), = pairs
         return dtype, weak and dtype != bool_
     kinds = {d for d, _ in pairs}
+    refuse_float0(*kinds)
     all_weak = all(w for _, w in pairs)
     if len(kinds) == 1 and not all_weak:
         return kinds.pop(), False
@@ -300,6 +301,15 @@ def promote(pairs: Iterable[tuple[Dtype, bool]]) -> tuple[Dtype, bool]:
     """The join of (dtype, weak) pairs: result dtype and whether it is weak."""
     return _promote(frozenset(pairs), config.jax_enable_x64,
                     config.jax_numpy_dtype_promotion == "strict")
+
+
+def refuse_float0(*kinds: Dtype) -> None:
+    """TypeError for the dtype of derivatives by integers, which nothing is computed with."""
+    if float0 in kinds:
+        raise TypeError(explain(
+            "a float0 array is an operand: float0 is the dtype of derivatives by integers and "
+            "booleans, and supports no operations.",
+            fix="use np.zeros(x.shape, dtype) where zeros of a dtype are wanted."))
 
 
 def promote_types(a: Any, b: Any) -> Dtype:

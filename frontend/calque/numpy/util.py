@@ -144,6 +144,7 @@ def to_inexact(dtype: Any) -> Any:
     """Integers up to 32 bits and bool to float32, 64-bit ones to float64, others unchanged."""
     if dtypes.is_inexact(dtype) or dtypes.is_key(dtype):
         return dtype
+    dtypes.refuse_float0(dtype)
     return np.dtype("float64" if dtype.itemsize == 8 else "float32")
 
 
