@@ -52,7 +52,7 @@ def evaluated(api: Any, text: str, names: dict[str, Any]) -> tuple[Any, ...]:
             leaves, structure = api.tree.flatten(eval(text, names))
             return "values", _told(structure), [_leaf(x) for x in leaves]
     except Exception as e:  # an answer like any other
-        return "error", [c.__name__ for c in type(e).__mro__], str(e)[:300]
+        return "error", [c.__name__ for c in type(e).__mro__], str(e)[:900]
 
 
 def _told(structure: Any) -> str:

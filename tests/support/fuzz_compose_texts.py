@@ -6,6 +6,7 @@ The answers of both are compared: values, dtypes, weak types, structures, and cl
 from __future__ import annotations
 
 
+import re
 from typing import Any
 
 import numpy as np
@@ -115,10 +116,9 @@ def asked(text: str, x64: bool) -> Trial:
         with calque.enable_x64(x64):
             said.append(fuzz_compose_jax.evaluated(calque, text, scope))
         kind, classes, message = (*said[0], "", "")[:3]
-        if kind == "error" and error_class(classes) not in FINE and not message.startswith(
-                "'numpy.ndarray' object has no"):  # what NumPy's arrays lack
-            return f"{classes[0]}: {message}"
-        return ""
+        if kind != "error" or "Fix:" in message or "\n  In " in message or any(re.search(p, message) for p in PYTHONS):
+            return "" if kind != "error" or error_class(classes) in FINE else f"{classes[0]}: {message}"
+        return f"{classes[0]} not in three parts: {message}"
 
     def answered(theirs: Any) -> str:
         return compared(said[0], theirs)
@@ -126,6 +126,10 @@ def asked(text: str, x64: bool) -> Trial:
     return Trial(f"x64 {x64}: {text}", act=act, question=text, answered=answered)
 
 
+# errors of Python's and NumPy's own, before calque is asked
+PYTHONS = ("unsupported operand type", "object has no attribute", "^an array", "object is not",
+           "^'.*' not supported between", "bad operand type for", "has no len", "can only concatenate", "can't concat",
+           "^ufunc ", "^The numpy boolean", "Only integer scalar arrays")
 FINE = ("TypeError", "ValueError", "OverflowError", "IndexError", "NotImplementedError",
         "ZeroDivisionError", "KeyError", "RuntimeError")
 

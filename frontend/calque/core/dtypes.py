@@ -337,7 +337,9 @@ def dtype_and_weak(x: Any) -> tuple[Dtype, bool]:
         return _pair(x)
     if hasattr(x, "dtype"):
         return canonical(x.dtype), bool(getattr(x, "weak_type", False))
-    raise TypeError(f"result_type: {x!r} of type {type(x).__name__} is neither array nor dtype.")
+    raise TypeError(explain(
+        f"result_type: {x!r} of type {type(x).__name__} is neither array nor dtype.",
+        fix="pass an array, a number, a dtype or a dtype's name."))
 
 
 def result_type(*args: Any) -> Dtype:

@@ -150,6 +150,7 @@ def to_inexact(dtype: Any) -> Any:
 
 def host_scalar(x: Any, dtype: Any, weak: bool) -> Any:
     """A Python or NumPy scalar as a scalar of a dtype: a Python one when weak."""
+    x = dtypes.plain_number(x)
     if type(x) in _SCALARS:
         if weak and dtypes.scalar_info(x) == (dtype, True):
             dtypes.check_fits(x)
