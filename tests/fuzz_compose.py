@@ -9,8 +9,8 @@ that has JAX, which answers the texts of the last kinds.
 
     python tests/fuzz_compose.py --explain 17        the program and what is wrong with it
 
-Files: fuzz_compose_draw, _built (compiled), _calls, _values, _texts, _jax (the other worker), _known.
-Start reading at `failures`.
+Files: fuzz_compose_draw, _built (compiled), _calls, _values, _texts, _jax (the other worker) and
+_known.  Start reading at `failures`.
 """
 from __future__ import annotations
 

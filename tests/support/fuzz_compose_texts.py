@@ -5,11 +5,8 @@ The answers of both are compared: values, dtypes, weak types, structures, and cl
 """
 from __future__ import annotations
 
-
 import re
 from typing import Any
-
-import numpy as np
 
 import calque
 from support import fuzz_compose_jax
@@ -116,9 +113,11 @@ def asked(text: str, x64: bool) -> Trial:
         with calque.enable_x64(x64):
             said.append(fuzz_compose_jax.evaluated(calque, text, scope))
         kind, classes, message = (*said[0], "", "")[:3]
-        if kind != "error" or "Fix:" in message or "\n  In " in message or any(re.search(p, message) for p in PYTHONS):
-            return "" if kind != "error" or error_class(classes) in FINE else f"{classes[0]}: {message}"
-        return f"{classes[0]} not in three parts: {message}"
+        if kind != "error":
+            return ""
+        if not any(re.search(part, message) for part in (*PARTS, *PYTHONS)):
+            return f"{classes[0]} not in three parts: {message}"
+        return "" if error_class(classes) in FINE else f"{classes[0]}: {message}"
 
     def answered(theirs: Any) -> str:
         return compared(said[0], theirs)
@@ -128,8 +127,10 @@ def asked(text: str, x64: bool) -> Trial:
 
 # errors of Python's and NumPy's own, before calque is asked
 PYTHONS = ("unsupported operand type", "object has no attribute", "^an array", "object is not",
-           "^'.*' not supported between", "bad operand type for", "has no len", "can only concatenate", "can't concat",
-           "^ufunc ", "^The numpy boolean", "Only integer scalar arrays")
+           "^'.*' not supported between", "bad operand type for", "has no len",
+           "can only concatenate", "can't concat", "^ufunc ", "^The numpy boolean",
+           "[Oo]nly integer scalar arrays", "inhomogeneous shape")
+PARTS = ("Fix:", r"\n  In ")
 FINE = ("TypeError", "ValueError", "OverflowError", "IndexError", "NotImplementedError",
         "ZeroDivisionError", "KeyError", "RuntimeError")
 

@@ -183,7 +183,7 @@ def plain_number(x: Any) -> Any:
         return x
     for kind in _NUMBERS:
         if isinstance(x, kind):
-            return kind(x)  # type: ignore[call-overload]
+            return kind(x)  # type: ignore[arg-type]
     return x
 
 

@@ -93,7 +93,8 @@ def _cond_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *,
                     branches: tuple[Program, ...]) -> tuple[list[Any], Callable[..., list[Any]]]:
     """Each branch saves what it computed; the other branches fill theirs with zeros.  Operands are
     residuals as they are: chosen between them and zeros once more, they would be other arrays of
-    equal values, of which IREE may take one for another (tests/transforms/test_vmapped_branches)."""
+    equal values, and for such IREE may read others (tests/lowering/test_refusals.py).
+    """
     assert not nonzero[0]
     union = _union(linearize_program(b, nonzero[1:])[2] for b in branches)
     parts = [linearize_program(b, nonzero[1:], union) for b in branches]
