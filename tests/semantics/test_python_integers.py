@@ -32,6 +32,7 @@ BECOMES: dict[str, Callable[[int], Any]] = {
     "aux": lambda v: calque.jit(calque.grad(lambda x: (x, v), has_aux=True))(1.0),
     "vmap": lambda v: calque.vmap(lambda x: v)(ROWS), "vjp": lambda v: calque.vjp(
         lambda x: (x, v), 1.0), "eval_shape": lambda v: calque.eval_shape(lambda: v),
+    "shape of an argument": lambda v: calque.eval_shape(lambda x: x, v),
     "make_jaxpr": lambda v: calque.make_jaxpr(lambda: v)(), "asarray": jnp.asarray,
     "list": lambda v: jnp.array([v]), "device_put": calque.device_put,
     "append": lambda v: jnp.append(ROWS, v), "stack": lambda v: jnp.stack([ROWS[0], v]),
