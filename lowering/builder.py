@@ -206,7 +206,20 @@ class Builder:
         x, y = self.match(x, y)
         if pred.shape == () != x.shape:
             pred = self.broadcast(pred, x.shape, ())
+        x, y = self._chosen(pred, x, 1), self._chosen(pred, y, 2)
         return self.emit("select", [pred, x, y], x.shape, x.dtype)
+
+    def _chosen(self, pred: Value, x: Value, operand: int) -> Value:
+        """What x is where pred has chosen it: of a select by the same words its operand.
+
+        IREE finds that `pred ? 0 : (pred ? 0 : z)` is `pred ? 0 : z` when both are in a dispatch,
+        and reads the dispatch's first result for one of them (tests/lowering/test_refusals.py).
+        """
+        ir = x.ir
+        while mlir.made_by(ir.owner) == "stablehlo.select" and mlir.same_words(
+                ir.owner.operands[0], pred.ir):
+            ir = ir.owner.operands[operand]
+        return x if ir is x.ir else Value(self, ir, x.shape, x.dtype)
 
     def isnan(self, x: Value) -> Value:
         return x.ne(x)

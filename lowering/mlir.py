@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import sys
 import threading
 import types
@@ -212,6 +213,24 @@ def _spec(kind: Any) -> tuple[tuple[int, ...], Dtype] | None:
 def spec(v: Any) -> tuple[tuple[int, ...], Dtype] | None:
     """Shape and dtype of an ir.Value, -1 for sizes known at the call only; None for no tensor."""
     return _spec(v.type)
+
+
+def same_words(x: Any, y: Any, depth: int = 6) -> bool:
+    """Whether two values are one, or computed by equal operations from values of which this is so:
+    at most so many operations deep."""
+    if x == y:
+        return True
+    a, b = x.owner, y.owner
+    name = made_by(a)
+    return bool(depth and name is not None and name == made_by(b) and x.type == y.type
+                and not len(a.regions) and len(a.operands) == len(b.operands)
+                and len(a.results) == 1 == len(b.results) and _words(a) == _words(b)
+                and all(same_words(p, q, depth - 1) for p, q in zip(a.operands, b.operands)))
+
+
+def _words(operation: Any) -> str:
+    """An operation's text without the names of values."""
+    return re.sub(r"%[\w#:]+", "%", str(operation))
 
 
 def made_by(owner: Any) -> str | None:

@@ -6,6 +6,7 @@ no longer needs it.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -560,6 +561,17 @@ def test_second_derivatives_of_a_switch_at_several_points() -> None:
     np.testing.assert_allclose(sin, 2 * np.cos(2 * x), rtol=1e-12)
 
 
+def test_numbers_that_are_masked_twice_are_so_in_the_same_words() -> None:
+    """Builder._chosen: in longer programs values were wrong (test_iree_still_reads_another_...)."""
+    def f(i: Any, x: Any, v: Any) -> Any:
+        first = lax.cond(i <= 0, lambda x: 0., lambda x: x, x)
+        return first, lax.cond(i <= 0, lambda x: 0., lambda x: x, first), jnp.sort(v)
+
+    text = calque.jit(f).lower(np.int32(1), np.float32(.7), np.ones(40, np.float32)).as_text()
+    chosen = re.findall(r"stablehlo.select %\w+, %\w+, (%\w+) : tensor<i1>, tensor<f32>", text)
+    assert len(chosen) == 2 and len(set(chosen)) == 1, text
+
+
 @pytest.mark.slow
 def test_second_derivatives_of_branches_in_branches_at_two_points() -> None:
     """The same, refused (fuzz_compose.py, seed 9002193)."""
@@ -572,7 +584,7 @@ def test_second_derivatives_of_branches_in_branches_at_two_points() -> None:
 
 
 def test_iree_still_reads_another_result_of_a_dispatch_for_a_repeated_one() -> None:
-    """_cond_linearize in primitives/control.py: of %e, which is %n, a dispatch's first result is
+    """Builder._chosen and _cond_linearize: of %e, which is %n, a dispatch's first result is
     read instead, here the sine; values of equal types come out wrong without a word."""
     refused("""func.func @main(%c: tensor<i32>, %z: tensor<i32>, %x: tensor<f32>)
           -> (tensor<f32>, tensor<i32>, tensor<i32>) {
