@@ -132,13 +132,15 @@ bench: $(VENV)/.test
 bench-clients: $(CLIENTS)/.made
 	$(BIN)/python benchmarks/clients.py $(PYTHONS) --write
 
-# random programs for so long, half of the time each: over the public API (CALQUE_FUZZ_JAX names a Python
-# with JAX, its third oracle), and over primitives; logs are in build/ and are resumed
+# random programs for so long: over the public API and compositions (CALQUE_FUZZ_JAX names a Python with
+# JAX, an oracle more), and over primitives; logs are in build/ and are resumed
 MINUTES ?= 30
 LEVEL ?= host
 fuzz: $(VENV)/.test
 	-$(BIN)/python tests/fuzz_api.py --level $(LEVEL) --log build/fuzz_api.jsonl --resume \
-	  --minutes $$(($(MINUTES) * 60 * 5 / 10))s
+	  --minutes $$(($(MINUTES) * 60 * 3 / 10))s
+	-$(BIN)/python tests/fuzz_compose.py --level $(LEVEL) --log build/fuzz.jsonl --resume \
+	  --minutes $$(($(MINUTES) * 60 * 2 / 10))s
 	-$(BIN)/python tests/fuzz.py --level $(LEVEL) --log build/fuzz.jsonl --resume \
 	  --minutes $$(($(MINUTES) * 60 * 3 / 10))s
 	-$(BIN)/python tests/fuzz.py --whole --level $(LEVEL) --log build/fuzz.jsonl --resume \

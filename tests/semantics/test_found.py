@@ -445,3 +445,14 @@ def test_checkpoint_takes_keys() -> None:
         slope(data, x), calque.random.normal(calque.random.wrap_key_data(data), (3,))))(
             calque.random.key_data(key), x)
     np.testing.assert_allclose(slopes, want)
+
+
+def test_signs_of_python_integers_are_no_weak_bools() -> None:
+    for x in (3, -3, 2**31 - 1):
+        assert not jnp.signbit(x).weak_type and bool(jnp.signbit(x)) == (x < 0)
+
+
+@pytest.mark.parametrize("exponent", [1.5, 1e40, [2], "2"])
+def test_exponents_that_are_no_integers_are_refused(exponent: Any) -> None:
+    with pytest.raises(TypeError, match=r"exponent must be a Python integer[\s\S]*Fix:"):
+        lax.integer_pow(jnp.ones(2), exponent)

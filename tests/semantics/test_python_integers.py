@@ -4,6 +4,7 @@ its value where the dtype asked for holds it; and arrays of equal numbers have m
 from __future__ import annotations
 
 import copy
+import enum
 from collections.abc import Callable
 from typing import Any
 
@@ -31,11 +32,15 @@ BECOMES: dict[str, Callable[[int], Any]] = {
     "aux": lambda v: calque.jit(calque.grad(lambda x: (x, v), has_aux=True))(1.0),
     "vmap": lambda v: calque.vmap(lambda x: v)(ROWS), "vjp": lambda v: calque.vjp(
         lambda x: (x, v), 1.0), "eval_shape": lambda v: calque.eval_shape(lambda: v),
+    "shape of an argument": lambda v: calque.eval_shape(lambda x: x, v),
     "make_jaxpr": lambda v: calque.make_jaxpr(lambda: v)(), "asarray": jnp.asarray,
     "list": lambda v: jnp.array([v]), "device_put": calque.device_put,
     "append": lambda v: jnp.append(ROWS, v), "stack": lambda v: jnp.stack([ROWS[0], v]),
     "diff": lambda v: jnp.diff(ROWS, prepend=v), "full": lambda v: jnp.full(2, v),
-    "add": lambda v: jnp.asarray(ROWS) + v, "where": lambda v: jnp.where(ROWS > 0, ROWS, v),
+    "lax.add": lambda v: lax.add(jnp.asarray(ROWS), v), "lax.full": lambda v: lax.full((2,), v),
+    "clamp": lambda v: lax.clamp(v, jnp.asarray(ROWS), 5), "pred": lambda v: lax.cond(
+        v, lambda: 1, lambda: 2), "add": lambda v: jnp.asarray(ROWS) + v,
+    "where": lambda v: jnp.where(ROWS > 0, ROWS, v),
     "set": lambda v: jnp.asarray(ROWS).at[0].set(v), "initial": lambda v: jnp.sum(ROWS, initial=v),
     "fill": lambda v: jnp.asarray(ROWS).at[9].get(mode="fill", fill_value=v)}
 
@@ -145,3 +150,48 @@ def test_a_masked_array_does_not_lose_its_mask() -> None:
         with pytest.raises(ValueError, match="masked arrays are not supported"):
             pytest.fail(f"{name} gave {use()}")
     assert jnp.asarray(m.filled(0.0)).tolist() == [1, 0, 3]
+
+
+# ---- numbers of types derived from Python's
+class Whole(int):
+    """A subclass of int."""
+
+
+class Real(float):
+    """A subclass of float."""
+
+
+class Both(complex):
+    """A subclass of complex."""
+
+
+class Named(enum.IntEnum):
+    """Whose members are ints."""
+
+    THREE = 3
+
+
+TAKES: dict[str, Callable[[Any], Any]] = {
+    "jit": calque.jit(lambda t: t), "device_put": calque.device_put, "asarray": jnp.asarray,
+    "compiled": lambda v: calque.jit(lambda t: t).lower(v).compile()(v),
+    "cond": lambda v: lax.cond(True, lambda x: x, lambda x: x, v),
+    "scan": lambda v: lax.scan(lambda c, x: (c, x), v, ROWS)[0], "typeof": calque.typeof,
+    "vmap": lambda v: calque.vmap(lambda a, b: a + b, (0, None))(ROWS, v),
+    "set": lambda v: jnp.zeros(2, complex).at[0].set(v),
+    "dtype": lambda v: jnp.result_type(v, np.int8).name,
+    "eval_shape": lambda v: calque.eval_shape(lambda x: x, v), "full": lambda v: jnp.full(2, v)}
+
+
+@pytest.mark.parametrize("take", TAKES)
+def test_numbers_of_derived_types_are_as_their_base(take: str) -> None:
+    for derived, plain in ((Whole(3), 3), (Real(.5), .5), (Both(1j), 1j), (Named.THREE, 3)):
+        out, want = TAKES[take](derived), TAKES[take](plain)
+        assert repr(out) == repr(want) and getattr(out, "aval", 0) == getattr(want, "aval", 0)
+
+
+def test_derived_numbers_are_written_into_programs_as_plain_ones() -> None:
+    assert "Named" not in str(calque.make_jaxpr(lambda x: x + Named.THREE)(1))
+    out = calque.jit(lambda x: (x, Named.THREE, Real(.5)))(Whole(2))
+    assert [float(o) for o in out] == [2, 3, .5] and out[1].dtype == "int32"
+    with pytest.raises(OverflowError, match="Fix:"):
+        calque.jit(lambda x: x)(Whole(BIG))

@@ -61,8 +61,8 @@ def no_compiler() -> Iterator[None]:
 class Jax:
     """The worker in the other environment; absent without CALQUE_FUZZ_JAX."""
 
-    def __init__(self) -> None:
-        self.python = os.environ.get("CALQUE_FUZZ_JAX", "")
+    def __init__(self, script: str = "fuzz_api_jax.py") -> None:
+        self.script, self.python = script, os.environ.get("CALQUE_FUZZ_JAX", "")
         self.process: Any = None
         self.asked: list[Any] = []
 
@@ -74,7 +74,7 @@ class Jax:
         if self.process is None:
             environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
             self.process = subprocess.Popen(
-                [self.python, str(pathlib.Path(__file__).parent / "fuzz_api_jax.py")],
+                [self.python, str(pathlib.Path(__file__).parent / self.script)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         blob = pickle.dumps(request, protocol=4)
         try:

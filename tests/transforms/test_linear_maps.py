@@ -137,3 +137,23 @@ def test_derivatives_by_integers_leave_programs(f: Any, shape: tuple[int, ...]) 
     assert by_n.dtype == np.asarray(by_n).dtype == calque.dtypes.float0
     assert by_n.shape == np.asarray(by_n).shape == shape
     np.testing.assert_array_equal(by_x, np.arange(3) if shape else 2)
+
+
+@pytest.mark.parametrize("f", [
+    lambda z: z + jnp.ones(2), lambda z: jnp.ones(2) + z, lambda z: lax.add(z, z), jnp.sin, jnp.sum,
+    jnp.negative, lambda z: jnp.where(True, z, 1.), lambda z: z * 2, jnp.exp, jnp.mean,
+    lambda z: jnp.array([z[0], 1.]), lambda z: jnp.equal(z, z), lambda z: calque.jit(jnp.exp)(z)])
+def test_nothing_is_computed_with_float0(f: Any) -> None:
+    """It was a KeyError, an error of NumPy's or of the compiler, or exp(0)."""
+    made = calque.grad(lambda n: jnp.sum(n * 2.), allow_int=True)(jnp.arange(2))
+    for zero in (calque.jit(lambda z: z)(made), jnp.stack([made, made])[0]):
+        with pytest.raises(TypeError, match="float0|void"):
+            f(zero)
+
+
+@pytest.mark.parametrize("ct", [1., np.ones(2, np.int32), np.zeros(3, calque.dtypes.float0)])
+def test_cotangents_of_integers_are_float0_of_their_shape(ct: Any) -> None:
+    back = calque.vjp(lambda n: n * 2, jnp.arange(2))[1]
+    assert back(np.zeros(2, calque.dtypes.float0))[0].dtype == calque.dtypes.float0
+    with pytest.raises(ValueError, match=r"unexpected JAX type[\s\S]*expected.*\[2\]"):
+        back(ct)

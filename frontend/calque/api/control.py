@@ -65,7 +65,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any,
     aval = aval_of(index)
     if aval.shape:
         raise TypeError(explain(f"Branch index must be scalar, got {index} of shape "
-                                f"{aval.shape}."))
+                                f"{aval.shape}.", fix="pass a scalar, or vmap the switch."))
     if not dtypes.is_integer(aval.dtype):
         raise TypeError(explain(f"Index type must be an integer, got {aval.dtype.name}.",
                                 fix="cast the index with .astype(jnp.int32)."))
@@ -115,7 +115,8 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
     if not hasattr(pred, "aval") and not isinstance(pred, (bool, int, float, np.generic,
                                                            np.ndarray)):
         raise TypeError(explain(
-            f"Pred type must be either boolean or number, got {type(pred)}."))
+            f"Pred type must be either boolean or number, got {type(pred)}.",
+            fix="pass a bool or a scalar array."))
     aval = aval_of(pred)
     if aval.shape:
         raise TypeError(explain(

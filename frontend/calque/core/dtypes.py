@@ -163,6 +163,7 @@ def default_dtype(python_type: type) -> Dtype:
 
 
 _PYTHON: dict[type, str] = {bool: "b", int: "i*", float: "f*", complex: "c*"}
+_NUMBERS = (int, float, complex)
 
 
 def scalar_info(x: Any) -> tuple[Dtype, bool] | None:
@@ -170,7 +171,20 @@ def scalar_info(x: Any) -> tuple[Dtype, bool] | None:
     kind = type(x)
     if kind in _PYTHON:
         return default_dtype(kind), kind is not bool
-    return None
+    if kind is np.ndarray or isinstance(x, np.generic) or not isinstance(x, _NUMBERS):
+        return None
+    return scalar_info(plain_number(x))
+
+
+def plain_number(x: Any) -> Any:
+    """A number whose type is derived from int, float or complex (an IntEnum's member) as one of
+    theirs; anything else as it is."""
+    if type(x) in _PYTHON or isinstance(x, np.generic):
+        return x
+    for kind in _NUMBERS:
+        if isinstance(x, kind):
+            return kind(x)  # type: ignore[arg-type]
+    return x
 
 
 def _fits(x: int, dtype: Dtype) -> bool:
@@ -180,7 +194,7 @@ def _fits(x: int, dtype: Dtype) -> bool:
 
 def check_fits(x: Any) -> None:
     """OverflowError for a Python int that no default integer can hold."""
-    if type(x) is int and not -0x80000000 <= x <= 0x7FFFFFFF:
+    if isinstance(x, int) and not -0x80000000 <= x <= 0x7FFFFFFF:
         kind = default_dtype(int)
         if not _fits(x, kind):
             raise OverflowError(explain(
@@ -257,6 +271,7 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
         (dtype, weak), = pairs
         return dtype, weak and dtype != bool_
     kinds = {d for d, _ in pairs}
+    refuse_float0(*kinds)
     all_weak = all(w for _, w in pairs)
     if len(kinds) == 1 and not all_weak:
         return kinds.pop(), False
@@ -288,6 +303,15 @@ def promote(pairs: Iterable[tuple[Dtype, bool]]) -> tuple[Dtype, bool]:
                     config.jax_numpy_dtype_promotion == "strict")
 
 
+def refuse_float0(*kinds: Dtype) -> None:
+    """TypeError for the dtype of derivatives by integers, which nothing is computed with."""
+    if float0 in kinds:
+        raise TypeError(explain(
+            "a float0 array is an operand: float0 is the dtype of derivatives by integers and "
+            "booleans, and supports no operations.",
+            fix="use np.zeros(x.shape, dtype) where zeros of a dtype are wanted."))
+
+
 def promote_types(a: Any, b: Any) -> Dtype:
     """The dtype two dtypes promote to (JAX's lattice); Python scalar types are weak."""
     return promote([_pair(a), _pair(b)])[0]
@@ -313,7 +337,9 @@ def dtype_and_weak(x: Any) -> tuple[Dtype, bool]:
         return _pair(x)
     if hasattr(x, "dtype"):
         return canonical(x.dtype), bool(getattr(x, "weak_type", False))
-    raise TypeError(f"result_type: {x!r} of type {type(x).__name__} is neither array nor dtype.")
+    raise TypeError(explain(
+        f"result_type: {x!r} of type {type(x).__name__} is neither array nor dtype.",
+        fix="pass an array, a number, a dtype or a dtype's name."))
 
 
 def result_type(*args: Any) -> Dtype:

@@ -484,7 +484,7 @@ def _scalar(kind: type, bits: Any, value: Any, dtype: Any, device: Device) -> Ar
 def scalar_argument(value: Any) -> Array:
     """A rank-0 array of a Python or NumPy scalar for a call that only reads it: recent ones are
     used again, with their memory, so nobody may delete, donate or hand out this one."""
-    aval = aval_of(value)
+    aval, value = aval_of(value), dtypes.plain_number(value)
     key = float(value).hex() if isinstance(value, float) else value
     if isinstance(value, complex):
         key = (float(value.real).hex(), float(value.imag).hex())

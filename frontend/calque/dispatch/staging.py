@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from calque.core.avals import aval_of, is_arraylike
+from calque.core.dtypes import check_fits
 from calque.core.errors import explain
 from calque.core.refs import Ref
 from calque.core.trace import scope
@@ -73,6 +74,7 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
 
     Raises:
       TypeError: an argument is not an array, a number, a ShapeDtypeStruct or a tree of them.
+      OverflowError: a Python integer is beyond the default integers.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -84,6 +86,8 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
               ShapeDtypeStruct(x.shape, x.dtype) if hasattr(x, "shape") and hasattr(x, "dtype")
               else x for x in leaves]
     check_arguments(name_of(fun), leaves, tree, refs=True)
+    for x in leaves:
+        check_fits(x)
     program, out_tree, uses = trace_with_refs(fun, tree, [type_of(x) for x in leaves])
     return out_tree.unflatten([stages.struct_of(a) for a in program.out_avals[:uses.count]])
 

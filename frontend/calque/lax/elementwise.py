@@ -200,13 +200,16 @@ def integer_pow(x: Any, y: int) -> Any:
       An array of x's shape and dtype.
 
     Raises:
-      TypeError: x is an integer array and y is negative.
+      TypeError: x is an integer array and y is negative, or y is no integer.
 
     Example:
       >>> from calque import lax
       >>> lax.integer_pow(2.0, 3)
       Array(8., dtype=float32, weak_type=True)
     """
+    if not hasattr(y, "__index__"):
+        raise TypeError(explain(f"integer_pow: the exponent must be a Python integer, got {y!r}.",
+                                fix="use lax.pow for other exponents."))
     return ew.integer_pow_p.bind(as_operand("integer_pow", x), y=int(y.__index__()))
 
 

@@ -80,11 +80,13 @@ def host_scalar(value: Any, dtype: Any, weak: bool) -> Any:
             fix="use its .real, or a complex dtype."))
     if dtype.kind != "c" and isinstance(value, np.complexfloating):
         value = value.real
+    if isinstance(value, int) and dtype.kind in "iu":
+        value = np.uint64(value % 2**64)  # integers wrap around, as in JAX
     if isinstance(value, np.generic):
         with np.errstate(all="ignore"):
             return value.astype(dtype).item() if weak else value.astype(dtype)
     with np.errstate(all="ignore"):
-        made = np.asarray(value).astype(dtype)  # integers wrap around, as in JAX
+        made = np.asarray(value).astype(dtype)
     return made.item() if weak else made[()]
 
 

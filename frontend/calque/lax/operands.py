@@ -31,9 +31,8 @@ def as_operand(name: str, x: Any, position: int = 0) -> Any:
         return numpy_operand(name, x)
     if hasattr(x, "__jax_array__"):
         return as_operand(name, x.__jax_array__(), position)
-    for kind in _SCALARS:  # an IntEnum, a subclass of float
-        if isinstance(x, kind):
-            return kind(x)  # type: ignore[arg-type]
+    if isinstance(x, _SCALARS):  # an IntEnum, a subclass of float
+        return dtypes.plain_number(x)
     if isinstance(x, Array):  # it spans processes
         return x
     raise TypeError(explain(

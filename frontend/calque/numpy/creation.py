@@ -162,10 +162,7 @@ def _not_numeric(x: Any) -> TypeError:
 
 
 def _scalar(x: Any, dtype: Any) -> Array:
-    for kind in (bool, int, float, complex):
-        if isinstance(x, kind):
-            x = kind(x)  # type: ignore[arg-type]
-            break
+    x = dtypes.plain_number(x)
     if dtype is None:
         dtypes.check_fits(x)
         return from_scalar(x)

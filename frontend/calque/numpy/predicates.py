@@ -234,7 +234,7 @@ def signbit(x: Any, /) -> Any:
     if dtype == dtypes.bool_:
         return _all_false(x)
     if dtypes.is_integer(dtype):
-        return ew.lt(x, constant(x, 0))
+        return ew.lt(util.cast(x, dtype), constant(x, 0))
     bits = ew.bitcast_convert_type(
         util.array(x), new_dtype=np.dtype(f"int{8 * dtype.itemsize}"))
     return ew.lt(bits, constant(bits, 0))

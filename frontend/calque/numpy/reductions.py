@@ -80,7 +80,8 @@ def _reduce(name: str, prim: Primitive, join: Primitive, x: Any, axis: Any, resu
         initial = util.one_array(name, initial)
         if shape_of(initial):
             raise ValueError(explain(
-                f"initial value must be a scalar. Got array of shape {shape_of(initial)}"))
+                f"initial value must be a scalar. Got array of shape {shape_of(initial)}",
+                fix="pass a number."))
         initial = util.cast(initial, working)
     if prim in (rd.reduce_max_p, rd.reduce_min_p) and builtins.any(
             shape[a] == 0 if initial is not None else shape[a] < 1 for a in axes):

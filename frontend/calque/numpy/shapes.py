@@ -502,7 +502,8 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
         return util.array(x)
     if len(new) < len(own):
         raise ValueError(explain(
-            f"Cannot broadcast to shape with fewer dimensions: arr_shape={own} shape={new}"))
+            f"Cannot broadcast to shape with fewer dimensions: arr_shape={own} shape={new}",
+            fix="name a shape with as many dimensions, or reshape the array."))
     if any(n not in (1, m) for n, m in zip(own[::-1], new[::-1])):
         name = dtype_of(x).name
         raise ValueError(explain(

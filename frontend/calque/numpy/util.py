@@ -144,11 +144,13 @@ def to_inexact(dtype: Any) -> Any:
     """Integers up to 32 bits and bool to float32, 64-bit ones to float64, others unchanged."""
     if dtypes.is_inexact(dtype) or dtypes.is_key(dtype):
         return dtype
+    dtypes.refuse_float0(dtype)
     return np.dtype("float64" if dtype.itemsize == 8 else "float32")
 
 
 def host_scalar(x: Any, dtype: Any, weak: bool) -> Any:
     """A Python or NumPy scalar as a scalar of a dtype: a Python one when weak."""
+    x = dtypes.plain_number(x)
     if type(x) in _SCALARS:
         if weak and dtypes.scalar_info(x) == (dtype, True):
             dtypes.check_fits(x)

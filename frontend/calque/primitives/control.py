@@ -91,42 +91,56 @@ def _union(masks: Iterable[Sequence[bool]]) -> list[bool]:
 
 def _cond_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *,
                     branches: tuple[Program, ...]) -> tuple[list[Any], Callable[..., list[Any]]]:
-    """Each branch saves its own residuals; the other branches fill theirs with zeros."""
+    """Each branch saves what it computed; the other branches fill theirs with zeros.  Operands are
+    residuals as they are: chosen between them and zeros once more, they would be other arrays of
+    equal values, and for such IREE may read others (tests/lowering/test_refusals.py).
+    """
     assert not nonzero[0]
     union = _union(linearize_program(b, nonzero[1:])[2] for b in branches)
     parts = [linearize_program(b, nonzero[1:], union) for b in branches]
     n = len(branches[0].outputs)
-    saved = [list(fwd.out_avals[n:]) for fwd, *_ in parts]
-    forwards = [_with_padding(fwd, n, saved, i) for i, (fwd, *_) in enumerate(parts)]
+    used = sorted({s for *_, sources in parts for s in sources if s >= 0})
+    saved = [[a for a, s in zip(fwd.out_avals[n:], sources) if s < 0]
+             for fwd, _, _, sources in parts]
+    forwards = [_with_padding(fwd, n, saved, i, sources)
+                for i, (fwd, _, _, sources) in enumerate(parts)]
     values = cond(primals[0], primals[1:], forwards)
     residuals = values[n:]
-    tangent_programs = [_picking(t, saved, i) for i, (_, t, *_) in enumerate(parts)]
+    tangent_programs = [_picking(t, saved, i, used, sources, branches[i])
+                        for i, (_, t, _, sources) in enumerate(parts)]
     assert len(residuals) == sum(map(len, saved))
 
     def apply(*tangents: Any) -> list[Any]:
-        outs = cond(primals[0], [*residuals, *tangents], tangent_programs)
-        return unmask(outs, union, branches[0].outputs)
+        operands = [*[primals[1 + s] for s in used], *residuals, *tangents]
+        return unmask(cond(primals[0], operands, tangent_programs), union, branches[0].outputs)
 
     return values[:n], apply
 
 
-def _with_padding(fwd: Program, n: int, saved: list[list[ShapedArray]], mine: int) -> Program:
+def _with_padding(fwd: Program, n: int, saved: list[list[ShapedArray]], mine: int,
+                  sources: Sequence[int]) -> Program:
     def run(*args: Any) -> list[Any]:
         outs = replay(fwd, *args)
-        rest = [outs[n:] if i == mine else [zeros(a) for a in avals]
+        computed = [r for r, s in zip(outs[n:], sources) if s < 0]
+        rest = [computed if i == mine else [zeros(a) for a in avals]
                 for i, avals in enumerate(saved)]
         return [*outs[:n], *[r for part in rest for r in part]]
     return stage(run, fwd.in_avals, fwd.name)
 
 
-def _picking(tangent: Program, saved: list[list[ShapedArray]], mine: int) -> Program:
-    first = sum(len(s) for s in saved[:mine])
-    count, total = len(saved[mine]), sum(len(s) for s in saved)
+def _picking(tangent: Program, saved: list[list[ShapedArray]], mine: int, used: Sequence[int],
+             sources: Sequence[int], branch: Program) -> Program:
+    """The tangent program of (operands that are residuals, residuals of all branches, tangents)."""
+    first = len(used) + sum(len(s) for s in saved[:mine])
+    total = len(used) + sum(len(s) for s in saved)
 
     def run(*args: Any) -> list[Any]:
-        return replay(tangent, *args[first:first + count], *args[total:])
+        computed = iter(args[first:])
+        own = [args[used.index(s)] if s >= 0 else next(computed) for s in sources]
+        return replay(tangent, *own, *args[total:])
 
-    avals = [a for s in saved for a in s] + list(tangent.in_avals[count:])
+    avals = [*[branch.in_avals[s] for s in used], *[a for s in saved for a in s],
+             *tangent.in_avals[len(sources):]]
     return stage(run, avals, tangent.name)
 
 

@@ -39,6 +39,7 @@ INTEGER = "integer"
 BITS = "bool or integer"
 ANY = "any"
 ORDERED = "number or bool"  # any but keys
+COMPARED = "number, bool or key"
 COMPLEX = "complex"
 
 # ---- why a primitive has no form in kernels of ours
@@ -46,15 +47,16 @@ NO_COMPLEX = "kernels have no complex numbers"
 UNTRIED = "not tried in kernels"
 
 _ACCEPTS: dict[str, Callable[[Any], bool]] = {
-    NUMBER: lambda d: d != dtypes.bool_ and not dtypes.is_key(d),
+    NUMBER: lambda d: d != dtypes.bool_ and not dtypes.is_key(d) and d != dtypes.float0,
     FLOAT: dtypes.is_float,
     INEXACT: dtypes.is_inexact,
     INTEGER: dtypes.is_integer,
     BITS: lambda d: d == dtypes.bool_ or dtypes.is_integer(d),
     COMPLEX: dtypes.is_complex,
-    "real": lambda d: d != dtypes.bool_ and not dtypes.is_complex(d) and not dtypes.is_key(d),
+    "real": lambda d: _ACCEPTS[NUMBER](d) and not dtypes.is_complex(d),
     ANY: lambda d: True,
-    ORDERED: lambda d: not dtypes.is_key(d),
+    COMPARED: lambda d: d != dtypes.float0,
+    ORDERED: lambda d: not dtypes.is_key(d) and d != dtypes.float0,
 }
 
 
@@ -409,7 +411,7 @@ def _sign_partial(t: Any, x: Any, o: Any) -> Any:
 
 
 # ---- comparison (bool results)
-def _comparison(name: str, accepts: str = ANY, **facts: Any) -> Primitive:
+def _comparison(name: str, accepts: str = COMPARED, **facts: Any) -> Primitive:
     return _elementwise(name, accepts, arity=2, result=lambda d: dtypes.bool_, memory="folds",
                         **facts)
 

@@ -13,7 +13,7 @@ import numpy as np
 from calque.core import checker
 from calque.core.avals import NOWHERE, ShapedArray, aval_of
 from calque.core.dims import Dim
-from calque.core.dtypes import check_fits
+from calque.core.dtypes import check_fits, plain_number
 from calque.core.evaluate import literal_value as literal_value
 from calque.core.evaluate import replay as replay
 from calque.core.primitive import Primitive, registry
@@ -72,7 +72,7 @@ class StageTrace(Trace):
             return x._var
         if isinstance(x, (bool, int, float, complex, np.generic)):
             check_fits(x)
-            return Literal(x, aval_of(x))
+            return Literal(plain_number(x), aval_of(x))
         if isinstance(x, np.ndarray) and x.ndim == 0:
             return Literal(x[()], aval_of(x))
         if isinstance(x, Dim):

@@ -105,6 +105,7 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
             aval = aval_of(x)
             if aval.sharding is not None:
                 return None
+            dtypes.check_fits(x)
             value = np.asarray(x, aval.dtype)
             avals.append(aval)
             if value.nbytes > limit:

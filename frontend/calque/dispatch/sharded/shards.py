@@ -165,6 +165,7 @@ def _moved(x: Any, device: Device) -> Array:
         raise TypeError(explain(
             f"device_put: {x!r} of type {type(x).__name__} is not a valid JAX type.",
             fix="pass arrays, numbers and trees of them."))
+    dtypes.check_fits(x)
     return from_numpy(np.asarray(x, dtype_of(x)), aval_of(x).weak_type, memory)
 
 
