@@ -584,7 +584,7 @@ def test_second_derivatives_of_branches_in_branches_at_two_points() -> None:
 
 
 def test_iree_still_reads_another_result_of_a_dispatch_for_a_repeated_one() -> None:
-    """Builder._chosen and _cond_linearize: of %e, which is %n, a dispatch's first result is
+    """lowering/folds.py and _cond_linearize: of %e, which is %n, a dispatch's first result is
     read instead, here the sine; values of equal types come out wrong without a word."""
     refused("""func.func @main(%c: tensor<i32>, %z: tensor<i32>, %x: tensor<f32>)
           -> (tensor<f32>, tensor<i32>, tensor<i32>) {
