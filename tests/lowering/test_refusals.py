@@ -562,7 +562,7 @@ def test_second_derivatives_of_a_switch_at_several_points() -> None:
 
 
 def test_numbers_that_are_masked_twice_are_so_in_the_same_words() -> None:
-    """lowering/folds.py: in longer programs values were wrong (test_iree_still_reads_another_...)."""
+    """lowering/folds.py: in longer programs values were wrong (the sentinel is below)."""
     def f(i: Any, x: Any, v: Any) -> Any:
         first = lax.cond(i <= 0, lambda x: 0., lambda x: x, x)
         return first, lax.cond(i <= 0, lambda x: 0., lambda x: x, first), jnp.sort(v)
