@@ -329,6 +329,11 @@ def test_checkpoint_keeps_what_the_policy_says() -> None:
     for name, policy in (("none", None), ("all", policies.everything_saveable),
                          ("dots", policies.dots_saveable),
                          ("named", policies.save_only_these_names("y")),
+                         ("moved", policies.save_and_offload_only_these_names(
+                             names_which_can_be_saved=["z"], names_which_can_be_offloaded=["y"],
+                             offload_src="device", offload_dst="pinned_host")),
+                         ("moved dots", policies.offload_dot_with_no_batch_dims(
+                             "device", "pinned_host")),
                          ("unnamed", policies.save_anything_except_these_names("y"))):
         g = calque.checkpoint(f, policy=policy)
         near(by_numpy(calque.grad(g), (x,))[0], want)
@@ -338,6 +343,13 @@ def test_checkpoint_keeps_what_the_policy_says() -> None:
     assert counts["none"] == (1, 3)  # the product again, and its two transposes
     assert counts["dots"] == (2, 2)
     assert counts["named"][0] == 2
+    assert counts["moved"] == counts["named"] and counts["moved dots"] == counts["dots"]
+    with pytest.raises(ValueError, match="should be exclusive"):
+        policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=["y"], names_which_can_be_offloaded=["y"],
+            offload_src="device", offload_dst="pinned_host")
+    with pytest.raises(ValueError, match="unknown memory 'disk'"):
+        policies.offload_dot_with_no_batch_dims("device", "disk")
     assert counts["all"][0] > counts["unnamed"][0] > counts["dots"][0]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import aval_of, dtype_of
+from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.types import Function
 from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs, type_of, wrapped
@@ -87,6 +88,14 @@ def checkpoint_name(x: Any, name: str) -> Any:
     return tree_util.tree_map(lambda leaf: name_p.bind(leaf, name=name), x)
 
 
+def _check_memories(*kinds: str) -> None:
+    for kind in kinds:
+        if kind not in ("device", "pinned_host", "unpinned_host"):
+            raise ValueError(explain(
+                f"checkpoint_policies: unknown memory {kind!r}.",
+                fix="use 'device', 'pinned_host' or 'unpinned_host'."))
+
+
 class checkpoint_policies:  # noqa: N801
     """Policies of `checkpoint`: functions of a primitive, its operands' avals and parameters.
 
@@ -142,6 +151,34 @@ class checkpoint_policies:  # noqa: N801
         """Values under these names are kept, and no other."""
         taken = frozenset(names_which_can_be_saved)
         return lambda prim, *_, **params: str(prim) == "name" and params["name"] in taken
+
+    @staticmethod
+    def save_and_offload_only_these_names(
+            *, names_which_can_be_saved: Sequence[str], names_which_can_be_offloaded: Sequence[str],
+            offload_src: str, offload_dst: str) -> Callable[..., bool]:
+        """Values under these names are kept, and no other.
+
+        What is to be offloaded is kept where it is: on the CPU, the host's memory is the device's
+        ('device', 'pinned_host' and 'unpinned_host' are one), and a GPU's values are not moved to
+        the host yet.
+
+        Raises:
+          ValueError: a name stands in both lists, or a memory is unknown.
+        """
+        _check_memories(offload_src, offload_dst)
+        saved, moved = frozenset(names_which_can_be_saved), frozenset(names_which_can_be_offloaded)
+        if saved & moved:
+            raise ValueError(explain(
+                "The names should be exclusive and should not intersect in "
+                "`names_which_can_be_saved` and `names_which_can_be_offloaded`. Got "
+                f"{sorted(saved & moved)} in both.", fix="leave each name in one of them."))
+        return checkpoint_policies.save_only_these_names(*saved, *moved)
+
+    @staticmethod
+    def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Callable[..., bool]:
+        """Products of matrices without batch axes are kept, where they are (as above)."""
+        _check_memories(offload_src, offload_dst)
+        return checkpoint_policies.dots_with_no_batch_dims_saveable
 
     @staticmethod
     def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..., bool]
