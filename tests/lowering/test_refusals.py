@@ -569,7 +569,7 @@ def test_numbers_that_are_masked_twice_are_so_in_the_same_words() -> None:
 
     text = calque.jit(f).lower(np.int32(1), np.float32(.7), np.ones(40, np.float32)).as_text()
     chosen = re.findall(r"stablehlo.select %\w+, (%\w+), %\w+ : tensor<i1>, tensor<f32>", text)
-    assert len(chosen) == 2 and len(set(chosen)) == 1, text
+    assert len(chosen) == 1, text  # the second choice is the first
 
 
 @pytest.mark.slow

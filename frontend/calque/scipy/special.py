@@ -421,7 +421,7 @@ def kl_div(p: Any, q: Any) -> Any:
     none = (p == 0) & (q >= 0)
     both = (p > 0) & (q > 0)
     value = _divergence(where(both, p, 1), where(both, q, 1))
-    return util.weak_if_scalars(where(both, value, where(none, q, np.inf)), *given)
+    return util.weak_if_scalars(where(both, value, where(none, 0, np.inf) - p + q), *given)
 
 
 @custom_jvp
