@@ -4,6 +4,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from typing import Any
 
 from calque.lowering.cache import compile_cached
 from calque.lowering.compile import CompileError
@@ -52,10 +53,11 @@ def _fitting(write: Callable[..., Lowered], lowered: Lowered, target: Target,
     assert lowered.module is not None
     vmfb = compile_cached(lowered.module, target, options(lowered), reason=reason, name=name)
     most = CUDA_BINDINGS if target.platform == "cuda" else BINDINGS
-    bindings = most
-    while most_bindings(vmfb) > most and bindings > 1:
-        bindings //= 2
-        other = write(bindings=bindings)
+    ways: list[dict[str, Any]] = [{"beside": False}, *[{"bindings": most >> k} for k in (1, 2, 3)]]
+    for how in ways:
+        if most_bindings(vmfb) <= most:
+            break
+        other = write(**how)
         assert other.module is not None
         if other.module != lowered.module:
             lowered, vmfb = other, compile_cached(

@@ -45,7 +45,7 @@ class FusionWidth:
 
     def set_bindings(self, bindings: int) -> None:
         """How many a dispatch is to have at most."""
-        self.limit, self.most_numbers = bindings // 2, bindings - bindings // 8
+        self.limit, self.most_numbers = max(bindings // 2, 2), bindings - bindings // 8
         self.most_side_by_side = max(NUMBERS * bindings // BINDINGS, 1)
 
     @contextmanager

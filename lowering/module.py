@@ -68,6 +68,8 @@ class LowerOptions:
       views: every loop from the host carries buffer views (rules/views).
       bindings: how many a dispatch is to have at most (0: as the target takes), where IREE made one
         of more than the target takes (attempts.py).
+      beside: numbers computed side by side are cut into several dispatches (fusion.FusionWidth);
+        where branches end in many of them, the other way may fit where this one does not.
       whole: a small program becomes one kernel of ours, where it can (cost.is_whole).
     """
 
@@ -83,6 +85,7 @@ class LowerOptions:
     views: bool = False
     whole: bool = True
     bindings: int = 0
+    beside: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +230,8 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
             ctx.module, ctx.entry, ctx.views = module, block, options.views
             if options.bindings:
                 ctx.fusion.set_bindings(options.bindings)
+            if not options.beside:
+                ctx.fusion.most_side_by_side = 1 << 30
             values = [Value(ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
             for i, v in enumerate(values):

@@ -49,7 +49,7 @@ def _cond(op: Op) -> list[Value]:
     if all(is_cheap(p) for p in branches) or (
             op.ctx.loops and not fixed and not any(calls_python(p) for p in branches)):
         results = [op.ctx.emit_program(p, operands) for p in branches]
-        return [_select(op.ctx, index, list(cases)) for cases in zip(*results)]
+        return [_select(op.b, index, list(cases)) for cases in zip(*results)]
     # With two of IREE's own branches in a program, memory was freed or used again too early on
     # local-task (tests/lowering/test_branches_with_callbacks.py: "transient buffer has not been
     # committed", or wrong values).
@@ -61,17 +61,11 @@ def _cond(op: Op) -> list[Value]:
     return _case(op.ctx, index, operands, branches, op.outs)
 
 
-def _select(ctx: Context, index: Value, cases: list[Value]) -> Value:
-    b, result = ctx.b, cases[-1]
+def _select(b: Builder, index: Value, cases: list[Value]) -> Value:
+    result = cases[-1]
     for i in range(len(cases) - 2, -1, -1):
-        operands = [index, cases[i], result]
-        if not result.shape:
-            operands = ctx.fusion.numbers(operands)
-        here, case, other = operands
-        take = here <= i if i == 0 else here.eq(i)
-        result = b.select(b.broadcast(take, other.shape, ()), case, other)
-        if not result.shape:
-            ctx.fusion.join(operands, result, [])
+        take = index <= i if i == 0 else index.eq(i)
+        result = b.select(b.broadcast(take, result.shape, ()), cases[i], result)
     return result
 
 
