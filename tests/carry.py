@@ -97,6 +97,15 @@ def write(folder: Path, name: str, group: Sequence[dict[str, Any]], vmfb: bytes,
     return {"file": name, "primitive": primitive, "args": args, "cases": listed}
 
 
+def copy_runtime(folder: Path) -> None:
+    """calque's runtime, its tables too: what a machine without the rest of calque loads."""
+    runtime = folder / "calque" / "runtime"
+    runtime.mkdir(parents=True, exist_ok=True)
+    for source in (ROOT / "runtime").iterdir():
+        if source.suffix in (".py", ".json"):
+            shutil.copy(source, runtime)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -139,10 +148,7 @@ def main() -> None:
     (folder / "suite.json").write_text(json.dumps(suite))
     shutil.copy(Path(__file__).with_name("carried.py"), folder / "run.py")
     shutil.copy(Path(__file__).parent / "support" / "tolerances.py", folder / "tolerances.py")
-    runtime = folder / "calque" / "runtime"
-    runtime.mkdir(parents=True, exist_ok=True)
-    for source in [*(ROOT / "runtime").glob("*.py"), ROOT / "runtime" / "features.json"]:
-        shutil.copy(source, runtime)
+    copy_runtime(folder)
     total = sum(len(e["cases"]) for e in suite["files"])
     print(f"{total} samples in {len(suite['files'])} files, {len(suite['refused'])} without one")
 

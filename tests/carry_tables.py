@@ -16,11 +16,11 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 from carried_tables import TABLES
+from carry import copy_runtime
 
 import calque
 from calque import aot
 
-ROOT = Path(__file__).parents[1]
 
 
 def main() -> None:
@@ -48,10 +48,7 @@ def main() -> None:
             print(f"{name}: {len(made.vmfb)} bytes", flush=True)
     (args.folder / "tables.json").write_text(json.dumps(files))
     shutil.copy(Path(__file__).with_name("carried_tables.py"), args.folder / "tables.py")
-    runtime = args.folder / "calque" / "runtime"
-    runtime.mkdir(parents=True, exist_ok=True)
-    for source in [*(ROOT / "runtime").glob("*.py"), ROOT / "runtime" / "features.json"]:
-        shutil.copy(source, runtime)
+    copy_runtime(args.folder)
 
 
 if __name__ == "__main__":
