@@ -21,7 +21,7 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
 
     `write` takes views=True, for loops that carry buffer views (rules/views), which is tried where
     IREE rejects the program (it can fail on any loop from the host), transients=False, for memory
-    that the program asks the queue for, bindings=, and locations=True.
+    that the program asks the queue for, beside=False and bindings= (`_fitting`), and locations=True.
     """
     lowered = write()
     if lowered.module is None:
@@ -48,8 +48,10 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
 def _fitting(write: Callable[..., Lowered], lowered: Lowered, target: Target,
              options: Callable[[Lowered], tuple[str, ...]], reason: str, name: str
              ) -> tuple[Lowered, bytes]:
-    """A program and its .vmfb, written again with ever more cuts while IREE makes a dispatch of it
-    that takes more arrays than the target's loader allows."""
+    """A program and its .vmfb, written again while IREE makes a dispatch of it that takes more
+    arrays than the target's loader allows: without the cuts between numbers that are computed side
+    by side, which fits where branches end in many, then with ever more of them
+    (tests/lowering/test_many_arrays.py)."""
     assert lowered.module is not None
     vmfb = compile_cached(lowered.module, target, options(lowered), reason=reason, name=name)
     most = CUDA_BINDINGS if target.platform == "cuda" else BINDINGS

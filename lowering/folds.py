@@ -55,7 +55,7 @@ class Folds:
             if inner is None:
                 return None
             if name in _AGAIN:
-                return x if inner[0] == name else None
+                return x if inner[0] == name and dtype.kind != "c" else None
             if inner[0] == name and inner[1][0].dtype == dtype and (
                     name != "convert" or _holds(x.dtype, dtype)):  # type: ignore[union-attr]
                 return inner[1][0]
@@ -119,7 +119,7 @@ class Folds:
 
     def _undone(self, name: str, x: Value, y: Value) -> Value | None:
         """(a - y) + y and the like, of integers."""
-        if x.dtype.kind not in "iub":
+        if x.dtype.kind not in "iu" and not (x.dtype.kind == "b" and name == "xor"):
             return None
         for given, other in ((x, y), (y, x))[:2 if name in ("add", "xor") else 1]:
             inner = self.made.get(given)

@@ -72,6 +72,31 @@ def test_a_value_that_is_there_already(shape: tuple[int, ...]) -> None:
                     np.testing.assert_array_equal(g, w, err_msg=name)
 
 
+@pytest.mark.parametrize("fold", [
+    lambda x: jnp.negative(jnp.negative(x)), lambda x: jnp.where(x > 0, x, x),
+    lambda x: (x ^ 7) ^ 7, lambda x: x + J[0] - J[0]], ids=["negated", "chosen", "xor", "plus and minus"])
+@pytest.mark.parametrize("donate", [(), (0,)])
+def test_what_is_written_behind_a_fold_is_not_the_operand(fold: Any, donate: Any) -> None:
+    """The value that folds is its operand's memory: updates of it, alone, in loops and branches,
+    leave the operand as it was, and what else is computed of it."""
+    def f(fold: Any, x: Any, y: Any) -> Any:
+        z = fold(x)
+        loop = lax.fori_loop(0, 3, lambda i, c: fold(c).at[i].set(c[i] + 1), x)
+        last, firsts = lax.scan(lambda c, i: (fold(c).at[i].set(9), c[0]), z, jnp.arange(3))
+        branch = lax.cond(y[0] > 0, lambda a: fold(a).at[2].set(1), fold, z)
+        return z.at[0].set(50), z.at[1].add(3), loop, last, firsts, branch, z, x
+
+    for n in (7, 4000):
+        x, y = np.arange(n, dtype=np.int32) % 7 - 3, np.ones(3, np.int32)
+        want = numpys(lambda x, y: f(lambda v: v, x, y))(x, y)
+        given = jnp.array(x)
+        out = calque.jit(lambda x, y: f(fold, x, y), donate_argnums=donate)(given, y)
+        for g, w in zip(out, want, strict=True):
+            np.testing.assert_array_equal(g, w)
+        if not donate:
+            np.testing.assert_array_equal(given, x)
+
+
 def test_derivatives_of_branches() -> None:
     """The third derivative of a cond was another number, without a word."""
     def chain(x: Any) -> Any:
