@@ -21,7 +21,7 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
 
     `write` takes views=True, for loops that carry buffer views (rules/views), which is tried where
     IREE rejects the program (it can fail on any loop from the host), transients=False, for memory
-    that the program asks the queue for, beside=False and bindings= (`_fitting`), and locations=True.
+    that the program asks the queue for, beside=False and bindings= (`_fitting`), and locations=.
     """
     lowered = write()
     if lowered.module is None:

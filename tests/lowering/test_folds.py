@@ -74,7 +74,8 @@ def test_a_value_that_is_there_already(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("fold", [
     lambda x: jnp.negative(jnp.negative(x)), lambda x: jnp.where(x > 0, x, x),
-    lambda x: (x ^ 7) ^ 7, lambda x: x + J[0] - J[0]], ids=["negated", "chosen", "xor", "plus and minus"])
+    lambda x: (x ^ 7) ^ 7,
+    lambda x: x + J[0] - J[0]], ids=["negated", "chosen", "xor", "plus and minus"])
 @pytest.mark.parametrize("donate", [(), (0,)])
 def test_what_is_written_behind_a_fold_is_not_the_operand(fold: Any, donate: Any) -> None:
     """The value that folds is its operand's memory: updates of it, alone, in loops and branches,
