@@ -13,7 +13,6 @@
   native/              kernels in C
   forms.py             which form of a primitive a target takes
   targets.py           CPUs; cuda.py: CUDA, vulkan.py: Vulkan
-  folds.py             operations that give a value that is there already
   folding.py           keeps IREE from summing constants
   compile.py           MLIR in, .vmfb out; cache.py: the disk cache, in folders.py
   compiler_process.py  asks compiler_server.py, IREE's compiler in a process of its own

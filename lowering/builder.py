@@ -18,7 +18,6 @@ from calque.core.dtypes import FLOAT8, real_dtype
 from calque.core.types import Dtype, Ndarray, Shape
 from calque.lowering import mlir
 from calque.lowering.dtypes import BF16, BOOL, F16, F32, I32, I64, U16, U32, U64, signed
-from calque.lowering.folds import Folds
 from calque.lowering.sizes import Sizes
 from calque.lowering.value import Scalar
 from calque.lowering.value import Value as Value
@@ -51,7 +50,6 @@ class Builder:
         self.f64_ok, self.bodies, self.relaxed = f64_ok, bodies, relaxed
         self.origins: dict[Any, Any] = {}  # what folding can make of values (lowering.folding),
         self.counting: set[Any] = set()  # and those with an iota in them
-        self.folds = Folds()
 
     @property
     def soft_f16(self) -> bool:
@@ -73,13 +71,8 @@ class Builder:
             return self._widened(name, operands, shape)
         if self.relaxed and dtype == BF16 and name in SOFT_BF16:
             return self._by_bits(name, operands, shape)
-        found = self.folds.found(name, operands, dtype)
-        if found is not None and found.shape == shape and found.dtype == dtype:
-            return found
         op = self.op(f"stablehlo.{name}", operands, [(shape, dtype)], attributes)
-        made = Value(self, op.results[0], shape, dtype)
-        self.folds.note(made, name, operands, attributes)
-        return made
+        return Value(self, op.results[0], shape, dtype)
 
     # ---- constants
     def constant(self, array: Any, dtype: Any = None) -> Value:
@@ -116,9 +109,7 @@ class Builder:
             body = "true" if a else "false"
         else:
             body = f'"0x{a.tobytes().hex().upper()}"'
-        made = self._const_op(body, shape, dtype)
-        self.folds.note(made, "constant", (), a.tobytes())
-        return made
+        return self._const_op(body, shape, dtype)
 
     def empty(self, shape: Shape, dtype: Dtype) -> Any:
         """Memory without a value (an ir.Value), for operations that write all of it."""
@@ -215,10 +206,6 @@ class Builder:
         x, y = self.match(x, y)
         if pred.shape == () != x.shape:
             pred = self.broadcast(pred, x.shape, ())
-        found = self.folds.found("select", [pred, x, y], x.dtype)
-        if found is not None:
-            return found
-        x, y = self.folds.chosen_of(pred, x, y)
         return self.emit("select", [pred, x, y], x.shape, x.dtype)
 
     def isnan(self, x: Value) -> Value:

@@ -35,6 +35,12 @@ MANDATORY = (
     # Constants are computed at load: to do it earlier, IREE compiles them once more (a third of a
     # small program's time), with other bits than the target's, and fails on complex ones.
     "--iree-opt-const-eval=false",
+    # What a producer and its consumer compute in one operation may fold to one value, given twice:
+    # IREE then drops the second result of the dispatch and reads its first one in its place
+    # (dropUnusedAndRedundantDispatchRegionResults notes the number of the result that is dropped,
+    # not of the one it equals: tests/lowering/test_repeated_results.py).  In a dispatch they
+    # become one loop all the same.
+    "--iree-dispatch-creation-fuse-multi-use=false",
 )
 # IREE reads a library of ukernels into every program, which only its tiling of data calls.
 _CPU_FLAGS = ("--iree-llvmcpu-reassociate-fp-reductions", "--iree-llvmcpu-enable-ukernels=none")

@@ -6,7 +6,6 @@ no longer needs it.
 from __future__ import annotations
 
 import os
-import re
 import resource
 import subprocess
 import sys
@@ -541,60 +540,3 @@ def test_iree_still_refuses_rows_that_are_no_whole_vectors() -> None:
               outs(%e : tensor<96x6xf32>) -> tensor<96x6xf32>
             return %r : tensor<96x6xf32>
           }""", parse_target("cpu:aarch64"), careful=True)
-
-
-# ---- one value twice among what a dispatch gives
-def test_second_derivatives_of_a_switch_at_several_points() -> None:
-    """_cond_linearize in primitives/control.py: wrong values (fuzz_compose.py, seed 9003065)."""
-    def second(*fs: Any) -> Any:
-        return calque.grad(calque.grad(lambda i, x: lax.switch(i, fs, x)**2, 1), 1)
-
-    def f(i: Any, x: Any) -> Any:
-        return [jnp.stack([g(i[k], x[k]) for k in range(3)])
-                for g in (second(jnp.arcsin, jnp.cbrt), second(jnp.sin, jnp.cos))]
-
-    x = np.array([-.5, .5, .25])
-    with calque.enable_x64(True):
-        arcsin, sin = calque.jit(f)(np.zeros(3, np.int32), x)
-    r = 1 - x * x
-    np.testing.assert_allclose(arcsin, 2 / r + 2 * np.arcsin(x) * x / r**1.5, rtol=1e-12)
-    np.testing.assert_allclose(sin, 2 * np.cos(2 * x), rtol=1e-12)
-
-
-def test_numbers_that_are_masked_twice_are_so_in_the_same_words() -> None:
-    """lowering/folds.py: in longer programs values were wrong (the sentinel is below)."""
-    def f(i: Any, x: Any, v: Any) -> Any:
-        first = lax.cond(i <= 0, lambda x: 0., lambda x: x, x)
-        return first, lax.cond(i <= 0, lambda x: 0., lambda x: x, first), jnp.sort(v)
-
-    text = calque.jit(f).lower(np.int32(1), np.float32(.7), np.ones(40, np.float32)).as_text()
-    chosen = re.findall(r"stablehlo.select %\w+, (%\w+), %\w+ : tensor<i1>, tensor<f32>", text)
-    assert len(chosen) == 1, text  # the second choice is the first
-
-
-@pytest.mark.slow
-def test_second_derivatives_of_branches_in_branches_at_two_points() -> None:
-    """The same, refused (fuzz_compose.py, seed 9002193)."""
-    branches = [lambda y, f=f: lax.cond(y == y, f, lambda z: jnp.sqrt(z - z) * z, y)
-                for f in (jnp.sin, jnp.cos)]
-    second = calque.grad(calque.grad(lambda i, x: lax.switch(i, branches, x), 1), 1)
-    out = calque.jit(lambda i, x: jnp.stack([second(i[k], x[k]) for k in range(2)]))(
-        np.array([0, 1], np.int32), np.array([1, 0], np.float32))
-    np.testing.assert_allclose(out, [-np.sin(1), -1], rtol=1e-6)
-
-
-def test_iree_still_reads_another_result_of_a_dispatch_for_a_repeated_one() -> None:
-    """lowering/folds.py and _cond_linearize: of %e, which is %n, a dispatch's first result is
-    read instead, here the sine; values of equal types come out wrong without a word."""
-    refused("""func.func @main(%c: tensor<i32>, %z: tensor<i32>, %x: tensor<f32>)
-          -> (tensor<f32>, tensor<i32>, tensor<i32>) {
-      %zero = stablehlo.constant dense<0> : tensor<i32>
-      %p = stablehlo.compare LE, %c, %zero, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
-      %n = stablehlo.select %p, %zero, %z : tensor<i1>, tensor<i32>
-      %e = stablehlo.select %p, %zero, %n : tensor<i1>, tensor<i32>
-      %s = stablehlo.sine %x : tensor<f32>
-      %m = iree_tensor_ext.compute_barrier.start %n : tensor<i32> -> tensor<i32>
-      %f = iree_tensor_ext.compute_barrier.start %e : tensor<i32> -> tensor<i32>
-      %a = stablehlo.add %m, %c : tensor<i32>
-      %b = stablehlo.multiply %f, %c : tensor<i32>
-      return %s, %a, %b : tensor<f32>, tensor<i32>, tensor<i32> }""", "types must match")

@@ -1,5 +1,5 @@
 """What folds to a value that other work reads, too: IREE gives another result of the dispatch for
-it (lowering/folds.py).  The oracle is NumPy."""
+it, unless told to fuse otherwise (MANDATORY in lowering/compile.py).  The oracle is NumPy."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,11 +12,8 @@ from support.harness import numpys
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering.builder import Builder
 from calque.lowering.compile import compile_module
-from calque.lowering.folds import Folds
 from calque.lowering.targets import cpu_target
-from calque.lowering.value import Value
 from calque.runtime import Buffer, CallSpec, Executable, default_device
 
 M = np.array([True, False, True, False, False, True, False])
@@ -24,28 +21,34 @@ X = np.array([1.5, -2, 0.5, 3, -0.5, 2, -1], np.float32)
 Y = np.array([2, 3, -1, 0.5, 4, -2, 1], np.float32)
 I, J = np.arange(-3, 4, dtype=np.int32), np.array([5, -2, 7, 0, 3, 1, -9], np.int32)
 
-# (np, m, b) -> b again, or what is computed of b in another way
+# (np, m, b) -> b again, or what is computed of b in another way (numbers are Python's: those that
+# jnp.float32 makes are arguments of the program, and fold with nothing)
 FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "where": lambda np, m, b: np.where(m, np.float32(0), b),
-    "where of where": lambda np, m, b: np.where(m, np.float32(0), np.where(m, np.float32(5), b)),
-    "where of the other": lambda np, m, b: np.where(~m, b, np.float32(0)),
+    "where": lambda np, m, b: np.where(m, 0, b),
+    "where of where": lambda np, m, b: np.where(m, 0, np.where(m, 5, b)),
+    "where of the other": lambda np, m, b: np.where(~m, b, 0),
     "minimum": lambda np, m, b: np.minimum(b, b), "maximum": lambda np, m, b: np.maximum(b, b),
     "negated twice": lambda np, m, b: np.negative(np.negative(b)),
-    "times 1": lambda np, m, b: b * np.float32(1),
-    "by 1": lambda np, m, b: b / np.float32(1), "less 0": lambda np, m, b: b - np.float32(0),
-    "plus 0": lambda np, m, b: b + np.float32(0), "plus -0": lambda np, m, b: b + np.float32(-0.0),
+    "times 1": lambda np, m, b: b * 1,
+    "by 1": lambda np, m, b: b / 1, "less 0": lambda np, m, b: b - 0,
+    "plus 0": lambda np, m, b: b + 0, "plus -0": lambda np, m, b: b + -0.0,
     "absolute": lambda np, m, b: np.abs(np.abs(b)), "floor": lambda np, m, b: np.floor(
         np.floor(b)), "round": lambda np, m, b: np.round(np.round(b)),
-    "where and back": lambda np, m, b: np.where(m, b, np.where(m, np.float32(7), b))}
+    "where converted": lambda np, m, b: np.where(m.astype(np.int32) != 0, 0, b),
+    "where and": lambda np, m, b: np.where(m & True, 0, b),
+    "where or": lambda np, m, b: np.where(m | False, 0, b),
+    "where equal": lambda np, m, b: np.where(m == True, 0, b),  # noqa: E712
+    "where where": lambda np, m, b: np.where(np.where(m, True, False), 0, b),
+    "where and back": lambda np, m, b: np.where(m, b, np.where(m, 7, b))}
 INTEGERS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "plus and minus": lambda np, m, b: b + J - J, "minus and plus": lambda np, m, b: b - J + J,
     "taken from": lambda np, m, b: J - (J - b), "xor": lambda np, m, b: b ^ J ^ J,
     "or itself": lambda np, m, b: b | b, "and again": lambda np, m, b: (b & J) & J,
     "or again": lambda np, m, b: J | (b | J),
     "not": lambda np, m, b: np.invert(np.invert(b)),
-    "plus 1 less 1": lambda np, m, b: b + np.int32(1) - np.int32(1),
+    "plus 1 less 1": lambda np, m, b: b + 1 - 1,
     "clip": lambda np, m, b: np.clip(np.clip(b, -2, 4), -2, 4),
-    "where": lambda np, m, b: np.where(m, np.int32(0), b),
+    "where": lambda np, m, b: np.where(m, 0, b),
     "wide and back": lambda np, m, b: b.astype(np.int64).astype(np.int32)}
 
 
@@ -57,14 +60,13 @@ def test_a_value_that_is_there_already(shape: tuple[int, ...]) -> None:
 
     with calque.enable_x64(True):
         for names, x, y in ((FLOATS, X, Y), (INTEGERS, I, J)):
-            zero = x.dtype.type(0)
             for name, again in names.items():
                 if not shape and "J" in again.__code__.co_names:
                     continue
 
-                def f(np: Any, m: Any, x: Any, y: Any, again: Any = again, zero: Any = zero) -> Any:
-                    a = np.where(m, zero, x)
-                    b = np.where(m, zero, a * y)
+                def f(np: Any, m: Any, x: Any, y: Any, again: Any = again) -> Any:
+                    a = np.where(m, 0, x)
+                    b = np.where(m, 0, a * y)
                     return y * 2, a, b, again(np, m, b), y + 1
 
                 got = calque.jit(lambda *args, f=f: f(jnp, *args))(cut(M), cut(x), cut(y))
@@ -115,28 +117,36 @@ def test_derivatives_of_branches() -> None:
         np.testing.assert_allclose(want, 15309.006976354367, rtol=1e-12)
 
 
-def test_numbers_that_differ_in_their_sign_are_two() -> None:
-    b = Builder.__new__(Builder)
-    folds = Folds()
+def test_second_derivatives_of_a_switch_at_several_points() -> None:
+    """Wrong values (fuzz_compose.py, seed 9003065)."""
+    def second(*fs: Any) -> Any:
+        return calque.grad(calque.grad(lambda i, x: lax.switch(i, fs, x)**2, 1), 1)
 
-    def made(name: str, *operands: Value, attributes: Any = None) -> Value:
-        v = Value(b, object(), (), np.dtype(np.float32))
-        folds.note(v, name, operands, attributes)
-        return v
+    def f(i: Any, x: Any) -> Any:
+        return [jnp.stack([g(i[k], x[k]) for k in range(3)])
+                for g in (second(jnp.arcsin, jnp.cbrt), second(jnp.sin, jnp.cos))]
 
-    plus, minus = (made("constant", attributes=np.float32(v).tobytes()) for v in (0.0, -0.0))
-    assert not folds.same(plus, minus)
-    assert folds.same(plus, made("constant", attributes=np.float32(0).tobytes()))
-    x = made("sine", plus)
-    assert folds.found("add", [x, minus], x.dtype) is x is folds.found("add", [minus, x], x.dtype)
-    assert folds.found("add", [x, plus], x.dtype) is None  # -0 + 0 is 0
-    assert folds.found("subtract", [x, plus], x.dtype) is x
-    assert folds.found("subtract", [x, minus], x.dtype) is None
-    assert folds.same(x, made("sine", plus)) and not folds.same(x, made("sine", minus))
+    x = np.array([-.5, .5, .25])
+    with calque.enable_x64(True):
+        arcsin, sin = calque.jit(f)(np.zeros(3, np.int32), x)
+    r = 1 - x * x
+    np.testing.assert_allclose(arcsin, 2 / r + 2 * np.arcsin(x) * x / r**1.5, rtol=1e-12)
+    np.testing.assert_allclose(sin, 2 * np.cos(2 * x), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_second_derivatives_of_branches_in_branches_at_two_points() -> None:
+    """The same, refused (fuzz_compose.py, seed 9002193)."""
+    branches = [lambda y, f=f: lax.cond(y == y, f, lambda z: jnp.sqrt(z - z) * z, y)
+                for f in (jnp.sin, jnp.cos)]
+    second = calque.grad(calque.grad(lambda i, x: lax.switch(i, branches, x), 1), 1)
+    out = calque.jit(lambda i, x: jnp.stack([second(i[k], x[k]) for k in range(2)]))(
+        np.array([0, 1], np.int32), np.array([1, 0], np.float32))
+    np.testing.assert_allclose(out, [-np.sin(1), -1], rtol=1e-6)
 
 
 def test_iree_still_gives_another_result_where_a_dispatch_gives_one_twice() -> None:
-    """lowering/folds.py."""
+    """MANDATORY in lowering/compile.py."""
     vmfb = compile_module("""func.func @main(%m: tensor<2xi1>, %x: tensor<2xf32>, %y: tensor<2xf32>)
         -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) {
       %z = stablehlo.constant dense<0.0> : tensor<2xf32>
@@ -147,7 +157,7 @@ def test_iree_still_gives_another_result_where_a_dispatch_gives_one_twice() -> N
       %c = stablehlo.select %m, %z, %b : tensor<2xi1>, tensor<2xf32>
       %e = stablehlo.negate %y : tensor<2xf32>
       return %d, %a, %b, %c, %e : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>,
-        tensor<2xf32> }""", cpu_target())
+        tensor<2xf32> }""", cpu_target(), ("--iree-dispatch-creation-fuse-multi-use=true",))
     spec = CallSpec([((2,), np.dtype(np.float32))] * 5, run_inline=True)
     args = [np.array([True, False]), np.ones(2, np.float32), np.full(2, 3, np.float32)]
     outs = Executable(vmfb, default_device(), spec, "main")(
