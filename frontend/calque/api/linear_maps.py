@@ -106,21 +106,22 @@ class VJP(_LinearMap):
       (Array(0., dtype=float32, weak_type=True),)
     """
 
-    args_res: list[Any]
-    opaque_residuals: list[Any]
-    _order: tuple[int | None, ...]
+    _order: tuple[int | None, ...]  # of each residual which argument it is, if one
 
     def split(self, leaves: Sequence[Any]) -> VJP:
         """The same, which knows its residuals among the arguments."""
         places = {id(x): i for i, x in enumerate(leaves)}
-        order = tuple(places.get(id(c)) for c in self.program.consts)
-        self.args_res = [NotNeeded()] * len(leaves)
-        for place, c in zip(order, self.program.consts):
-            if place is not None:
-                self.args_res[place] = c
-        self.opaque_residuals = [c for place, c in zip(order, self.program.consts) if place is None]
-        self._order = order
+        self._order = tuple(places.get(id(c)) for c in self.program.consts)
         return self
+
+    @property
+    def args_res(self) -> list[Any]:
+        given = dict(zip(self._order, self.program.consts))
+        return [given.get(i, NotNeeded()) for i in range(len(self.details[2]))]
+
+    @property
+    def opaque_residuals(self) -> list[Any]:
+        return [c for place, c in zip(self._order, self.program.consts) if place is None]
 
     def _flatten(self) -> tuple[Any, Any]:
         form = _Form(self.program, (*self.details, self._order))
@@ -128,16 +129,14 @@ class VJP(_LinearMap):
 
     @classmethod
     def _unflatten(cls, form: _Form, children: Any) -> VJP:
+        arguments, rest = children
+        others = iter(rest)
         made = cls.__new__(cls)
-        made.args_res, made.opaque_residuals = map(list, children)
         *details, made._order = form.details
         made.details = tuple(details)
-        made.program = form.with_residuals(made._residuals())
+        made.program = form.with_residuals([
+            next(others) if place is None else arguments[place] for place in made._order])
         return made
-
-    def _residuals(self) -> list[Any]:
-        others = iter(self.opaque_residuals)
-        return [next(others) if place is None else self.args_res[place] for place in self._order]
 
     def flat(self, cts: Sequence[Any]) -> list[Any]:
         """Cotangents (Zero where zero) of all inputs, in order."""
