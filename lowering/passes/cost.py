@@ -25,6 +25,8 @@ KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup 
 WHOLE_WORK = 30_000  # the same for a whole program
 ALONE_WORK = 10_000  # and for one of a single dispatch, of which IREE may make vectors
 WHOLE_EQUATIONS = 300
+FEW_EQUATIONS = 20_000  # of numbers and arrays of FEW elements: IREE makes many dispatches of them
+FEW = 128
 MOST_STACKED = 64 << 20  # bytes that host loops of queued programs stack
 MOST_BINDINGS = 30  # of a dispatch: IREE's loader takes 32
 WHILE_STEPS = 20  # how often a loop runs whose end the data decides: a guess
@@ -180,10 +182,18 @@ def is_whole(p: Program) -> bool:
     alone = loops.passes(p) <= 1
     if not p.equations or alone and loops.folds(p):  # a fold is one kernel anyway (passes/rows)
         return False
+    small = _equations(p) <= WHOLE_EQUATIONS and work(p) <= (ALONE_WORK if alone else WHOLE_WORK)
     return len(p.inputs) + len(p.outputs) <= MOST_BINDINGS and (
-        _equations(p) <= WHOLE_EQUATIONS
-        and work(p) <= min(WHOLE_WORK, ALONE_WORK if alone else WHOLE_WORK)
+        (small or _has_few(p) and _equations(p) <= FEW_EQUATIONS and work(p) <= INLINE_WORK)
         and loops.have_kernel_forms(p) and not loops.decomposes(p))  # C is better at one
+
+
+def _has_few(p: Program) -> bool:
+    """Whether all that is computed, at any depth, is numbers and arrays of few elements, outside of
+    loops."""
+    return p.derived("few", lambda: all(
+        e.primitive.kernel != "loop" and all(v.aval.size <= FEW for v in e.outputs)
+        and all(map(_has_few, inner_of(e.params))) for e in p.equations))
 
 
 def loop_steps(p: Program) -> int:

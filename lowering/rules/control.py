@@ -49,7 +49,7 @@ def _cond(op: Op) -> list[Value]:
     if all(is_cheap(p) for p in branches) or (
             op.ctx.loops and not fixed and not any(calls_python(p) for p in branches)):
         results = [op.ctx.emit_program(p, operands) for p in branches]
-        return [_select(op.b, index, list(cases)) for cases in zip(*results)]
+        return _selects(op.ctx, index, [list(cases) for cases in zip(*results)])
     # With two of IREE's own branches in a program, memory was freed or used again too early on
     # local-task (tests/lowering/test_branches_with_callbacks.py: "transient buffer has not been
     # committed", or wrong values).
@@ -59,6 +59,18 @@ def _cond(op: Op) -> list[Value]:
                             lambda i: op.ctx.emit_program(branches[i], operands),
                             [(a.shape, a.dtype) for a in op.outs])
     return _case(op.ctx, index, operands, branches, op.outs)
+
+
+def _selects(ctx: Context, index: Value, every: list[list[Value]]) -> list[Value]:
+    """A choice among each of `every`.  IREE makes one dispatch of numbers that follow each other,
+    which takes all that they are chosen among: of many there is a cut after every few."""
+    most = max(ctx.fusion.limit // (len(every[0]) + 1), 1) if every else 1
+    chosen: list[Value] = []
+    for i, cases in enumerate(every):
+        chosen.append(_select(ctx.b, index, cases))
+        if i % most == most - 1 and not chosen[-1].shape:
+            (chosen[-1],) = ctx.b.barrier(chosen[-1])
+    return chosen
 
 
 def _select(b: Builder, index: Value, cases: list[Value]) -> Value:

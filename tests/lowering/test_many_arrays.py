@@ -4,6 +4,7 @@ of ours (64 in all), 16 on CUDA.  Packing and unpacking, written-out loops, resi
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,11 @@ from support.harness import partly_slow
 
 import calque
 import calque.numpy as jnp
-from calque import flatten_util, lax
+from calque import aot, flatten_util, lax
+from calque.aot import artifacts
+from calque.lowering import attempts
+from calque.lowering.attempts import most_bindings
+from calque.lowering.passes import cost
 
 Form = tuple[Callable[[int, Any], Any], Callable[..., Any], Callable[..., Any]]
 
@@ -125,3 +130,71 @@ def test_residuals_of_branches(name: str) -> None:
     if name != "hessian of cond in scan":
         want = float(calque.hessian(deep)(x))
         np.testing.assert_allclose(got, want, rtol=1e-3)
+
+
+def branch_of(n: int, order: int) -> Callable[[Any], Any]:
+    """A derivative of a `cond` one of whose branches is a chain of n functions."""
+    def chain(x: Any) -> Any:
+        return functools.reduce(lambda a, i: (jnp.sin, jnp.cos, jnp.tanh)[i % 3](a), range(n), x)
+
+    def f(x: Any) -> Any:
+        return lax.cond(x > 0, chain, lambda x: x * x * x, x)
+
+    return functools.reduce(lambda g, _: calque.grad(g), range(order), f)
+
+
+def derivative_of_chain(x: float, n: int, order: int) -> float:
+    """The same by Taylor coefficients of sin, cos and tanh (Griewank and Walther, Evaluating
+    Derivatives, 2008, table 13.2)."""
+    u = np.zeros(order + 1)
+    u[:2] = x, 1
+    for i in range(n):
+        a, b = np.zeros(order + 1), np.zeros(order + 1)
+        a[0], b[0] = (np.tanh(u[0]), 1 - np.tanh(u[0]) ** 2) if i % 3 == 2 else (
+            np.sin(u[0]), np.cos(u[0]))
+        for k in range(1, order + 1):
+            j = np.arange(1, k + 1)
+            a[k] = (j * u[j] * b[k - j]).sum() / k
+            if i % 3 == 2:  # b = 1 - a^2
+                b[k] = -(a[:k + 1] * a[k::-1]).sum()
+            else:
+                b[k] = -(j * u[j] * a[k - j]).sum() / k
+        u = b if i % 3 == 1 else a
+    return float(u[order] * math.factorial(order))
+
+
+@pytest.mark.parametrize("n, order, by_iree", [
+    (12, 3, False), *[pytest.param(*p, marks=pytest.mark.slow) for p in (
+        (12, 2, True), (12, 3, True), (40, 2, True), (12, 4, True), (40, 3, True), (130, 2, True),
+        (12, 4, False), (40, 3, False), (130, 2, False))]])
+def test_high_derivatives_of_branches(n: int, order: int, by_iree: bool,
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    if by_iree:  # no kernel of ours
+        monkeypatch.setattr(cost, "WHOLE_EQUATIONS", 0)
+        monkeypatch.setattr(cost, "FEW_EQUATIONS", 0)
+    got = float(calque.jit(branch_of(n, order))(np.float32(0.7)))
+    # n functions after each other, each conditioned by a few units: n x 20 of the last place
+    np.testing.assert_allclose(got, derivative_of_chain(0.7, n, order), rtol=n * 20 * 2.0 ** -24)
+
+
+@pytest.mark.parametrize("target, most, n, order", [
+    ("cuda:sm_80", 16, 12, 2), *[pytest.param(*p, marks=pytest.mark.slow) for p in (
+        ("cuda:sm_80", 16, 12, 3), ("cuda:sm_80", 16, 40, 3), ("cuda:sm_80", 16, 130, 2),
+        ("cuda:sm_80", 16, 12, 4), ("vulkan:ampere", 32, 12, 3), ("vulkan:ampere", 32, 40, 3))]])
+def test_dispatches_of_artifacts_fit(target: str, most: int, n: int, order: int) -> None:
+    made = aot.compile(branch_of(n, order), jnp.float32(0.7), targets=[target])
+    assert 0 < most_bindings(made.vmfb) <= most
+
+
+def test_artifacts_are_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways: list[dict[str, Any]] = []
+    lower_for = artifacts.lower_for
+
+    def noted(*args: Any, **how: Any) -> Any:
+        ways.append(how)
+        return lower_for(*args, **how)
+
+    monkeypatch.setattr(artifacts, "lower_for", noted)
+    monkeypatch.setattr(attempts, "most_bindings", lambda vmfb: 33)
+    aot.compile(lambda x: [jnp.sin(x) + i for i in range(3)], jnp.float32(1))
+    assert ways[1:] == [{"beside": False}, {"bindings": 16}, {"bindings": 8}, {"bindings": 4}]

@@ -280,4 +280,23 @@ def test_portable_form(monkeypatch: pytest.MonkeyPatch, no_groups: None) -> None
         patch.setattr(loops, "enabled", False)
         assert dispatches(f, N) == 0
     monkeypatch.setattr(cost, "WHOLE_WORK", -1)
+    assert dispatches(f, N) == 1  # of few elements
+    monkeypatch.setattr(cost, "FEW_EQUATIONS", 0)
     assert dispatches(f, N) == 0
+
+
+@pytest.mark.parametrize("n", [3, 128])
+def test_many_equations_of_few_elements(n: int, no_groups: None) -> None:
+    def f(x: Any) -> Any:
+        for _ in range(200):
+            x = x * 0.75 + x.sum() / 1024
+        return x
+
+    x = np.arange(1, n + 1, dtype=np.float32)
+    assert dispatches(f, x) == 1
+    assert dispatches(f, np.resize(x, 3000)) != 1
+    want = x.astype(np.float64)
+    for _ in range(200):
+        want = want * 0.75 + want.sum() / 1024
+    # each of 200 steps rounds a few times, all of one sign: 600 half units of the last place
+    np.testing.assert_allclose(calque.jit(f)(x), want, rtol=600 * 2.0 ** -24)

@@ -361,19 +361,17 @@ def _value(x: Any) -> Ndarray:
 
 
 # ---- lowering
-def lower_for(traced: Traced, target: Target, locations: bool = False, views: bool = False,
-              transients: bool = True) -> Lowered:
-    """The module that goes into the artifact, its record included."""
+def lower_for(traced: Traced, target: Target, transients: bool = True, **how: Any) -> Lowered:
+    """The module that goes into the artifact, its record included; `how`: other LowerOptions."""
     p = traced.program
     kept = set(p.outputs)  # an argument that is a result as it is may not be overwritten
     donated = [i for i in traced.donated if p.inputs[i] not in kept]
     _check_callbacks(p)
     _check_sizes(p)
     return lower(p, target, LowerOptions(
-        donated=donated, locations=locations, views=views, bake_consts=True,
-        archived=traced.parameter_name, output_buffers=target.takes_memory,
-        transients=transients and target.takes_storage,
-        record=lambda lowered: _record(traced, target, lowered)))
+        donated=donated, bake_consts=True, archived=traced.parameter_name,
+        output_buffers=target.takes_memory, transients=transients and target.takes_storage,
+        record=lambda lowered: _record(traced, target, lowered), **how))
 
 
 def _check_callbacks(p: Program) -> None:
