@@ -12,7 +12,7 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.primitives.control import batch_by_loop
-from calque.transforms.vmap import all_to_front, broadcast_axis, move_axis
+from calque.transforms.vmap import all_to_front, broadcast_axis, move_axis, of_devices
 
 pure_callback_p = Primitive("pure_callback", multiple_results=True, calls_python=True)
 io_callback_p, debug_callback_p = (
@@ -40,11 +40,12 @@ def _debug_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
 
 def _pure_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, callback: Any,
                 result_avals: tuple[ShapedArray, ...], vmap_method: str | None) -> Any:
-    if vmap_method is None:
+    each = of_devices.get()  # which call for themselves, vmap_method says nothing of them
+    if vmap_method is None and not each:
         raise NotImplementedError(explain(
             "vmap is only supported for pure_callback when vmap_method is specified.",
             fix="pass vmap_method='sequential', 'expand_dims' or 'broadcast_all'."))
-    if vmap_method in ("sequential", "sequential_unrolled"):
+    if each or vmap_method in ("sequential", "sequential_unrolled"):
         return batch_by_loop(pure_callback_p, size, args, dims, callback=callback,
                              result_avals=result_avals, vmap_method=vmap_method)
     if vmap_method == "expand_dims":
@@ -60,7 +61,7 @@ def _pure_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, c
 
 def _io_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, ordered: bool,
               **params: Any) -> Any:
-    if ordered:
+    if ordered and not of_devices.get():  # (of devices each calls in its own order)
         raise ValueError(explain("Cannot `vmap` ordered IO callback.",
                                  fix="pass ordered=False, or call it outside vmap."))
     return batch_by_loop(io_callback_p, size, args, dims, ordered=ordered, **params)

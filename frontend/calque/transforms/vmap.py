@@ -62,6 +62,15 @@ def uses_axis(prim: Primitive, params: Params, name: Any) -> bool:
         uses_axis(e.primitive, e.params, name) for e in p.equations)) for p in inner_of(params))
 
 
+def calls_everywhere(prim: Primitive, params: Params) -> bool:
+    """Whether an operation calls a function of the user's, for what it does, once on each device,
+    itself or in a Program that it holds."""
+    return prim.name in ("io_callback", "debug_callback") or any(
+        p.derived("calls everywhere", lambda p=p: any(  # type: ignore[misc]
+            calls_everywhere(e.primitive, e.params) for e in p.equations))
+        for p in inner_of(params))
+
+
 # Whether the axis whose batching rule runs is one of devices: of these each takes its own branch
 # and ends its loops when it likes (primitives/while_loop, control), other axes are masked.
 of_devices: contextvars.ContextVar[bool] = contextvars.ContextVar(
@@ -101,7 +110,8 @@ class BatchTrace(Trace):
         mine = any(type(a) is BatchTracer and a._trace is self for a in args)
         if self.axis_name is not None and (
                 mine and prim.inline is not None  # (its rules may use the axis)
-                or uses_axis(prim, params, self.axis_name)):
+                or uses_axis(prim, params, self.axis_name)
+                or self.devices and not mine and calls_everywhere(prim, params)):
             return self._named(prim, args, params)
         if not mine:
             return self.parent.process(prim, args, params)
@@ -129,7 +139,8 @@ class BatchTrace(Trace):
             spmd_axes.reset(spmd)
 
     def _named(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
-        """What uses this trace's axis by its name, whether or not an operand is mapped."""
+        """What uses this trace's axis by its name, or calls Python on each of its devices, whether
+        or not an operand is mapped."""
         assert self.parent is not None
         if self.devices is not of_devices.get() or self.spmd is not spmd_axes.get():
             return self._told(self._named, prim, args, params)
