@@ -13,6 +13,7 @@ import shutil
 import stat
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -104,15 +105,16 @@ def _user() -> int:
 _PREFIX = "calque-process-"
 
 
-def temporary() -> Path:
-    """A new folder of this process's, which is gone when that ends.
+def temporary(within: Path | None = None) -> Path:
+    """A new folder of this process's, which is gone when that ends; within another folder of ours
+    or the system's for such.
 
     The process keeps it locked as long as it lives.  What those that were killed left behind the
     next one finds unlocked, and removes.
     """
-    sweep()
+    sweep(within)
     while True:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=within))
         lock = _locked(path, wait=True)
         if lock is None:  # (no such locks here)
             _made[path] = (os.getpid(), -1)
@@ -131,10 +133,20 @@ def remove(path: Path) -> None:
         os.close(lock)
 
 
-def sweep() -> None:
+@contextlib.contextmanager
+def passing(within: Path | None = None) -> Iterator[Path]:
+    """Such a folder for as long as a `with` block runs."""
+    path = temporary(within)
+    try:
+        yield path
+    finally:
+        remove(path)
+
+
+def sweep(within: Path | None = None) -> None:
     """Remove the folders of processes that are no more."""
     with contextlib.suppress(OSError):
-        for entry in os.scandir(tempfile.gettempdir()):
+        for entry in os.scandir(within or tempfile.gettempdir()):
             if not entry.name.startswith(_PREFIX):
                 continue
             with contextlib.suppress(OSError):

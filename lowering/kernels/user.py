@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,13 @@ from calque.core.errors import explain
 from calque.core.kernel import Kernel, three
 from calque.core.types import Dtype, Shape
 from calque.lowering.dtypes import I8
-from calque.lowering.folders import cache_directory, is_own_file, own_directory, temporary
+from calque.lowering.folders import (
+    cache_directory,
+    is_own_file,
+    own_directory,
+    passing,
+    temporary,
+)
 from calque.lowering.kernels.dispatch import Spec
 
 _MOST_GROUPS = 1 << 16  # on a CPU: each costs a call
@@ -187,7 +192,9 @@ def kept(name: str, code: bytes) -> Path:
     """A file of the folder with these bytes."""
     path = folder() / name
     if not is_own_file(path):
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
-            part.write(code)
-        Path(part.name).replace(path)
+        with passing(path.parent) as at:
+            part = at / name
+            part.touch(0o600)
+            part.write_bytes(code)
+            part.replace(path)
     return path

@@ -16,7 +16,6 @@ import shlex
 import shutil
 import struct
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from typing import Any
 from calque.core.dims import Dim
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
-from calque.lowering.folders import is_own_file
+from calque.lowering.folders import is_own_file, passing
 from calque.lowering.kernels import elf
 from calque.lowering.kernels.native import call_object, level_of
 from calque.lowering.kernels.user import Call, folder
@@ -101,7 +100,7 @@ def linked(call: Call, target: Target, around: Callable[[str, Sequence[int]], st
     text = around(entry, [_bits(s) for s in call.scalars])
     made = path.with_name(f"{hashlib.sha256((path.name + text).encode()).hexdigest()[:24]}.guard")
     if not is_own_file(made):
-        with tempfile.TemporaryDirectory(dir=path.parent) as at:
+        with passing(path.parent) as at:
             program = Path(at, "program")
             _run(call, [*_compiler(call, target), "-O1", "-xc", "-", "-xnone", str(path), "-o",
                         str(program)], text, "cannot be linked into a program of its own", _MEND)
@@ -125,7 +124,7 @@ def compiled(call: Call, target: Target, shim: str) -> tuple[Path, str]:
     path = place / f"{digest}.o"
     if is_own_file(path):
         return path, entry
-    with tempfile.TemporaryDirectory(dir=place) as at:
+    with passing(place) as at:
         made = Path(at, "kernel.o")
         if isinstance(code, str):
             text = (f'#line 1 "{kernel.entry}.c"\n{code}\n#line 1 "how calque calls it"\n'

@@ -9,11 +9,10 @@ import math
 import shutil
 import struct
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from calque.lowering.folders import is_own_file
+from calque.lowering.folders import is_own_file, passing
 from calque.lowering.kernels import spirv
 from calque.lowering.kernels.user import Call, Code, folder, kept
 from calque.lowering.targets import Target
@@ -79,7 +78,7 @@ def _compiled(call: Call, source: str) -> bytes:
         raise call.error(f"{call.name!r} is a kernel in GLSL, and no {GLSLANG} is here.",
                          "install it (Debian: apt-get install glslang-tools), or pass SPIR-V.",
                          RuntimeError)
-    with tempfile.TemporaryDirectory(dir=path.parent) as place:
+    with passing(path.parent) as place:
         text, made = Path(place, "kernel.comp"), Path(place, "kernel.spv")
         text.write_text(source, "utf-8")
         done = subprocess.run([*_COMMAND, str(text), "-o", str(made)], capture_output=True,

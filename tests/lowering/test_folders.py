@@ -193,3 +193,17 @@ def test_folders_of_living_processes_stay():
     assert os.waitpid(child, 0)[1] == 0
     folders.remove(mine)
     assert not mine.exists()
+
+
+def test_half_made_kernels_of_processes_that_were_killed_are_removed(tmp_path):
+    place = tmp_path / "ffi"
+    place.mkdir()
+    child = os.fork()
+    if not child:
+        (folders.temporary(place) / "kernel.o").write_bytes(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert len(list(place.glob("*/kernel.o"))) == 1
+    with folders.passing(place) as mine:
+        assert list(place.iterdir()) == [mine]
+    assert not list(place.iterdir())
