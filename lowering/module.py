@@ -32,6 +32,7 @@ from calque.lowering.passes import cost, hazards, keys, repeats
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
+from calque.lowering.passes.legalize import legalize
 from calque.lowering.passes.messages import combined
 from calque.lowering.rules import Context, Op, physical, rules
 from calque.lowering.rules.client import emitted
@@ -119,7 +120,10 @@ def lower(program: Program, target: Target, options: LowerOptions = LowerOptions
 
 
 def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
-    plain = accumulate(combined(hoist(eliminate_dead_code(program))))
+    plain = hoist(eliminate_dead_code(program))
+    if target.backend == "llvm-cpu":
+        plain = legalize(plain)
+    plain = accumulate(combined(plain))
     p = grouped(plain) if target.backend == "llvm-cpu" and not (
         options.whole and cost.is_whole(plain)) else plain
     baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}

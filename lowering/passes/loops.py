@@ -16,6 +16,7 @@ from calque.core.program import Atom, Equation, Program, inner_of
 from calque.core.types import Shape
 from calque.lowering.dtypes import BOOL
 
+BITS = "bitcast_convert_type"
 DECOMPOSED = 32  # rows and columns of a matrix that a loop decomposes by itself
 enabled = not is_off("kernels")  # tests switch them off, too, to see the portable form
 DTYPES = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8",
@@ -58,12 +59,20 @@ def has_kernel_form(e: Equation) -> bool:
         return False
     if not e.primitive.kernel:
         return is_small_decomposition(e) and have_kernel_forms(decomposition(e))
+    if e.primitive.kernel == "map" and not is_map(e):
+        return False
     if name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
         return False
     if name == "dot_general":
         dtypes = {a.aval.dtype for a in (*e.inputs, *e.outputs)}
         return len(dtypes) == 1 and BOOL not in dtypes
     return all(have_kernel_forms(q) for q in inner_of(e.params))
+
+
+def is_map(e: Equation) -> bool:
+    """Whether it computes element by element: bits of another width are seen as more or fewer."""
+    return e.primitive.kernel == "map" and (
+        e.name != BITS or e.inputs[0].aval.shape == e.outputs[0].aval.shape)
 
 
 def is_small_decomposition(e: Equation) -> bool:
@@ -137,7 +146,7 @@ def _in_lanes(p: Program, shape: Shape) -> bool:
         elif name == "broadcast_in_dim":
             if e.inputs[0].aval.shape not in ((), shape):
                 return False
-        elif e.primitive.kernel != "map":
+        elif not is_map(e):
             return False
         if e.primitive.kernel != "loop" and any(a.aval.shape not in ((), shape)
                                      for a in (*e.inputs, *e.outputs)):

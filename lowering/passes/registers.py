@@ -186,7 +186,7 @@ class _Row(Rewriter):
         if e is None or len(e.outputs) > 1:
             raise Refused
         name, p, out = e.name, e.params, Var(self.part(x.aval, axis))
-        if e.primitive.kernel == "map":
+        if loops.is_map(e):
             inputs = [a if not a.aval.shape else self.with_axis(a, None, axis)[0]
                       for a in e.inputs]
             self.equations.append(e.replace(inputs=tuple(inputs), outputs=(out,)))

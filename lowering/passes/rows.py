@@ -23,9 +23,8 @@ from calque.lowering.passes import cost, loops
 from calque.lowering.passes.graph import Graph
 
 EXTREMA = frozenset(("argmax", "argmin"))
-BITS = "bitcast_convert_type"
 VIEWS = ("broadcast_in_dim", "reshape", "squeeze")
-FUSED = frozenset((BITS, "pad", "iota", "gather", "concatenate", "real", "imag", "complex"))
+FUSED = frozenset((loops.BITS, "pad", "iota", "gather", "concatenate", "real", "imag", "complex"))
 MOST_EQUATIONS = 300  # of a group
 MOST_WEIGHT = 150  # of its elementwise equations: compiling long ones takes time (10 sines)
 MOST_ARRAYS = 20  # that a group reads and writes
@@ -50,7 +49,7 @@ class Rows:
 
 
 def is_map(p: Primitive) -> bool:
-    return p.kernel == "map" or p.name == BITS
+    return p.kernel == "map"
 
 
 def is_fold(p: Primitive) -> bool:
@@ -236,8 +235,6 @@ def _has_row_form(e: Equation) -> bool:
     p, name = e.primitive, e.name
     if cost.is_dynamic(e) or not (is_map(p) or is_fold(p) or name in (*VIEWS, "iota")):
         return False
-    if name == BITS:
-        return loops.is_plain(e) and e.inputs[0].aval.shape == e.outputs[0].aval.shape
     return loops.is_plain(e) if name in EXTREMA else loops.has_kernel_form(e)
 
 

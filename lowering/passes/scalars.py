@@ -21,7 +21,7 @@ from calque.core.lists import other_axes, split_list, without
 from calque.core.program import Atom, Equation, Literal, Program, Var, inner_of
 from calque.core.types import Dtype, Function, Params, Shape
 from calque.lowering.dtypes import BOOL, summed
-from calque.lowering.passes.loops import DTYPES
+from calque.lowering.passes.loops import DTYPES, is_map
 
 Grid = Any  # a NumPy array of symbols and of NumPy numbers
 Symbol = Any
@@ -136,7 +136,7 @@ class Scalars:
         name, p = e.name, e.params
         if any(isinstance(x, Table) for x in xs) and name not in READING:
             raise Unfit
-        if e.primitive.kernel == "map":
+        if is_map(e):
             return [self.elementwise(e, xs)]
         if name in JOINS:
             return [self.scatter(e, *xs)]

@@ -19,6 +19,7 @@ from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Params
 from calque.lowering.dtypes import I32
+from calque.lowering.passes.loops import is_map
 
 GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least
 TWICE = 1.2  # times as many rows at most, where the last group takes rows of the one before it, too
@@ -186,7 +187,7 @@ class Rewriter:
         if all(a is None for _, a in given):
             self.env.update((v, (v, None)) for v in e.outputs)
             self.equations.append(e.replace(inputs=tuple(x for x, _ in given)))
-        elif e.primitive.kernel == "map":
+        elif is_map(e):
             inputs, axis = self.together(given)
             self.emit(e, inputs, [axis])
         elif e.primitive.kernel == "fold":

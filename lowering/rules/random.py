@@ -16,6 +16,7 @@ from calque.core.types import Shape
 from calque.lowering.builder import Builder, Value
 from calque.lowering.dtypes import I32, U32, U64
 from calque.lowering.math.region import elementwise
+from calque.lowering.rules.elementwise import pointwise
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -43,6 +44,12 @@ def threefry(k0: Value, k1: Value, x0: Value, x1: Value) -> tuple[Value, Value]:
     words = [v.view(I32) for v in (k0, k1, x0, x1)]
     y0, y1 = elementwise(k0.b, _rounds, words, [I32, I32])
     return y0.view(U32), y1.view(U32)
+
+
+@pointwise("threefry2x32")
+def _block(b: Builder, k0: Value, k1: Value, x0: Value, x1: Value) -> Value:
+    y0, y1 = threefry(k0, k1, x0, x1)
+    return (y0.astype(U64) << 32) | y1.astype(U64)
 
 
 def words_of(b: Builder, keys: Value, extra: Sequence[int]) -> list[Value]:

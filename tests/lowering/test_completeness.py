@@ -117,7 +117,8 @@ def test_facts_are_words_that_lowering_knows() -> None:
 
 def test_what_costs_more_than_some_additions_is_a_function() -> None:
     for p in registry.values():
-        if p.elementwise and p.weight > 3 and p.name != "rem":  # rem: a division in a loop
+        # rem: a division in a loop; threefry2x32: 20 rounds of integers
+        if p.elementwise and p.weight > 3 and p.name not in ("rem", "threefry2x32"):
             assert p.function, p
     assert {r for r in samples.FUNCTIONS if not registry[r].function} == set()
 

@@ -433,6 +433,15 @@ ORACLES["random_unwrap"] = lambda params, k: np.stack(
     [(k >> np.uint64(32)).astype(np.uint32), k.astype(np.uint32)], -1)
 
 
+@oracle("threefry2x32")
+def _block(params: Any, k0: Array, k1: Array, x0: Array, x1: Array) -> Any:
+    out = np.zeros(k0.shape, np.uint64)
+    for at in np.ndindex(*k0.shape):
+        y = threefry2x32(_join(k0[at], k1[at]), x0[at].reshape(1), x1[at].reshape(1))
+        out[at] = _join(*y)[0]
+    return out
+
+
 @oracle("random_fold_in")
 def _fold_in(params: Any, k: Array, data: Array) -> Any:
     k, data = np.broadcast_arrays(k, data)

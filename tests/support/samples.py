@@ -473,6 +473,10 @@ for _name, _params in (("random_bits", [{"bit_width": w} for w in (32, 8, 16, 64
                (op(*keys, dtype=KEY),), {"shape": shape, "partitionable": new, **p})
         for p in _params for new in (False, True)
         for keys, shape in (_COUNTS if p.get("bit_width", 32) == 32 else _COUNTS[:2])])
+row("threefry2x32", (np.dtype("u4"),), [
+    sample(str(shape), *[op(*shape) for _ in range(4)]) for shape in ((), (5,), (2, 3), (0,))],
+    specials=[sample("all bits", *[op(values=lambda d, i=i: np.roll(
+        np.array([0, 1, 2**31, 2**32 - 1, 0x13198A2E], d), i)) for i in range(4)])])
 row("random_seed", INTS, (sample("scalar", op()), sample("normal", op(3)), sample("empty", op(0))),
     specials=SPECIAL)
 row("random_wrap", (np.dtype("u4"),), (sample("normal", op(3, 2)), sample("scalar", op(2))))

@@ -495,8 +495,9 @@ convert_element_type_p.transpose = _convert_transpose
 convert_element_type_p.batch = batch_elementwise(convert_element_type_p)
 
 # ---- bitcast_convert_type
+# (a map where the widths are the same, else its shape changes: passes/loops)
 bitcast_convert_type_p = Primitive("bitcast_convert_type", differentiable=False, moves=True,
-                                   memory="view")
+                                   memory="view", kernel="map")
 
 
 def _bitcast_abstract(x: ShapedArray, *, new_dtype: Any) -> ShapedArray:

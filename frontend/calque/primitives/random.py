@@ -29,6 +29,23 @@ def _need_key(name: str, a: ShapedArray) -> None:
                                 fix="make one with random.key(seed) or random.wrap_key_data."))
 
 
+# ---- threefry2x32: four words -> the two words of a block, the first above the second
+threefry2x32_p = Primitive("threefry2x32", elementwise=True, differentiable=False, memory="fresh",
+                           weight=40)
+_WORD, _BLOCK = np.dtype("uint32"), np.dtype("uint64")
+
+
+def _threefry_abstract(*words: ShapedArray) -> ShapedArray:
+    """Two words of a key and two of a counter, of one shape."""
+    if len(words) != 4 or any(w.dtype != _WORD or w.shape != words[0].shape for w in words):
+        raise TypeError(explain("threefry2x32: takes four uint32 arrays of one shape, got "
+                                f"{', '.join(w.short() for w in words)}."))
+    return ShapedArray(words[0].shape, _BLOCK)
+
+
+threefry2x32_p.abstract = _threefry_abstract
+threefry2x32_p.batch = ew.batch_elementwise(threefry2x32_p, scalars=False)
+
 # ---- random_seed: integers -> keys
 random_seed_p = _key_primitive("random_seed", moves=True, memory="fresh")
 

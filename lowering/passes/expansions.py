@@ -1,0 +1,315 @@
+"""Operations without a form in kernels, written in those that have one, which is what loops are
+rewritten in (passes/legalize).
+
+A key is its words, uint32[..., 2], of threefry2x32.  Each function takes an equation's operands and
+parameters and gives its results, the same bits as the rules of lowering/rules.  Sorting is by
+merging runs (Knuth, The Art of Computer Programming 3, 5.2.4), a number a step.
+Start reading at `EXPANSIONS`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
+from calque.core.types import Shape
+from calque.primitives import control, while_loop
+from calque.primitives import elementwise as ew
+from calque.primitives import reduce as rd
+from calque.primitives import shape as sh
+from calque.primitives.cumulative import logaddexp
+from calque.primitives.index import dynamic_slice, dynamic_update_slice
+from calque.primitives.random import threefry2x32_p
+from calque.transforms.stage import closed, stage
+
+U32, U64, INT = np.dtype("uint32"), np.dtype("uint64"), np.dtype("int32")
+SIGNED = {2: np.dtype("int16"), 4: INT, 8: np.dtype("int64")}
+MOST_SORTED = 4096  # numbers that a loop sorts by itself
+
+
+class NoExpansion(Exception):
+    """An equation that cannot be written in others, with the reason."""
+
+
+def _convert(x: Any, dtype: Any) -> Any:
+    return ew.convert(x, np.dtype(dtype))
+
+
+def _full(value: Any, shape: Shape, dtype: Any) -> Any:
+    number = np.dtype(dtype).type(value)
+    return sh.broadcast_in_dim(number, shape, ()) if shape else number
+
+
+def _like(x: Any, value: Any) -> Any:
+    return _full(value, shape_of(x), dtype_of(x))
+
+
+# ---- random bits
+def _words(keys: Any, full: Shape) -> list[Any]:
+    """The two words of each key, spread over the trailing axes of `full`."""
+    lead = shape_of(keys)[:-1]
+    found = []
+    for i in range(2):
+        word = sh.reshape(sh.slice_in_dim(keys, i, i + 1, len(lead)), lead)
+        found.append(word if lead == full else sh.broadcast_in_dim(word, full, range(len(lead))))
+    return found
+
+
+def _counted(keys: Any, shape: Shape) -> Any:
+    """Threefry's two words, in one of 64 bits, of each position within `shape` under each key."""
+    size = math.prod(shape)
+    if size > 1 << 32:
+        raise NoExpansion("more than 2^32 numbers")
+    lead = shape_of(keys)[:-1]
+    full = (*lead, *shape)
+    low = _full(0, full, U32)
+    if size > 1:
+        low = sh.reshape(sh.iota(U32, (size,)), shape)
+        low = low if not lead else sh.broadcast_in_dim(low, full, range(len(lead), len(full)))
+    return threefry2x32_p.bind(*_words(keys, full), _full(0, full, U32), low)
+
+
+def _flat(keys: Any, count: int) -> Any:
+    """The original stream: counts 0..count-1 are cut in two halves, each a word of the counter."""
+    lead, half = shape_of(keys)[:-1], (count + 1) // 2
+    full, axis = (*lead, half), len(shape_of(keys)) - 1
+    low = sh.iota(U32, full, axis)
+    high = ew.add(low, _like(low, half))
+    if count % 2:  # the padded last count is 0
+        high = ew.select_n(ew.lt(high, _like(high, count)), _like(high, 0), high)
+    t = threefry2x32_p.bind(*_words(keys, full), low, high)
+    if count == 1:
+        return _high(t)
+    second = _convert(t, U32)
+    if count % 2:
+        second = sh.slice_in_dim(second, 0, half - 1, axis)
+    return sh.concatenate([_high(t), second], axis)
+
+
+def _flat_bits(keys: Any, width: int, size: int) -> Any:
+    """`size` numbers of 8, 16, 32 or 64 bits of that stream, in one flat axis."""
+    lead = shape_of(keys)[:-1]
+    axis, words = len(lead), -(-width * size // 32)
+    bits = _flat(keys, words)
+    if width == 32:
+        return bits
+    if width == 64:
+        high, low = (_convert(sh.slice_in_dim(bits, i * size, (i + 1) * size, axis), U64)
+                     for i in range(2))
+        return ew.or_(ew.shift_left(high, _like(high, 32)), low)
+    spread = (*lead, words, 32 // width)
+    shift = sh.broadcast_in_dim(ew.mul(sh.iota(U32, spread[-1:]), _full(width, spread[-1:], U32)),
+                                spread, (axis + 1,))
+    parts = ew.shift_right_logical(sh.broadcast_in_dim(bits, spread, range(axis + 1)), shift)
+    parts = ew.and_(parts, _like(parts, (1 << width) - 1))
+    flat = sh.reshape(_convert(parts, f"uint{width}"), (*lead, words * spread[-1]))
+    return sh.slice_in_dim(flat, 0, size, axis)
+
+
+def _high(t: Any) -> Any:
+    return _convert(ew.shift_right_logical(t, _like(t, 32)), U32)
+
+
+def _pair(t: Any) -> Any:
+    """A key from each number of 64 bits."""
+    shape = (*shape_of(t), 1)
+    return sh.concatenate([sh.reshape(_high(t), shape), sh.reshape(_convert(t, U32), shape)],
+                          len(shape) - 1)
+
+
+def _bits(keys: Any, *, bit_width: int, shape: Shape, partitionable: bool) -> list[Any]:
+    if not partitionable:
+        flat = _flat_bits(keys, bit_width, math.prod(shape))
+        return [sh.reshape(flat, (*shape_of(keys)[:-1], *shape))]
+    t = _counted(keys, shape)
+    if bit_width == 64:
+        return [t]
+    mixed = ew.xor(_high(t), _convert(t, U32))
+    return [mixed if bit_width == 32 else _convert(
+        ew.and_(mixed, _like(mixed, (1 << bit_width) - 1)), f"uint{bit_width}")]
+
+
+def _split(keys: Any, *, shape: Shape, partitionable: bool) -> list[Any]:
+    if partitionable:
+        return [_pair(_counted(keys, shape))]
+    return [sh.reshape(_flat(keys, 2 * math.prod(shape)), (*shape_of(keys)[:-1], *shape, 2))]
+
+
+def _fold_in(keys: Any, data: Any) -> list[Any]:
+    full = max(shape_of(keys)[:-1], shape_of(data), key=len)
+    if shape_of(keys)[:-1] != full:
+        keys = sh.broadcast_in_dim(keys, (*full, 2), (len(full),))
+    data = data if shape_of(data) == full else sh.broadcast_in_dim(data, full, ())
+    return [_pair(threefry2x32_p.bind(*_words(keys, full), _full(0, full, U32), data))]
+
+
+def _seed(x: Any, *, impl: str = "fry") -> list[Any]:
+    dtype = dtype_of(x)
+    if dtype.itemsize == 8:
+        wide = _convert(x, U64)
+        high, low = _high(wide), _convert(wide, U32)
+    else:
+        low = _convert(_convert(x, INT) if dtype.kind == "i" else x, U32)
+        high = _full(0, shape_of(x), U32)
+    shape = (*shape_of(x), 1)
+    return [sh.concatenate([sh.reshape(high, shape), sh.reshape(low, shape)], len(shape) - 1)]
+
+
+# ---- positions of extrema
+def _argument(how: str) -> Callable[..., list[Any]]:
+    def expand(x: Any, *, axes: Sequence[int], index_dtype: Any) -> list[Any]:
+        (axis,), shape = axes, shape_of(x)
+        if dtype_of(x) == dtypes.bool_:
+            x = _convert(x, "uint8")
+        best = rd.__dict__[f"reduce_{how}_p"].bind(x, axes=(axis,), out_sharding=None)
+        best = sh.broadcast_in_dim(best, shape, [i for i in range(len(shape)) if i != axis])
+        found = ew.eq(x, best)
+        if dtype_of(x).kind not in "iu":  # the first NaN is the extremum
+            found = ew.or_(found, ew.ne(x, x))
+        at = sh.iota(np.dtype(index_dtype), shape, axis)
+        last = _full(shape[axis] - 1, shape, index_dtype)
+        return [rd.reduce_min_p.bind(ew.select_n(found, last, at), axes=(axis,),
+                                     out_sharding=None)]
+    return expand
+
+
+# ---- running sums
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "cumsum": ew.add, "cumprod": ew.mul, "cummax": ew.max_, "cummin": ew.min_,
+    "cumlogsumexp": logaddexp}
+
+
+def _running(name: str) -> Callable[..., list[Any]]:
+    def expand(x: Any, *, axis: int, reverse: bool) -> list[Any]:
+        n, dtype = shape_of(x)[axis], dtype_of(x)
+        if dtype.itemsize < 4 and dtype.kind not in "iu" and name not in ("cummax", "cummin"):
+            raise NoExpansion("halves, whose running sums are in float32")
+        order = [axis, *[i for i in range(ndim_of(x)) if i != axis]]
+        back = list(np.argsort(order))
+        rows = sh.transpose(x, order) if axis else x
+        first = n - 1 if reverse else 0
+        start = sh.reshape(sh.slice_in_dim(rows, first, first + 1, 0), shape_of(rows)[1:])
+        rest = sh.slice_in_dim(rows, 0 if reverse else 1, n - 1 if reverse else n, 0)
+        one = aval_of(start)
+        body = stage(lambda c, r: (lambda m: [m, m])(_COMBINE[name](c, r)), [one, one], name)
+        inside, consts = closed(body)
+        outs = control.scan(inside, consts, [start], [rest], length=n - 1, reverse=reverse)
+        ends = [outs[1], sh.reshape(start, (1, *shape_of(start)))]
+        made = sh.concatenate(ends if reverse else ends[::-1], 0)
+        return [sh.transpose(made, back) if axis else made]
+    return expand
+
+
+# ---- order
+def _before(a: Any, b: Any) -> tuple[Any, Any]:
+    """(whether a number stands before another one, whether they are equal), NaN last."""
+    less, same = ew.lt(a, b), ew.eq(a, b)
+    if dtype_of(a).kind not in "iub":
+        a_nan, b_nan = ew.ne(a, a), ew.ne(b, b)
+        less = ew.or_(less, ew.and_(ew.not_(a_nan), b_nan))
+        same = ew.or_(same, ew.and_(a_nan, b_nan))
+    return less, same
+
+
+def _earlier(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
+    """Whether xs stand before ys, the first operand counting most."""
+    less, same = _before(xs[0], ys[0])
+    for a, b in zip(xs[1:], ys[1:]):
+        further, equal = _before(a, b)
+        less = ew.or_(less, ew.and_(same, further))
+        same = ew.and_(same, equal)
+    return less
+
+
+def _at(x: Any, i: Any) -> Any:
+    return sh.reshape(dynamic_slice(x, [i], (1,)), ())
+
+
+def _loop(times: Any, start: Sequence[Any], step: Callable[..., Sequence[Any]],
+          more: Sequence[Any] = ()) -> list[Any]:
+    """step(i, *more, *state) for i from 0 to times."""
+    avals = [aval_of(x) for x in (np.int32(0), *start)]
+    ins = [aval_of(x) for x in more]
+    k = len(more)
+    body = stage(lambda *a: [ew.add(a[k], np.int32(1)), *step(a[k], *a[:k], *a[k + 1:])],
+                 [*ins, *avals], "merge")
+    test = stage(lambda n, i, *rest: [ew.lt(i, n)], [aval_of(times), *avals], "merge")
+    return while_loop.while_loop(test, [times], body, list(more), [np.int32(0), *start])[1:]
+
+
+def _sort(*xs: Any, dimension: int, num_keys: int, is_stable: bool) -> list[Any]:
+    shape = shape_of(xs[0])
+    n, total = shape[dimension], math.prod(shape)
+    if total > MOST_SORTED or any(dtype_of(x).kind == "c" for x in xs):
+        raise NoExpansion(f"sort of {total} numbers")
+    last = len(shape) - 1
+    order = [*[i for i in range(len(shape)) if i != dimension], dimension]
+    back = list(np.argsort(order))
+    flat = [sh.reshape(sh.transpose(x, order) if dimension != last else x, (total,)) for x in xs]
+    for level in range((n - 1).bit_length()):
+        flat = _merged(flat, n, total, 1 << level, num_keys)
+    moved = tuple(shape[i] for i in order)
+    made = [sh.reshape(x, moved) for x in flat]
+    return [sh.transpose(x, back) if dimension != last else x for x in made]
+
+
+def _merged(xs: Sequence[Any], n: int, total: int, run: int, num_keys: int) -> list[Any]:
+    """Each two neighbouring sorted runs of each n numbers as one."""
+    def step(t: Any, *state: Any) -> list[Any]:
+        source, (i, j, *made) = state[:len(xs)], state[len(xs):]
+        at = ew.rem(t, np.int32(n))
+        first = ew.eq(ew.rem(at, np.int32(2 * run)), np.int32(0))  # of two runs
+        low = ew.sub(t, ew.rem(at, np.int32(2 * run)))
+        row_end = ew.add(ew.sub(t, at), np.int32(n))
+        i = ew.select_n(first, i, low)
+        middle = ew.min_(ew.add(ew.sub(t, ew.rem(at, np.int32(2 * run))), np.int32(run)), row_end)
+        j = ew.select_n(first, j, middle)
+        end = ew.min_(ew.add(middle, np.int32(run)), row_end)
+        left = [_at(x, ew.min_(i, np.int32(total - 1))) for x in source]
+        right = [_at(x, ew.min_(j, np.int32(total - 1))) for x in source]
+        takes = ew.and_(ew.lt(j, end), ew.or_(
+            ew.ge(i, middle), _earlier(right[:num_keys], left[:num_keys])))
+        made = [dynamic_update_slice(m, sh.reshape(ew.select_n(takes, a, b), (1,)), [t])
+                for m, a, b in zip(made, left, right)]
+        one, none = np.int32(1), np.int32(0)
+        return [ew.add(i, ew.select_n(takes, one, none)), ew.add(j, ew.select_n(takes, none, one)),
+                *made]
+
+    start = [np.int32(0), np.int32(0), *[_full(0, (total,), dtype_of(x)) for x in xs]]
+    return _loop(np.int32(total), start, step, xs)[2:]
+
+
+def _top_k(x: Any, *, k: int, axis: int) -> list[Any]:
+    dtype, shape = dtype_of(x), shape_of(x)
+    if dtype.kind in "iu":
+        key = ew.not_(x)
+    elif dtype == dtypes.bool_:
+        key = _convert(ew.not_(x), "uint8")
+    elif dtype.itemsize in SIGNED:
+        whole = SIGNED[dtype.itemsize]
+        bits = ew.bitcast_convert_type(x, new_dtype=whole)
+        sign = ew.shift_right_arithmetic_p.bind(bits, _like(bits, whole.itemsize * 8 - 1))
+        key = ew.not_(ew.xor(bits, ew.and_(sign, _like(bits, np.iinfo(whole).max))))
+    else:
+        raise NoExpansion(f"top_k of {dtype.name}")
+    at = sh.iota(INT, shape, axis)
+    _, positions, values = _sort(key, at, x, dimension=axis, num_keys=1, is_stable=True)
+    return [sh.slice_in_dim(values, 0, k, axis), sh.slice_in_dim(positions, 0, k, axis)]
+
+
+# ---- what keeps its operand
+def _same(*xs: Any, **params: Any) -> list[Any]:
+    return list(xs)
+
+
+EXPANSIONS: dict[str, Callable[..., list[Any]]] = {
+    "random_bits": _bits, "random_split": _split, "random_fold_in": _fold_in, "random_seed": _seed,
+    "random_wrap": _same, "random_unwrap": _same, "optimization_barrier": _same, "name": _same,
+    "argmax": _argument("max"), "argmin": _argument("min"), "sort": _sort, "top_k": _top_k,
+    **{name: _running(name) for name in _COMBINE}}
+
+__all__ = ["EXPANSIONS", "NoExpansion"]

@@ -1,0 +1,240 @@
+"""Loops that draw, sort, look for extrema or sum up are kernels (passes/legalize), and give
+what the same steps give one by one, outside of a loop.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.harness import partly_slow
+
+import calque
+import calque.numpy as jnp
+from calque import lax, random
+from calque.lowering.passes import cost
+from calque.lowering.passes.hoist import hoist
+from calque.lowering.passes.legalize import legalize
+
+Step = Callable[[Any, Any], Any]
+KEY, N = random.key(7), 5
+X = np.float32([[3, -1, 2.5, np.nan, 0, -0.0, 7, 2.5], [1, 1, np.inf, -np.inf, -5, 4, -0.0, 0]])
+I = np.int32([[3, -1, 2, 9, 0, 5, 7, 2], [1, 1, 8, -8, -5, 4, 0, 0]])
+
+
+def is_kernel(f: Callable[..., Any], *args: Any) -> bool:
+    """Whether every outermost loop of f is a kernel of ours."""
+    loops = [e for e in legalize(hoist(calque.make_jaxpr(f)(*args).jaxpr)).equations
+             if e.name in ("scan", "while")]
+    return bool(loops) and all(map(cost.is_kernel, loops))
+
+
+def values(tree: Any) -> list[Any]:
+    return [np.asarray(random.key_data(v) if calque.dtypes.issubdtype(v.dtype, calque.dtypes.
+                                                                      prng_key) else v)
+            for v in calque.tree.leaves(tree)]
+
+
+def check(step: Step, start: Any, rtol: float = 0.0) -> None:
+    """A scan of step(carry, i) -> (carry, y), compiled, against its steps one by one."""
+    def loop(c: Any) -> Any:
+        return lax.scan(step, c, jnp.arange(N))
+
+    assert is_kernel(loop, start)
+    got = calque.jit(loop)(start)
+    carry, ys = start, []
+    for i in range(N):
+        carry, y = step(carry, jnp.asarray(i))
+        ys.append(values(y))
+    want = [*values(carry), *[np.stack(y) for y in zip(*ys)]]
+    for a, b in zip(values(got), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol)
+
+
+def drawn(f: Callable[[Any], Any]) -> Step:
+    """A step that splits its key and draws with a part."""
+    def step(key: Any, i: Any) -> Any:
+        key, own = random.split(key)
+        return key, f(own)
+    return step
+
+
+P = jnp.asarray([0.1, 0.2, 0.3, 0.4], jnp.float32)
+DRAWS: dict[str, Callable[[Any], Any]] = {
+    "uniform": lambda k: random.uniform(k, (3, 2)), "one uniform": random.uniform,
+    "halves": lambda k: random.uniform(k, (5,), jnp.float16),
+    "bfloat16": lambda k: random.uniform(k, (5,), jnp.bfloat16),
+    "randint": lambda k: random.randint(k, (7,), -5, 9), "one randint": lambda k: random.randint(
+        k, (), 0, 10), "bytes": lambda k: random.randint(k, (7,), 0, 100, jnp.uint8),
+    "bits": lambda k: [random.bits(k, (5,), d) for d in (jnp.uint8, jnp.uint16, jnp.uint32)],
+    "bernoulli": lambda k: random.bernoulli(k, 0.3, (9,)),
+    "categorical": lambda k: random.categorical(k, jnp.log(P), shape=(3,)),
+    "choice": lambda k: random.choice(k, 10, (4,)),
+    "choice of weights": lambda k: random.choice(k, jnp.arange(4), (), p=P),
+    "permutation": lambda k: random.permutation(k, 12),
+    "without replacement": lambda k: random.choice(k, 9, (4,), replace=False),
+    "fold_in": lambda k: random.fold_in(k, 3), "keys": lambda k: random.split(k, (2, 3)),
+    "rademacher": lambda k: random.rademacher(k, (4,)), 
+    "seed": lambda k: random.key(random.bits(k).astype(jnp.int32)),
+    "each its own": lambda k: calque.vmap(lambda k: random.uniform(k, (2,)))(random.split(k, 3)),
+    "of several keys": lambda k: random.split(k, 4)[random.randint(k, (), 0, 4)],
+    "by a mask": lambda k: jnp.where(random.bernoulli(k, 0.5, (3,)), random.split(k, 3),
+                                     random.split(random.fold_in(k, 1), 3)),
+    "branches": lambda k: lax.cond(random.bernoulli(k), lambda k: random.split(k)[1],
+                                   lambda k: random.fold_in(k, 5), k),
+    "compared": lambda k: random.split(k, 3) == random.split(k, 3)[1],
+    "reshaped": lambda k: random.split(k, 6).reshape(3, 2).T[1],
+    "raw": lambda k: random.uniform(random.PRNGKey(random.bits(k).astype(jnp.int32)), (2,)),
+    "data": lambda k: random.key_data(random.clone(k))}
+# functions of draws are the same bits as outside of a loop but for what the compilers contract
+SMOOTH: dict[str, Callable[[Any], Any]] = {
+    "normal": lambda k: random.normal(k, (4,)), "gumbel": lambda k: random.gumbel(k, (4,)),
+    "exponential": lambda k: random.exponential(k, (4,)),
+    "laplace": lambda k: random.laplace(k, (3,)), "gamma": lambda k: random.gamma(k, 2.5, (2,)),
+    "loop": lambda k: lax.fori_loop(0, 3, lambda i, x: x + random.normal(random.fold_in(k, i)),
+                                    0.0)}
+
+
+@pytest.mark.parametrize("name", partly_slow([*DRAWS], 0.7))
+def test_draws(name: str) -> None:
+    check(drawn(DRAWS[name]), KEY)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_functions_of_draws(name: str) -> None:
+    check(drawn(SMOOTH[name]), KEY, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["uniform", "bits", "keys", "fold_in", "randint"])
+def test_todays_stream(name: str) -> None:
+    with calque.threefry_partitionable(True):
+        check(drawn(DRAWS[name]), KEY)
+
+
+@pytest.mark.parametrize("name", ["uniform", "bits", "randint", "seed"])
+def test_of_64_bits(name: str) -> None:
+    with calque.enable_x64(True):
+        check(drawn(DRAWS[name]), KEY)
+        check(drawn(lambda k: [random.bits(k, (3,), jnp.uint64), random.uniform(k, (3,)),
+                               random.randint(k, (2,), 0, 1 << 40)]), KEY)
+
+
+def test_keys_of_other_generators_go_another_way() -> None:
+    key = random.key(3, impl="rbg")
+
+    def loop(key: Any) -> Any:
+        return lax.scan(drawn(random.uniform), key, None, 3)[1]
+
+    assert not is_kernel(loop, key)
+    assert np.asarray(calque.jit(loop)(key)).shape == (3,)
+
+
+def turned(x: Any, i: Any) -> Any:
+    """Other numbers each step."""
+    return jnp.roll(x, i, -1)
+
+
+ORDERS: dict[str, Step] = {
+    "argmax": lambda x, i: (turned(x, i), [jnp.argmax(x), jnp.argmax(x, 0), jnp.argmin(x, 1)]),
+    "argmax of bools": lambda x, i: (turned(x, i), [jnp.argmax(x > 2, 1), jnp.argmin(x > 2)]),
+    "nanargmax": lambda x, i: (turned(x, i), jnp.nanargmax(x, 1)),
+    "sort": lambda x, i: (turned(x, i), [jnp.sort(x), jnp.sort(x, 0), jnp.sort(x, axis=None)]),
+    "argsort": lambda x, i: (turned(x, i), [jnp.argsort(x), jnp.argsort(x, descending=True)]),
+    "lexsort": lambda x, i: (turned(x, i), jnp.lexsort((x[0], jnp.round(x[1] / 4)))),
+    "sort by key": lambda x, i: (turned(x, i), lax.sort((jnp.round(x), x, -x), num_keys=2)),
+    "top_k": lambda x, i: (turned(x, i), [lax.top_k(x, 3), lax.top_k(x[0], 8)]),
+    "cummax": lambda x, i: (turned(x, i), [lax.cummax(x, 1), lax.cummin(x, 0, reverse=True)]),
+    "unique": lambda x, i: (turned(x, i), jnp.unique(x, size=6, fill_value=0)),
+    "median": lambda x, i: (turned(x, i), jnp.median(x, 1)),
+    "searchsorted": lambda x, i: (turned(x, i), jnp.searchsorted(jnp.sort(x[0]), x[1])),
+    "bits": lambda x, i: (turned(x, i), [lax.bitcast_convert_type(x, jnp.int32),
+                                          jnp.argmax(x)])}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float16", "uint8"])
+@pytest.mark.parametrize("name", partly_slow([*ORDERS], 0.6))
+def test_orders(name: str, dtype: str) -> None:
+    if name == "bits" and dtype not in ("float32", "int32"):
+        pytest.skip("of another width")
+    x = X.astype(dtype) if dtype.startswith("f") else np.abs(I).astype(dtype) if (
+        dtype == "uint8") else I
+    check(ORDERS[name], x)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cumlogsumexp"])
+def test_running(name: str, reverse: bool) -> None:
+    f = getattr(lax, name)
+    x = np.nan_to_num(X, posinf=2, neginf=-1)
+    # sums of 8 numbers in another order: 8 half units of the last place of their magnitudes' sum
+    check(lambda x, i: (turned(x, i), [f(x, 0, reverse=reverse), f(x, 1, reverse=reverse)]), x,
+          1e-5)
+    if name != "cumlogsumexp":
+        check(lambda x, i: (turned(x, i), f(x, 1, reverse=reverse)), I)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 31, 64, 100, 1000])
+def test_sorts_of_any_length(n: int) -> None:
+    x = np.random.default_rng(n).integers(-n // 2, n, n).astype(np.float32)
+    check(lambda x, i: (jnp.roll(x, 3 * i + 1), jnp.argsort(x)), x)
+    got = calque.jit(lambda x: lax.scan(lambda c, i: (c, jnp.argsort(jnp.roll(c, i))), x,
+                                        jnp.arange(3))[1])(x)
+    for i in range(3):
+        np.testing.assert_array_equal(got[i], np.argsort(np.roll(x, i), kind="stable"))
+
+
+def test_rows_of_environments() -> None:
+    """Many loops at once, with keys of their own."""
+    def walk(key: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            key, board, at = c
+            key, own = random.split(key)
+            at = (at + random.randint(own, (2,), -1, 2)) % 5
+            board = board.at[at[0], at[1]].add(1)
+            return (key, board, at), jnp.argmax(board.ravel())
+        return lax.scan(step, (key, jnp.zeros((5, 5), jnp.int32), jnp.zeros(2, jnp.int32)), None, 9)
+
+    keys = random.split(KEY, 6)
+    assert is_kernel(calque.vmap(walk), keys)
+    together = calque.jit(calque.vmap(walk))(keys)
+    for i in range(6):
+        for a, b in zip(values(together), values(calque.jit(walk)(keys[i])), strict=True):
+            np.testing.assert_array_equal(a[i], b)
+
+
+def test_gradient_through_draws() -> None:
+    def loss(scale: Any, key: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            key, x = c
+            key, own = random.split(key)
+            return (key, x + scale * random.normal(own)), x
+        (_, x), xs = lax.scan(step, (key, jnp.float32(0)), None, 8)
+        return x * x + xs.sum()
+
+    g = calque.grad(loss)
+    got = calque.jit(g)(np.float32(0.5), KEY)
+    eps = 1e-2  # the loss is a polynomial of degree 2: central differences have no other error
+    want = (loss(0.5 + eps, KEY) - loss(0.5 - eps, KEY)) / (2 * eps)
+    np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+def test_loops_within_what_steps_from_the_host() -> None:
+    """An outer loop that calls Python stays, the loop in it is a kernel."""
+    seen: list[float] = []
+
+    def inner(key: Any) -> Any:
+        return lax.scan(drawn(random.uniform), key, None, 4)[1].sum()
+
+    def outer(key: Any) -> Any:
+        def step(c: Any, i: Any) -> Any:
+            x = inner(random.fold_in(c, i))
+            calque.debug.callback(lambda v: seen.append(float(v)), x)
+            return c, x
+        return lax.scan(step, key, jnp.arange(3))[1]
+
+    got = calque.jit(outer)(KEY)
+    calque.effects_barrier()
+    want = [inner(random.fold_in(KEY, i)) for i in range(3)]
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    np.testing.assert_allclose(seen, want, rtol=1e-6)
