@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import monitoring
+from calque.core import monitoring, words
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, is_static
 from calque.core.errors import InconclusiveDimensionOperation, explain
@@ -28,7 +28,7 @@ from calque.lowering.builder import Builder, Value, soft_f16
 from calque.lowering.dtypes import F64, I64, signed
 from calque.lowering.dynamic import DynamicBuilder
 from calque.lowering.fusion import NUMBERS
-from calque.lowering.passes import cost, hazards, keys, repeats
+from calque.lowering.passes import cost, hazards, repeats
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
@@ -453,8 +453,8 @@ class Emitter:
             return [self.ctx.b.splat(0, a.shape, a.dtype) for a in avals]
         params = e.params
         ins = [a.aval for a in e.inputs]
-        if keys.has_keys(ins) or keys.has_keys([v.aval for v in e.outputs]):
-            params = keys.physical_params(e.name, params, ins,
+        if words.has_keys(ins) or words.has_keys([v.aval for v in e.outputs]):
+            params = words.physical_params(e.name, params, ins,
                                           [v.aval for v in e.outputs])
         rule = rules.get(e.name) or emitted(e.primitive)
         if rule is None:

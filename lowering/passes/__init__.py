@@ -1,6 +1,6 @@
 """What is decided about a Program before it is emitted, and what is rewritten.
 
-keys.py       parameters of shape primitives on PRNG keys, which have one axis more in memory
+legalize.py   loops in operations that kernels have: keys as words, draws and sorts as others
 cost.py       how much work a Program is: small programs run inline, which loops become kernels
 hazards.py    updates in place whose operand is read elsewhere
 flat.py       calls within a loop written out, for the passes that look into it

@@ -1,5 +1,5 @@
 """Loops in operations that kernels have: keys become their words; draws, positions of extrema,
-running sums and sorts what expansions.py writes them in; marks what they stand at.
+running sums and sorts what primitives/expansions writes them in; marks what they stand at.
 
 A loop is rewritten only where it is a kernel then (cost.is_kernel), and its keys are words within
 it alone: around it stand the conversions, which are nothing in memory.  What cannot be one is as it
@@ -7,33 +7,12 @@ was, but for the loops in it.  Start reading at `legalize`.
 """
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, ndim_of, shape_of
-from calque.core.config import config
-from calque.core.evaluate import each
-from calque.core.lists import split_list
 from calque.core.primitive import registry
 from calque.core.program import Equation, Program, Var, inner_of
-from calque.core.types import Params
 from calque.lowering.passes import cost, loops
-from calque.lowering.passes.expansions import EXPANSIONS, NoExpansion
-from calque.lowering.passes.keys import physical_params
-from calque.primitives import elementwise as ew
-from calque.primitives import reduce as rd
-from calque.primitives import shape as sh
-from calque.primitives.inner import bind_inner
-from calque.primitives.while_loop import while_loop
-from calque.transforms.stage import replay, stage
-
-KIND = "fry"  # threefry2x32's keys: the others draw by functions that kernels lack
-ALIKE = frozenset(("broadcast_in_dim", "transpose", "slice", "gather", "scatter", "concatenate",
-                   "rev", "squeeze", "copy", "stop_gradient", "jit"))
 
 
 def legalize(p: Program) -> Program:
@@ -46,23 +25,28 @@ def _legalize(p: Program) -> Program:
     for e in p.equations:
         e = e.with_inner(legalize)
         words = None
-        if e.name in ("scan", "while") and not cost.is_dynamic(e) and not cost.is_kernel(e) and any(
-                map(needs_words, inner_of(e.params))):
+        if e.primitive.words is not None and not cost.is_dynamic(e) and not cost.is_kernel(e) and (
+                any(map(needs_words, inner_of(e.params)))):
             words = in_words(e)
         equations += [e] if words is None else words
     return p if tuple(equations) == p.equations else p.replace(equations=equations)
 
 
+def needs_words(p: Program) -> bool:
+    """Whether some equation, at any depth, is written otherwise in words."""
+    return p.derived("needs words", lambda: any(
+        e.primitive.kernel == "expanded" or any(map(needs_words, inner_of(e.params)))
+        or any(dtypes.is_key(a.aval.dtype) for a in (*e.inputs, *e.outputs))
+        for e in p.equations))
+
+
 def in_words(e: Equation) -> list[Equation] | None:
     """A loop that is a kernel, with what converts its keys before and after it; None where none
     becomes of it."""
+    assert e.primitive.words is not None
     for masked in (False, True):
-        try:
-            made = _staged(lambda *xs: _words(e, list(xs), masked),  # noqa: B023
-                           [_words_of(a.aval) for a in e.inputs], e.name)
-        except NoExpansion:
-            return None
-        if len(made.equations) != 1 or made.const_vars:
+        made: Program | None = e.primitive.words(e, masked)
+        if made is None or len(made.equations) != 1 or made.const_vars:
             return None
         (loop,) = made.equations
         if loop.name == "scan":  # (written out, its steps would be dispatches)
@@ -74,144 +58,18 @@ def in_words(e: Equation) -> list[Equation] | None:
 
 def _between_keys(e: Equation, loop: Equation, inputs: Sequence[Var]) -> list[Equation]:
     """The loop on words that e is, with what converts keys before and after it."""
-    before, after, given = [], [], []
-    for a in e.inputs:
-        if not dtypes.is_key(a.aval.dtype):
-            given.append(a)
-            continue
-        word = Var(_words_of(a.aval))
-        before.append(Equation(registry["random_unwrap"], (a,), (word,), {}, e.source, e.scope))
-        given.append(word)
-    outs = []
-    for v in e.outputs:
-        if not dtypes.is_key(v.aval.dtype):
-            outs.append(v)
-            continue
-        word = Var(_words_of(v.aval))
-        after.append(Equation(registry["random_wrap"], (word,), (v,), {"impl": KIND}, e.source,
-                              e.scope))
-        outs.append(word)
-    order = {v: i for i, v in enumerate(inputs)}
-    return [*before, loop.replace(inputs=tuple(given[order[a]] if isinstance(a, Var) else a
-                                               for a in loop.inputs),
-                                  outputs=tuple(outs), source=e.source, scope=e.scope), *after]
-
-
-def program_in_words(p: Program, masked: bool = False) -> Program:
-    """p on words instead of keys; NoExpansion where an equation has no such form.  masked: loops
-    with a predicate for each element go on while one of them does."""
-    return p.derived(("in words", masked), lambda: _staged(
-        lambda *xs: each(p, [*p.consts, *xs], lambda a: a.value,
-                         lambda e, values: _words(e, values, masked)),
-        [_words_of(v.aval) for v in p.inputs], p.name))
-
-
-def _staged(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray], name: str) -> Program:
-    """The same whatever the user's settings are now: every number has the dtype that it says."""
-    with config.context("jax_enable_x64", True):
-        return stage(f, avals, name)
-
-
-def needs_words(p: Program) -> bool:
-    """Whether some equation, at any depth, is written otherwise in words."""
-    return p.derived("needs words", lambda: any(
-        e.name in EXPANSIONS or any(dtypes.is_key(a.aval.dtype) for a in (*e.inputs, *e.outputs))
-        or any(map(needs_words, inner_of(e.params))) for e in p.equations))
-
-
-def _words_of(a: ShapedArray) -> ShapedArray:
-    if not dtypes.is_key(a.dtype):
-        return ShapedArray(a.shape, a.dtype)  # (weak types have had their say)
-    if a.dtype.tag != KIND:
-        raise NoExpansion(f"keys of {a.dtype.impl}")
-    return ShapedArray((*a.shape, 2), np.dtype("uint32"))
-
-
-def _words(e: Equation, xs: list[Any], masked: bool) -> Sequence[Any]:
-    """The results of an equation on words."""
-    if e.name in EXPANSIONS:
-        return EXPANSIONS[e.name](*xs, **e.params)
-    if e.name == "convert_element_type":
-        return [ew.convert(xs[0], e.params["new_dtype"])]
-    if inner_of(e.params):
-        change = functools.partial(program_in_words, masked=masked)
-        if masked and e.name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
-            return _masked(xs, e.params, change)
-        return bind_inner(e.primitive, xs, dict(e.params), change)
-    ins, outs = [a.aval for a in e.inputs], [v.aval for v in e.outputs]
-    if not any(dtypes.is_key(a.dtype) for a in (*ins, *outs)):
-        out = e.primitive.bind(*xs, **e.params)
-        return out if e.primitive.multiple_results else [out]
-    form = FORMS.get(e.name)
-    if form is not None:
-        return [form(*xs, **e.params)]
-    if e.name not in ALIKE:
-        raise NoExpansion(f"{e.name} of keys")
-    params = physical_params(e.name, dict(e.params), ins, outs)
-    if e.name == "broadcast_in_dim":
-        params = {**params, "shape": (*params["shape"], 2)}
-    return [e.primitive.bind(*xs, **params)]
-
-
-def _masked(xs: list[Any], params: Params, change: Callable[[Program], Program]) -> list[Any]:
-    """A loop with a predicate for each element, with one: whether one of them goes on."""
-    before, inside, start = split_list(xs, params["cond_nconsts"], params["body_nconsts"])
-    test, body, k = change(params["cond_jaxpr"]), change(params["body_jaxpr"]), len(before)
-
-    def goes_on(*values: Any) -> list[Any]:
-        (each_one,) = replay(test, *values)
-        return [rd.reduce_or_p.bind(each_one, axes=tuple(range(ndim_of(each_one))),
-                                    out_sharding=None)]
-
-    def step(*values: Any) -> list[Any]:
-        consts, carry = values[:k + len(inside)], values[k + len(inside):]
-        (go,) = replay(test, *consts[:k], *carry)
-        made = replay(body, *consts[k:], *carry)
-        return [ew.select_n(sh.broadcast_in_dim(go, shape_of(old), tuple(range(ndim_of(go)))),
-                            old, new) for old, new in zip(carry, made)]
-
-    avals = [aval_of(x) for x in xs]
-    return while_loop(stage(goes_on, [*avals[:k], *avals[k + len(inside):]], "cond"), before,
-                      stage(step, avals, "body"), [*before, *inside], start)
-
-
-# ---- operations on keys whose parameters or operands differ on words
-def _reshape(x: Any, *, new_sizes: Sequence[int], **params: Any) -> Any:
-    return sh.reshape(x, (*new_sizes, 2))
-
-
-def _dynamic_slice(x: Any, *starts: Any, slice_sizes: Sequence[int], **params: Any) -> Any:
-    return registry["dynamic_slice"].bind(x, *starts, _zero(starts), **{
-        **params, "slice_sizes": (*slice_sizes, 2)})
-
-
-def _dynamic_update_slice(x: Any, update: Any, *starts: Any, **params: Any) -> Any:
-    return registry["dynamic_update_slice"].bind(x, update, *starts, _zero(starts), **params)
-
-
-def _zero(starts: Sequence[Any]) -> Any:
-    return aval_of(starts[0]).dtype.type(0) if starts else np.int32(0)
-
-
-def _select_n(which: Any, *cases: Any) -> Any:
-    if ndim_of(which):
-        shape = shape_of(which)
-        which = sh.broadcast_in_dim(which, (*shape, 2), tuple(range(len(shape))))
-    return ew.select_n(which, *cases)
-
-
-def _compared(x: Any, y: Any, equal: bool) -> Any:
-    wide = max(shape_of(x), shape_of(y), key=len)
-    x, y = (v if shape_of(v) == wide else sh.broadcast_in_dim(v, wide, (len(wide) - 1,))
-            for v in (x, y))
-    fold: Callable[..., Any] = rd.reduce_and_p.bind if equal else rd.reduce_or_p.bind
-    return fold((ew.eq if equal else ew.ne)(x, y), axes=(len(wide) - 1,), out_sharding=None)
-
-
-FORMS: dict[str, Callable[..., Any]] = {
-    "reshape": _reshape, "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice, "select_n": _select_n,
-    "eq": functools.partial(_compared, equal=True),
-    "ne": functools.partial(_compared, equal=False)}
-
-__all__ = ["in_words", "legalize", "needs_words", "program_in_words"]
+    before, after, outs = [], [], []
+    given = dict(zip(inputs, e.inputs))
+    for v, a in zip(inputs, e.inputs):
+        if dtypes.is_key(a.aval.dtype):
+            word = Var(v.aval)
+            before.append(Equation(registry["random_unwrap"], (a,), (word,), {}, e.source, e.scope))
+            given[v] = word
+    for v, o in zip(e.outputs, loop.outputs):
+        outs.append(v if v.aval.dtype == o.aval.dtype else Var(o.aval))
+        if outs[-1] is not v:
+            after.append(Equation(registry["random_wrap"], (outs[-1],), (v,), {
+                "impl": v.aval.dtype.tag}, e.source, e.scope))
+    return [*before, loop.replace(
+        inputs=tuple(given[a] if isinstance(a, Var) else a for a in loop.inputs),
+        outputs=tuple(outs), source=e.source, scope=e.scope), *after]

@@ -59,7 +59,7 @@ def has_kernel_form(e: Equation) -> bool:
         return False
     if not e.primitive.kernel:
         return is_small_decomposition(e) and have_kernel_forms(decomposition(e))
-    if e.primitive.kernel == "map" and not is_map(e):
+    if e.primitive.kernel == "expanded" or e.primitive.kernel == "map" and not is_map(e):
         return False
     if name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
         return False

@@ -110,7 +110,7 @@ def test_nothing_is_left_of_primitives_that_are_gone(table: Collection[str]) -> 
 def test_facts_are_words_that_lowering_knows() -> None:
     for p in registry.values():
         assert p.memory in ("", "fresh", "folds", "view", "updates"), p
-        assert p.kernel in ("", "map", "view", "fold", "loop", "nest"), p
+        assert p.kernel in ("", "map", "view", "fold", "loop", "nest", "expanded"), p
         assert bool(p.kernel) != bool(p.no_kernel) or not p.elementwise, p
         assert p.weight >= 1, p
 

@@ -75,7 +75,7 @@ DRAWS: dict[str, Callable[[Any], Any]] = {
     "permutation": lambda k: random.permutation(k, 12),
     "without replacement": lambda k: random.choice(k, 9, (4,), replace=False),
     "fold_in": lambda k: random.fold_in(k, 3), "keys": lambda k: random.split(k, (2, 3)),
-    "rademacher": lambda k: random.rademacher(k, (4,)), 
+    "rademacher": lambda k: random.rademacher(k, (4,)),
     "seed": lambda k: random.key(random.bits(k).astype(jnp.int32)),
     "each its own": lambda k: calque.vmap(lambda k: random.uniform(k, (2,)))(random.split(k, 3)),
     "of several keys": lambda k: random.split(k, 4)[random.randint(k, (), 0, 4)],

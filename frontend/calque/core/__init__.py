@@ -6,6 +6,7 @@
   types.py       names for the types of annotations: Shape, Params, Function
   primitive.py   the record of a primitive: rules and facts; weights.py: what an element costs
   precision.py   how exactly float32 is multiplied
+  words.py       parameters of shape primitives on the words of PRNG keys
   client.py      primitives of libraries and users; kernel.py: their kernels
   trace.py       dispatch: traces, tracers, the current one; concrete.py: what a tracer answers when
                  Python or NumPy asks for its value

@@ -18,7 +18,8 @@ Facts (what eager evaluation, lowering, costs and export ask; docs/add_a_primiti
                   where the others are constants; "view", an operand seen otherwise; "updates", its
                   first operand written into; "", not known, so maybe an operand
   kernel          its form in kernels of ours: "map", "view", "fold", "loop", "nest" (a loop nest of
-                  its own); elementwise ones have "map" unless `no_kernel` gives the reason
+                  its own), "expanded" (others: primitives/expansions); elementwise ones have "map"
+                  unless `no_kernel` gives the reason
   keys            whether it takes PRNG keys
   calls_python    whether it calls a function of the user's when it runs
   static_operand  the operand that has a better form where its value is known
@@ -51,8 +52,8 @@ class RuleMissingError(NotImplementedError):
 class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
-    __slots__ = ("name", *RULES, "program", "collective", "inline", "staged", "effects", "varying",
-                 "factors", "client", *FACTS, "__weakref__")
+    __slots__ = ("name", *RULES, "program", "words", "collective", "inline", "staged", "effects",
+                 "varying", "factors", "client", *FACTS, "__weakref__")
 
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
@@ -79,6 +80,8 @@ class Primitive:
         self.transpose: Function | None = None
         self.batch: Function | None = None
         self.program: Function | None = None
+        # a loop on the words of keys, in operations that kernels have: primitives/words
+        self.words: Function | None = None
         self.collective: Function | None = None  # over a named axis, see collectives.py
         # which dimensions of operands are which of results, see primitives/factors
         self.factors: Function | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import words
 from calque.core.avals import ShapedArray, same_type
 from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
@@ -23,7 +24,6 @@ from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Block, Func, Module, Number, Op
 from calque.lowering.builder import Value
 from calque.lowering.context import physical
-from calque.lowering.passes import keys
 from calque.lowering.passes.hoist import CALLS
 from calque.lowering.rules import registry
 
@@ -189,8 +189,8 @@ class Writer:
     def _equation(self, e: Equation, env: dict[Var, Value]) -> list[Value]:
         name, params = e.name, e.params
         ins, made = [a.aval for a in e.inputs], [v.aval for v in e.outputs]
-        if keys.has_keys([*ins, *made]):
-            params = keys.physical_params(name, params, ins, made)
+        if words.has_keys([*ins, *made]):
+            params = words.physical_params(name, params, ins, made)
         values = [self.read(a, env) for a in e.inputs]
         avals = [physical(a) for a in made]
         self.equation = e

@@ -17,6 +17,8 @@
   contract.py     dot_general
   conv.py         conv_general_dilated
   random.py       threefry keys and bits
+  words.py        loops on the words of keys, in operations that kernels have; expansions.py: what
+                  draws, sorts, positions of extrema and running sums are in these
   generator.py    rng_bit_generator, optimization_barrier
   call.py         jit (calls of inner Programs); masked.py: calls of which some rows are used
   control.py      cond, scan; while_loop.py: while

@@ -44,7 +44,6 @@ COMPLEX = "complex"
 
 # ---- why a primitive has no form in kernels of ours
 NO_COMPLEX = "kernels have no complex numbers"
-UNTRIED = "not tried in kernels"
 
 _ACCEPTS: dict[str, Callable[[Any], bool]] = {
     NUMBER: lambda d: d != dtypes.bool_ and not dtypes.is_key(d) and d != dtypes.float0,
@@ -371,8 +370,7 @@ def _no_rule(*_: Any) -> Any:
         fix="keep its operands constant, for example with lax.stop_gradient."))
 
 
-nextafter_p = _elementwise("nextafter", FLOAT, (_no_rule, _no_rule), memory="folds",
-                           no_kernel=UNTRIED)
+nextafter_p = _elementwise("nextafter", FLOAT, (_no_rule, _no_rule), memory="folds")
 
 
 # ---- sign, rounding
@@ -426,8 +424,8 @@ not_p = _elementwise("not", BITS, arity=1)
 shift_left_p, shift_right_arithmetic_p, shift_right_logical_p = (
     _elementwise(n, INTEGER, arity=2, memory="folds")
     for n in ("shift_left", "shift_right_arithmetic", "shift_right_logical"))
-population_count_p = _elementwise("population_count", INTEGER, arity=1, no_kernel=UNTRIED)
-clz_p = _elementwise("clz", INTEGER, arity=1, no_kernel=UNTRIED)
+population_count_p = _elementwise("population_count", INTEGER, arity=1)
+clz_p = _elementwise("clz", INTEGER, arity=1)
 
 # ---- complex numbers
 real_p = _elementwise("real", COMPLEX, (lambda t, x, o: real(t),), result=dtypes.real_dtype,

@@ -15,9 +15,9 @@ from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.types import Function
 from calque.primitives import elementwise as ew
-from calque.primitives.elementwise import FLOAT, INTEGER, UNTRIED, _elementwise
+from calque.primitives.elementwise import FLOAT, INTEGER, _elementwise
 
-_function = functools.partial(_elementwise, function=True, memory="fresh", no_kernel=UNTRIED)
+_function = functools.partial(_elementwise, function=True, memory="fresh")
 
 lgamma_p = _function("lgamma", FLOAT, (lambda t, x, o: ew.mul(t, digamma_p.bind(x)),))
 digamma_p = _function("digamma", FLOAT, (
@@ -148,4 +148,4 @@ bessel_i0e_p = _function("bessel_i0e", FLOAT, (
 bessel_i1e_p = _function("bessel_i1e", FLOAT, (_i1e_partial,))
 
 # ---- integers
-mulhi_p = _elementwise("mulhi", INTEGER, arity=2, no_kernel=UNTRIED)
+mulhi_p = _elementwise("mulhi", INTEGER, arity=2)

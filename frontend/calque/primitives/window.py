@@ -278,7 +278,7 @@ def _along(xs: list[Any], axis: int, k: int, d: int, combine: Combine) -> list[A
 
 
 # ---- reduce_precision
-reduce_precision_p = Primitive("reduce_precision", elementwise=True, no_kernel=ew.UNTRIED)
+reduce_precision_p = Primitive("reduce_precision", elementwise=True)
 
 
 def _precision_abstract(x: ShapedArray, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:

@@ -1,8 +1,8 @@
-"""Operations without a form in kernels, written in those that have one, which is what loops are
-rewritten in (passes/legalize).
+"""Operations without a form in kernels, written in those that have one: what loops are rewritten in
+(words.py).
 
 A key is its words, uint32[..., 2], of threefry2x32.  Each function takes an equation's operands and
-parameters and gives its results, the same bits as the rules of lowering/rules.  Sorting is by
+parameters and gives its results, the same bits as its rule in lowering/rules.  Sorting is by
 merging runs (Knuth, The Art of Computer Programming 3, 5.2.4), a number a step.
 Start reading at `EXPANSIONS`.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
-from calque.core.types import Shape
+from calque.core.types import Dtype, Shape
 from calque.primitives import control, while_loop
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
@@ -27,7 +27,7 @@ from calque.primitives.random import threefry2x32_p
 from calque.transforms.stage import closed, stage
 
 U32, U64, INT = np.dtype("uint32"), np.dtype("uint64"), np.dtype("int32")
-SIGNED = {2: np.dtype("int16"), 4: INT, 8: np.dtype("int64")}
+SIGNED: dict[int, Dtype] = {2: np.dtype("int16"), 4: INT, 8: np.dtype("int64")}
 MOST_SORTED = 4096  # numbers that a loop sorts by itself
 
 
