@@ -24,7 +24,7 @@ if __name__ == "__main__":
     os.environ.setdefault("CALQUE_CACHE", "0")  # no program comes twice
 
 import fuzz_search
-from support import fuzz_steps, fuzz_wide, oracle
+from support import fuzz_loops, fuzz_steps, fuzz_wide, oracle
 from support.fuzz_pool import DTYPES, SHAPES, Pool, Value
 from support.guard import Guarded
 from support.harness import Case, Failure, outputs
@@ -40,6 +40,7 @@ from calque.transforms.stage import replay, stage
 
 GROUP = 25
 STEPS = [*fuzz_steps.STEPS, *fuzz_wide.STEPS]
+STEPS += [fuzz_loops.looping(STEPS)] * 4
 WHOLE = os.environ.get("CALQUE_FUZZ") == "whole"  # set by --whole, for the workers too
 if WHOLE:
     UNKNOWN = ("_argmax", "_sort", "_top_k", "_cumulative", "_reduce_window",
