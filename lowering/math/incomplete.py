@@ -20,6 +20,7 @@ from calque.lowering.math.common import horner
 from calque.lowering.math.gamma import (
     digamma_positive,
     iterate,
+    lgamma_above,
     lgamma_positive,
     stirling_rest,
     widened,
@@ -54,14 +55,17 @@ def log1p_minus(t: Value) -> Value:
 
 
 def _weight(b: Builder, a: Value, x: Value) -> Value:
-    """x^a e^-x / Gamma(a)."""
+    """x^a e^-x / Gamma(a + 1): no term of its logarithm is large because a is small."""
     large = a >= 8.0
     safe = b.select(large, a, 8.0)
-    bump = exp_log.exp(b, safe * log1p_minus((x - safe) / safe) - stirling_rest(safe))
-    bump = bump * power.sqrt(b, safe * (1 / (2 * math.pi)))
+    apart = (x - safe) / safe
+    far = apart < -0.29  # where x is tiny, 1 + apart forgets it
+    log = exp_log.log(b, b.select(large, x / safe, x))
+    near = b.select(far, log - apart, log1p_minus(b.select(far, 0.0, apart)))
+    bump = exp_log.exp(b, safe * near - stirling_rest(safe))
+    bump = bump / power.sqrt(b, safe * (2 * math.pi))
     small = b.select(large, 1.0, a)
-    plain = exp_log.exp(b, small * exp_log.log(b, x) - x - lgamma_positive(small))
-    return b.select(large, bump, plain)
+    return b.select(large, bump, exp_log.exp(b, small * log - x - lgamma_above(small)))
 
 
 def _series(b: Builder, a: Value, x: Value, slope: bool, eps: float) -> list[Value]:
@@ -130,15 +134,34 @@ def _places(b: Builder, a: Value, x: Value) -> tuple[Value, Value, Value, Value,
             b.select(beyond, a, 1.0), b.select(beyond, x, 2.0))
 
 
+def _complement(b: Builder, a: Value, x: Value, eps: float) -> Value:
+    """Q(a, x) of a, x <= 1, of which both 1 - P and Gamma's pole would lose the digits: with
+    w = x^a / Gamma(a + 1) it is 1 - w - a w sum (-x)^n / (n! (a + n)) (DLMF 8.7.1)."""
+    eps, zero = _epsilon(x, eps), b.like(x, 0.0)
+
+    def step(n: Value, power: Value, _: Value, total: Value) -> list[Value]:
+        n = n + 1.0
+        power = -power * (x / n)
+        term = power / (a + n)
+        return [n, power, term, total + term]
+
+    total = iterate(b, lambda n, power, term, total: abs(term) > abs(total) * eps, step,
+                    [zero, b.like(x, 1.0), b.like(x, 1.0), zero], 40)[3]
+    log = a * exp_log.log(b, x) - lgamma_above(a)
+    return -exp_log.expm1(b, log) - exp_log.exp(b, log) * (a * total)
+
+
 def _pair(b: Builder, a: Value, x: Value, eps: float) -> tuple[Value, Value]:
     """(P, Q) with P + Q = 1, each without cancellation where it is the smaller."""
     beyond, a0, x0, a1, x1 = _places(b, a, x)
     weight = _weight(b, b.select(beyond, a1, a0), b.select(beyond, x1, x0))
     (s,) = _series(b, a0, x0, False, eps)
     (f,) = _fraction(b, a1, x1, False, eps)
-    lower, upper = weight * s / a0, weight * f
+    lower, upper = weight * s, weight * a1 * f
     p = b.select(beyond, 1.0 - upper, lower)
-    q = b.select(beyond, upper, 1.0 - lower)
+    corner = b.binary("and", a0 < 1.0, x0 <= 1.0)  # (elsewhere a0 is 1)
+    small = _complement(b, b.select(corner, a0, 0.5), b.select(corner, x0, 0.5), eps)
+    q = b.select(beyond, upper, b.select(corner, small, 1.0 - lower))
     # x = 0, a = 0, infinities
     none = b.binary("and", x.eq(0.0), a > 0.0)
     every = b.binary("or", b.binary("and", x.eq(np.inf), a >= 0.0),
@@ -177,7 +200,7 @@ def _slope(b: Builder, a: Value, x: Value, sampling: bool, eps: float) -> Value:
         value = b.select(beyond, outer * x1, -inner * (x0 / a0))
     else:
         weight = _weight(b, ordinary_a, b.select(beyond, x1, x0))
-        value = weight * b.select(beyond, -outer, inner / a0)
+        value = weight * b.select(beyond, -outer * a1, inner)
     value = b.select(x.eq(0.0), 0.0, value)
     valid = b.binary("and", b.binary("and", a > 0.0, x >= 0.0),
                      b.binary("and", x < np.inf,
