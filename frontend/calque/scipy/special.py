@@ -13,7 +13,6 @@ from calque.core.avals import dtype_of
 from calque.core.primitive import Primitive
 from calque.core.tables import from_row
 from calque.core.types import Function
-from calque.nn import normalize
 from calque.nn.normalize import logsumexp
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
@@ -21,6 +20,7 @@ from calque.numpy.logic import where
 from calque.numpy.special import i0 as _i0
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
+from calque.scipy import chances
 from calque.scipy.bessel import bessel_jn
 from calque.scipy.boxcox import boxcox, boxcox1p
 from calque.scipy.combinatorial import bernoulli, comb, loggamma
@@ -474,7 +474,7 @@ def softmax(x: Any, /, *, axis: Any = None) -> Any:
       >>> special.softmax(jnp.array([1.0, 1.0]))
       Array([0.5, 0.5], dtype=float32)
     """
-    return normalize.softmax(x, axis)
+    return chances.softmax(x, axis)
 
 
 def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
@@ -497,7 +497,7 @@ def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
       >>> special.log_softmax(jnp.array([1.0, 1.0]))
       Array([-0.6931472, -0.6931472], dtype=float32)
     """
-    return normalize.log_softmax(x, axis)
+    return chances.log_softmax(x, axis)
 
 
 __all__ = [

@@ -36,7 +36,6 @@ from calque.scipy.stats.exponents import (
     log_gumbel,
     log_gumbel_rest,
     log_logistic,
-    logistic_part,
 )
 from calque.scipy.stats.gamma_tails import log_lower, log_upper
 from calque.scipy.stats.table import distribution
@@ -88,7 +87,7 @@ laplace = distribution("laplace", "Laplace distribution, e**-|z| / 2", "", "cdf 
     "cdf": lambda z: where(z < 0, _exp(-absolute(z)) / 2, 1 - _exp(-absolute(z)) / 2)})
 
 logistic = distribution("logistic", "logistic distribution", "", "cdf isf logpdf pdf ppf sf", {
-    "logpdf": log_logistic, "cdf": logistic_part, "sf": lambda z: logistic_part(-z), "ppf": logit,
+    "logpdf": log_logistic, "cdf": ew.logistic, "sf": lambda z: ew.logistic(-z), "ppf": logit,
     "isf": lambda q: -logit(q)}, q="x")
 
 gumbel_r = distribution("gumbel_r", "Gumbel distribution of largest values", "", _ALL + " ppf", {
