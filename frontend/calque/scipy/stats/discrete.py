@@ -13,7 +13,8 @@ from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.scipy.deviance import log_gamma_density
 from calque.scipy.log_beta import LARGE
-from calque.scipy.special import betaln, gammaincc, gammaln, xlog1py, xlogy
+from calque.scipy.special import gammaincc, gammaln, xlog1py, xlogy
+from calque.scipy.stats.binomial import log_beta_binomial, log_binomial, log_failures
 from calque.scipy.stats.table import counts
 
 _SERIES, _LIMIT = 70, 20.0  # of the entropy: 70 terms leave 1e-16 of a mean of 20
@@ -29,14 +30,6 @@ def _bernoulli_ppf(q: Any, p: Any) -> Any:
     possible = (q >= 0) & (q <= 1) & (p >= 0) & (p <= 1)
     value = where(possible, where(q <= 1 - p, 0.0, 1.0), np.nan)
     return util.cast(value, dtype_of(q))
-
-
-def _log_choose(n: Any, k: Any) -> Any:
-    return -ew.log1p(util.array(n)) - betaln(n - k + 1, k + 1)
-
-
-def _betabinom(k: Any, n: Any, a: Any, b: Any) -> Any:
-    return _log_choose(n, k) + betaln(k + a, n - k + b) - betaln(a, b)
 
 
 def _poisson_cdf(k: Any, mu: Any, loc: Any) -> Any:
@@ -76,12 +69,12 @@ bernoulli = counts(
 
 binom = counts(
     "binom", "binomial distribution, successes among n trials", "n p",
-    lambda k, n, p: _log_choose(n, k) + xlogy(k, p) + xlog1py(n - k, -p),
+    lambda k, n, p: log_binomial(k, n - k, p),
     lambda k, n, p: (k >= 0) & (k <= n), (3.0, 0.3))
 
 betabinom = counts(
     "betabinom", "beta-binomial distribution, n trials of a chance drawn from beta(a, b)", "n a b",
-    lambda k, n, a, b: _betabinom(ew.floor(k), n, a, b),
+    lambda k, n, a, b: log_beta_binomial(ew.floor(k), n, a, b),
     lambda k, n, a, b: (k >= 0) & (k <= n), (3.0, 2.0, 1.0))
 
 geom = counts(
@@ -90,8 +83,7 @@ geom = counts(
 
 nbinom = counts(
     "nbinom", "negative binomial distribution, failures before the n-th success", "n p",
-    lambda k, n, p: -betaln(n, k + 1) - ew.log(n + k) + xlogy(n, p) + xlog1py(k, -p),
-    lambda k, n, p: k >= 0, (3.0, 0.3))
+    log_failures, lambda k, n, p: k >= 0, (3.0, 0.3))
 
 poisson = counts(
     "poisson", "Poisson distribution of mean mu", "mu",
