@@ -6,7 +6,7 @@
                  owens_t; combinatorial.py: loggamma, comb, bernoulli; hypergeometric.py;
                  harmonics.py: sph_harm_y; gammas.py: gamma, ...; log_beta.py; incomplete_gamma.py;
                  deviance.py: densities of large arguments; normal.py: ndtr, ...; boxcox.py;
-                 describe.py: what they share
+                 chances.py: softmax; describe.py: what they share
   linalg.py      solve_triangular, cho_solve, lu, ...; matrices.py: expm, block_diag, toeplitz;
                  matrix_functions.py: schur, polar, sqrtm, ...; special_matrices.py: hilbert, ...
   signal.py      convolve, correlate, fftconvolve; spectral.py: csd, welch, stft, istft, detrend;

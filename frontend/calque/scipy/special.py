@@ -16,6 +16,7 @@ from calque.core.types import Function
 from calque.nn.normalize import logsumexp
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
+from calque.numpy.excess import excess
 from calque.numpy.logic import where
 from calque.numpy.special import i0 as _i0
 from calque.primitives import elementwise as ew
@@ -25,7 +26,6 @@ from calque.scipy.bessel import bessel_jn
 from calque.scipy.boxcox import boxcox, boxcox1p
 from calque.scipy.combinatorial import bernoulli, comb, loggamma
 from calque.scipy.describe import floats as _real
-from calque.scipy.deviance import excess
 from calque.scipy.exponential import expi
 from calque.scipy.faddeeva import dawsn, erfcx, fresnel, wofz
 from calque.scipy.gammas import beta, betaln, factorial, gamma, gammasgn, multigammaln, poch

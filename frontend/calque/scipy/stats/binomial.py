@@ -14,10 +14,10 @@ import numpy as np
 from calque.api.custom_derivatives import custom_jvp
 from calque.core.avals import dtype_of
 from calque.numpy.arithmetic import absolute
+from calque.numpy.excess import excess
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
-from calque.scipy.deviance import excess
 from calque.scipy.log_beta import LARGE, digamma_rise, log_ratio, remainder
 
 _FEW = 16  # trials, of which the product is taken
