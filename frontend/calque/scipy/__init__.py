@@ -3,7 +3,8 @@
   special.py     gammaln, logsumexp, erf, xlogy, ndtr, ... : thin over primitives; bessel.py,
                  exponential.py: expi;
                  faddeeva.py: wofz, erfcx, dawsn, fresnel; integrals.py: exp1, expn, sici, spence,
-                 owens_t; combinatorial.py: loggamma, comb, bernoulli; hypergeometric.py;
+                 owens_t; combinatorial.py: loggamma, comb, bernoulli; hypergeometric.py,
+                 oscillating.py: hyp1f1, hyp2f1;
                  harmonics.py: sph_harm_y; gammas.py: gamma, ...; log_beta.py; incomplete_gamma.py;
                  deviance.py: densities of large arguments; normal.py: ndtr, ...; boxcox.py;
                  chances.py: softmax; describe.py: what they share
