@@ -5,6 +5,7 @@ import mpmath
 import numpy as np
 import pytest
 from math_harness import BF16, F32, F64, FLOATS, LONG, Functions, every, flushed, parameters, ulps
+from support.oracle_special import ORACLES
 
 from calque.lowering.math import TABLE
 
@@ -96,6 +97,14 @@ def test_f64(name):
 def test_without_f64(name):
     # every step rounds to f32; logarithms of factors times up to 20
     assert worst(WITHOUT_F64, name, [x.astype(F32) for x in operands(name, 3)]) <= 300
+
+
+def test_next_to_the_zeros_of_lgamma():
+    """Where SciPy and C lose digits (1e-11), so that the samples' oracle is mpmath there."""
+    x = np.concatenate([c + 10.0 ** -np.arange(2, 12) * s for c in (1, 2) for s in (-1, 1)])
+    want = exact("lgamma", x)
+    assert np.max(ulps(GROUPS["f64"]("lgamma", x), want)) <= 3
+    assert np.max(ulps(np.asarray(ORACLES["lgamma"](None, x)), want)) <= 1
 
 
 def test_negative_arguments():

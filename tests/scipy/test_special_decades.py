@@ -56,7 +56,8 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any, Any]]:
     yield special_exact, special_survey, special_values
 
 
-HEAVY = ("gamma", "beta", "gennorm", "truncnorm", "hyp1f1", "nbinom", "poisson.pmf", "binom.pmf")  # what compiles for a second each
+HEAVY = ("gamma", "beta", "gennorm", "truncnorm", "hyp1f1", "nbinom", "poisson.pmf",
+         "binom.pmf")  # what compiles for a second each
 LIGHT = [n for n in VALUES if not any(h in n for h in HEAVY)]
 
 
