@@ -21,7 +21,6 @@ from calque.lowering.math.gamma import (
     digamma_positive,
     iterate,
     lgamma_above,
-    lgamma_positive,
     stirling_rest,
     widened,
 )
@@ -54,18 +53,22 @@ def log1p_minus(t: Value) -> Value:
     return b.select(near, close, exp_log.log1p(b, t) - t)
 
 
+def _log_minus(apart: Value, ratio: Value) -> Value:
+    """log(ratio) - apart, ratio = 1 + apart: of a tiny ratio that sum would forget it."""
+    b = apart.b
+    far = apart < -0.29
+    return b.select(far, exp_log.log(b, ratio) - apart, log1p_minus(b.select(far, 0.0, apart)))
+
+
 def _weight(b: Builder, a: Value, x: Value) -> Value:
     """x^a e^-x / Gamma(a + 1): no term of its logarithm is large because a is small."""
     large = a >= 8.0
     safe = b.select(large, a, 8.0)
-    apart = (x - safe) / safe
-    far = apart < -0.29  # where x is tiny, 1 + apart forgets it
-    log = exp_log.log(b, b.select(large, x / safe, x))
-    near = b.select(far, log - apart, log1p_minus(b.select(far, 0.0, apart)))
-    bump = exp_log.exp(b, safe * near - stirling_rest(safe))
+    bump = exp_log.exp(b, safe * _log_minus((x - safe) / safe, x / safe) - stirling_rest(safe))
     bump = bump / power.sqrt(b, safe * (2 * math.pi))
     small = b.select(large, 1.0, a)
-    return b.select(large, bump, exp_log.exp(b, small * log - x - lgamma_above(small)))
+    return b.select(large, bump, exp_log.exp(
+        b, small * exp_log.log(b, x) - x - lgamma_above(small)))
 
 
 def _series(b: Builder, a: Value, x: Value, slope: bool, eps: float) -> list[Value]:
@@ -247,6 +250,30 @@ def _beta_fraction(b: Builder, a: Value, c: Value, x: Value, eps: float) -> Valu
                    [b.like(x, 0.0), one, d, d, one], _ROUNDS)[3]
 
 
+def _beta_weight(b: Builder, p: Value, q: Value, y: Value) -> Value:
+    """y^p (1 - y)^q / B(p, q); where both are large, relative to the largest value, at
+    p / (p + q): there the logarithms cancel."""
+    both = b.binary("and", p >= 8.0, q >= 8.0)
+    c, d = b.select(both, p, 8.0), b.select(both, q, 8.0)
+    apart = y * (c + d) - c
+    log = c * _log_minus(apart / c, y * ((c + d) / c))
+    log = log + d * _log_minus(-apart / d, (1.0 - y) * ((c + d) / d))
+    log = log + (stirling_rest(c + d) - stirling_rest(c) - stirling_rest(d))
+    large = exp_log.exp(b, log) * power.sqrt(b, c * (d / (c + d)) * (1 / (2 * math.pi)))
+    # one large at most: no term of the logarithm is large because the other is small
+    least, most = b.select(p < q, p, q), b.select(p < q, q, p)
+    far = most >= 8.0
+    m = b.select(far, most, 8.0)
+    ratio = (m + (least - 0.5)) * exp_log.log1p(b, least / m) + least * (exp_log.log(b, m) - 1.0)
+    ratio = ratio + (stirling_rest(m + least) - stirling_rest(m))
+    other = b.select(far, 1.0, most)
+    near = lgamma_above(other + least) - lgamma_above(other)
+    log = p * exp_log.log(b, y) + q * exp_log.log1p(b, -y) - lgamma_above(least)
+    plain = exp_log.exp(b, log + b.select(far, ratio, near)) * least
+    plain = b.select(far, plain, plain * (other / (other + least)))
+    return b.select(both, large, plain)
+
+
 @_by_precision
 def betainc(b: Builder, a: Value, c: Value, x: Value, *, eps: float) -> Value:
     """The regularized incomplete beta function I_x(a, c)."""
@@ -258,8 +285,7 @@ def betainc(b: Builder, a: Value, c: Value, x: Value, *, eps: float) -> Value:
     mirrored = y > (p + 1.0) / (p + q + 2.0)
     first, second = b.select(mirrored, q, p), b.select(mirrored, p, q)
     point = b.select(mirrored, rest, y)
-    log_beta = lgamma_positive(p) + lgamma_positive(q) - lgamma_positive(p + q)
-    weight = exp_log.exp(b, p * exp_log.log(b, y) + q * exp_log.log1p(b, -y) - log_beta)
+    weight = _beta_weight(b, p, q, y)
     part = weight * _beta_fraction(b, first, second, point, eps) / first
     value = b.select(mirrored, 1.0 - part, part)
     # the limits: all weight at 0 (a = 0 or c infinite) or at 1

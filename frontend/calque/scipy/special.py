@@ -31,6 +31,7 @@ from calque.scipy.faddeeva import dawsn, erfcx, fresnel, wofz
 from calque.scipy.gammas import beta, betaln, factorial, gamma, gammasgn, multigammaln, poch
 from calque.scipy.harmonics import sph_harm_y
 from calque.scipy.hypergeometric import hyp1f1, hyp2f1
+from calque.scipy.incomplete_beta import incomplete_beta
 from calque.scipy.incomplete_gamma import near
 from calque.scipy.integrals import exp1, expn, owens_t, sici, spence
 from calque.scipy.normal import log_ndtr, ndtr, ndtri
@@ -155,8 +156,12 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
       >>> special.betainc(1.0, 2.0, 0.5)
       Array(0.75, dtype=float32, weak_type=True)
     """
-    _real("betainc", a, b, x, error=ValueError)
-    return _apply("betainc", sp.regularized_incomplete_beta_p, a, b, x)
+    values = util.promote_inexact("betainc", *_real("betainc", a, b, x, error=ValueError))
+    kind, weak = util.joined(values)
+    if dtype_of(values[0]).name not in ("float32", "float64"):
+        return _apply("betainc", sp.regularized_incomplete_beta_p, *values)
+    a, b, x = util.broadcast_all("betainc", *(util.cast(v, kind) for v in values))
+    return util.cast(incomplete_beta(a, b, x), kind, weak)
 
 
 @util.planned

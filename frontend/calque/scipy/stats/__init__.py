@@ -5,7 +5,6 @@
   exponents.py    exponentials and logarithms of them, with slopes of their own
   gamma_tails.py  logarithms of the incomplete gamma functions
   truncated.py    the logarithms of truncnorm
-  binomial.py     logarithms of binom and its relatives
   discrete.py     binom, poisson, geom, ...
   vectors.py      dirichlet, multinomial, multivariate_normal
   ranks.py        rankdata, mode, sem

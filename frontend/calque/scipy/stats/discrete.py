@@ -11,10 +11,10 @@ from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
+from calque.scipy.binomial import log_beta_binomial, log_binomial, log_failures
 from calque.scipy.deviance import log_gamma_density
 from calque.scipy.log_beta import LARGE
 from calque.scipy.special import gammaincc, gammaln, xlog1py, xlogy
-from calque.scipy.stats.binomial import log_beta_binomial, log_binomial, log_failures
 from calque.scipy.stats.table import counts
 
 # of the entropy, by the size of a number: terms, and the mean up to which they are summed

@@ -74,6 +74,12 @@ def log_binomial(x: Any, y: Any, p: Any) -> Any:
     return where(both, large, where(one, some, small))
 
 
+def log_beta_weight(a: Any, b: Any, x: Any) -> Any:
+    """log(x^a (1 - x)^b / B(a, b)) of a, b > 0 and 0 <= x <= 1."""
+    less, most = where(a < b, a, b), where(a < b, b, a)
+    return log_binomial(a, b, x) + (ew.log(less) - ew.log1p(less / most))
+
+
 def _quotient(x: Any, p: Any) -> Any:
     return where(x == 0, 0, x / p)
 
@@ -137,4 +143,4 @@ log_beta_binomial.defjvps(
     lambda t, out, k, n, a, b: t * _mixed_rise(b, n - k, a, k))
 
 
-__all__ = ["log_beta_binomial", "log_binomial", "log_failures"]
+__all__ = ["log_beta_binomial", "log_beta_weight", "log_binomial", "log_failures"]
