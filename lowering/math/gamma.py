@@ -3,7 +3,8 @@
 f32 and narrower are computed in f64 where the target has it: then short series give every digit.
 lgamma and digamma come from polynomials around 2 and around digamma's zero, recurrences to reach
 them, Stirling's series beyond, and reflection for negative x; zeta is the Euler-Maclaurin sum with
-ten terms.  Near lgamma's zeros at negative x digits are lost (in XLA, too): the terms cancel.
+ten terms, of negative q on both sides of 0.  Near lgamma's zeros at negative x digits are lost
+(in XLA, too): the terms cancel.
 The polynomials are interpolations at Chebyshev points (mpmath.chebyfit).
 """
 from __future__ import annotations
@@ -130,6 +131,15 @@ def lgamma_positive(y: Value) -> Value:
     return b.select(far, stirling, b.select(y.ne(y), y, value))
 
 
+def lgamma_above(y: Value) -> Value:
+    """lgamma(1 + y) of y >= 0, with the digits of a small y."""
+    b = y.b
+    low, mid = y < 0.5, y < 1.5
+    z = b.select(low, y, b.select(mid, y - 1.0, 0.0))
+    near = z * horner(z, _LGAMMA) - b.select(low, exp_log.log1p(b, b.select(low, y, 0.0)), 0.0)
+    return b.select(mid, near, lgamma_positive(b.select(mid, 1.0, 1.0 + y)))
+
+
 def lgamma_body(b: Builder, x: Value) -> Value:
     reflected = x < 0.0
     y = lgamma_positive(b.select(reflected, 1.0 - x, x))
@@ -181,28 +191,45 @@ def digamma(b: Builder, x: Value) -> Value:
     return digamma_body(b, x)
 
 
-def zeta_body(b: Builder, x: Value, q: Value) -> Value:
-    whole = integral(x)
-    flips = odd(x)
-    total = b.like(x, 0.0)
-    for i in range(_TERMS + 1):
-        v = q + float(i)
-        size = abs(v)
-        if i == 0:
-            term = power.pow(b, size, -x)
-        else:
-            term = exp_log.exp(b, -x * exp_log.log(b, size))
-        flipped = b.select(b.binary("and", v < 0.0, flips), -term, term)
-        term = b.select(b.binary("and", v < 0.0, ~whole), np.nan, flipped)
-        if i < _TERMS:
-            total = total + term
+def _zeta_tail(x: Value, v: Value, power: Value) -> Value:
+    """The sum over k >= 0 of (v + k)^-x for v >= 10 and power = v^-x (Euler and Maclaurin's)."""
     tail, factor = v / (x - 1.0) + 0.5, x
     inverse = 1.0 / v
     for j, c in enumerate(_EULER_MACLAURIN):
         factor = factor * inverse
         tail = tail + factor * c
         factor = factor * (x + float(2 * j + 1)) * ((x + float(2 * j + 2)) * inverse)
-    total = b.select(term.eq(0.0), total, total + term * tail)
+    return v.b.select(power.eq(0.0), 0.0, power * tail)
+
+
+def _zeta_below(x: Value, q: Value, steps: Value) -> Value:
+    """The sum of |q + k|^-x over those `steps` whole k for which q + k is negative."""
+    b = x.b
+    total = b.like(x, 0.0)
+    for j in range(1, _TERMS + 1):
+        size = (float(j) - steps) - q
+        term = exp_log.exp(b, -x * exp_log.log(b, b.select(steps >= float(j), size, 1.0)))
+        total = total + b.select(steps >= float(j), term, 0.0)
+    more = steps > float(_TERMS)
+    low, high = (_TERMS + 1.0 - steps) - q, 1.0 - q
+    ends = [b.select(more, v, 10.0) for v in (low, high)]
+    tails = [_zeta_tail(x, v, exp_log.exp(b, -x * exp_log.log(b, v))) for v in ends]
+    return total + b.select(more, tails[0] - tails[1], 0.0)
+
+
+def zeta_body(b: Builder, x: Value, q: Value) -> Value:
+    whole, flips = integral(x), odd(x)
+    below = q < 0.0
+    floor = b.floor(b.select(below, q, 0.0))
+    v = b.select(below, q - floor, q)  # what is above 0 is summed from here on
+    total = power.pow(b, v, -x)
+    for i in range(1, _TERMS):
+        total = total + exp_log.exp(b, -x * exp_log.log(b, v + float(i)))
+    v = v + float(_TERMS)
+    total = total + _zeta_tail(x, v, exp_log.exp(b, -x * exp_log.log(b, v)))
+    rest = _zeta_below(x, q, -floor)
+    total = b.select(below, total + b.select(flips, -rest, rest), total)
+    total = b.select(b.binary("and", below, ~whole), np.nan, total)
     pole = b.binary("and", q <= 0.0, integral(q))
     even = b.binary("and", whole, ~flips)
     total = b.select(x < 1.0, np.nan, total)

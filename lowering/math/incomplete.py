@@ -20,7 +20,7 @@ from calque.lowering.math.common import horner
 from calque.lowering.math.gamma import (
     digamma_positive,
     iterate,
-    lgamma_positive,
+    lgamma_above,
     stirling_rest,
     widened,
 )
@@ -53,15 +53,22 @@ def log1p_minus(t: Value) -> Value:
     return b.select(near, close, exp_log.log1p(b, t) - t)
 
 
+def _log_minus(apart: Value, ratio: Value) -> Value:
+    """log(ratio) - apart, ratio = 1 + apart: of a tiny ratio that sum would forget it."""
+    b = apart.b
+    far = apart < -0.29
+    return b.select(far, exp_log.log(b, ratio) - apart, log1p_minus(b.select(far, 0.0, apart)))
+
+
 def _weight(b: Builder, a: Value, x: Value) -> Value:
-    """x^a e^-x / Gamma(a)."""
+    """x^a e^-x / Gamma(a + 1): no term of its logarithm is large because a is small."""
     large = a >= 8.0
     safe = b.select(large, a, 8.0)
-    bump = exp_log.exp(b, safe * log1p_minus((x - safe) / safe) - stirling_rest(safe))
-    bump = bump * power.sqrt(b, safe * (1 / (2 * math.pi)))
+    bump = exp_log.exp(b, safe * _log_minus((x - safe) / safe, x / safe) - stirling_rest(safe))
+    bump = bump / power.sqrt(b, safe * (2 * math.pi))
     small = b.select(large, 1.0, a)
-    plain = exp_log.exp(b, small * exp_log.log(b, x) - x - lgamma_positive(small))
-    return b.select(large, bump, plain)
+    return b.select(large, bump, exp_log.exp(
+        b, small * exp_log.log(b, x) - x - lgamma_above(small)))
 
 
 def _series(b: Builder, a: Value, x: Value, slope: bool, eps: float) -> list[Value]:
@@ -130,15 +137,34 @@ def _places(b: Builder, a: Value, x: Value) -> tuple[Value, Value, Value, Value,
             b.select(beyond, a, 1.0), b.select(beyond, x, 2.0))
 
 
+def _complement(b: Builder, a: Value, x: Value, eps: float) -> Value:
+    """Q(a, x) of a, x <= 1, of which both 1 - P and Gamma's pole would lose the digits: with
+    w = x^a / Gamma(a + 1) it is 1 - w - a w sum (-x)^n / (n! (a + n)) (DLMF 8.7.1)."""
+    eps, zero = _epsilon(x, eps), b.like(x, 0.0)
+
+    def step(n: Value, power: Value, _: Value, total: Value) -> list[Value]:
+        n = n + 1.0
+        power = -power * (x / n)
+        term = power / (a + n)
+        return [n, power, term, total + term]
+
+    total = iterate(b, lambda n, power, term, total: abs(term) > abs(total) * eps, step,
+                    [zero, b.like(x, 1.0), b.like(x, 1.0), zero], 40)[3]
+    log = a * exp_log.log(b, x) - lgamma_above(a)
+    return -exp_log.expm1(b, log) - exp_log.exp(b, log) * (a * total)
+
+
 def _pair(b: Builder, a: Value, x: Value, eps: float) -> tuple[Value, Value]:
     """(P, Q) with P + Q = 1, each without cancellation where it is the smaller."""
     beyond, a0, x0, a1, x1 = _places(b, a, x)
     weight = _weight(b, b.select(beyond, a1, a0), b.select(beyond, x1, x0))
     (s,) = _series(b, a0, x0, False, eps)
     (f,) = _fraction(b, a1, x1, False, eps)
-    lower, upper = weight * s / a0, weight * f
+    lower, upper = weight * s, weight * a1 * f
     p = b.select(beyond, 1.0 - upper, lower)
-    q = b.select(beyond, upper, 1.0 - lower)
+    corner = b.binary("and", a0 < 1.0, x0 <= 1.0)  # (elsewhere a0 is 1)
+    small = _complement(b, b.select(corner, a0, 0.5), b.select(corner, x0, 0.5), eps)
+    q = b.select(beyond, upper, b.select(corner, small, 1.0 - lower))
     # x = 0, a = 0, infinities
     none = b.binary("and", x.eq(0.0), a > 0.0)
     every = b.binary("or", b.binary("and", x.eq(np.inf), a >= 0.0),
@@ -177,7 +203,7 @@ def _slope(b: Builder, a: Value, x: Value, sampling: bool, eps: float) -> Value:
         value = b.select(beyond, outer * x1, -inner * (x0 / a0))
     else:
         weight = _weight(b, ordinary_a, b.select(beyond, x1, x0))
-        value = weight * b.select(beyond, -outer, inner / a0)
+        value = weight * b.select(beyond, -outer * a1, inner)
     value = b.select(x.eq(0.0), 0.0, value)
     valid = b.binary("and", b.binary("and", a > 0.0, x >= 0.0),
                      b.binary("and", x < np.inf,
@@ -224,6 +250,30 @@ def _beta_fraction(b: Builder, a: Value, c: Value, x: Value, eps: float) -> Valu
                    [b.like(x, 0.0), one, d, d, one], _ROUNDS)[3]
 
 
+def _beta_weight(b: Builder, p: Value, q: Value, y: Value) -> Value:
+    """y^p (1 - y)^q / B(p, q); where both are large, relative to the largest value, at
+    p / (p + q): there the logarithms cancel."""
+    both = b.binary("and", p >= 8.0, q >= 8.0)
+    c, d = b.select(both, p, 8.0), b.select(both, q, 8.0)
+    apart = y * (c + d) - c
+    log = c * _log_minus(apart / c, y * ((c + d) / c))
+    log = log + d * _log_minus(-apart / d, (1.0 - y) * ((c + d) / d))
+    log = log + (stirling_rest(c + d) - stirling_rest(c) - stirling_rest(d))
+    large = exp_log.exp(b, log) * power.sqrt(b, c * (d / (c + d)) * (1 / (2 * math.pi)))
+    # one large at most: no term of the logarithm is large because the other is small
+    least, most = b.select(p < q, p, q), b.select(p < q, q, p)
+    far = most >= 8.0
+    m = b.select(far, most, 8.0)
+    ratio = (m + (least - 0.5)) * exp_log.log1p(b, least / m) + least * (exp_log.log(b, m) - 1.0)
+    ratio = ratio + (stirling_rest(m + least) - stirling_rest(m))
+    other = b.select(far, 1.0, most)
+    near = lgamma_above(other + least) - lgamma_above(other)
+    log = p * exp_log.log(b, y) + q * exp_log.log1p(b, -y) - lgamma_above(least)
+    plain = exp_log.exp(b, log + b.select(far, ratio, near)) * least
+    plain = b.select(far, plain, plain * (other / (other + least)))
+    return b.select(both, large, plain)
+
+
 @_by_precision
 def betainc(b: Builder, a: Value, c: Value, x: Value, *, eps: float) -> Value:
     """The regularized incomplete beta function I_x(a, c)."""
@@ -235,8 +285,7 @@ def betainc(b: Builder, a: Value, c: Value, x: Value, *, eps: float) -> Value:
     mirrored = y > (p + 1.0) / (p + q + 2.0)
     first, second = b.select(mirrored, q, p), b.select(mirrored, p, q)
     point = b.select(mirrored, rest, y)
-    log_beta = lgamma_positive(p) + lgamma_positive(q) - lgamma_positive(p + q)
-    weight = exp_log.exp(b, p * exp_log.log(b, y) + q * exp_log.log1p(b, -y) - log_beta)
+    weight = _beta_weight(b, p, q, y)
     part = weight * _beta_fraction(b, first, second, point, eps) / first
     value = b.select(mirrored, 1.0 - part, part)
     # the limits: all weight at 0 (a = 0 or c infinite) or at 1

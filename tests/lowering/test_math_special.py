@@ -5,6 +5,7 @@ import mpmath
 import numpy as np
 import pytest
 from math_harness import BF16, F32, F64, FLOATS, LONG, Functions, every, flushed, parameters, ulps
+from support.oracle_special import ORACLES
 
 from calque.lowering.math import TABLE
 
@@ -98,12 +99,54 @@ def test_without_f64(name):
     assert worst(WITHOUT_F64, name, [x.astype(F32) for x in operands(name, 3)]) <= 300
 
 
+def test_next_to_the_zeros_of_lgamma():
+    """Where SciPy and C lose digits (1e-11), so that the samples' oracle is mpmath there."""
+    x = np.concatenate([c + 10.0 ** -np.arange(2, 12) * s for c in (1, 2) for s in (-1, 1)])
+    want = exact("lgamma", x)
+    assert np.max(ulps(GROUPS["f64"]("lgamma", x), want)) <= 3
+    assert np.max(ulps(np.asarray(ORACLES["lgamma"](None, x)), want)) <= 1
+
+
 def test_negative_arguments():
     x = -np.random.default_rng(4).uniform(0, 30, 200)
     for name in ("lgamma", "digamma"):
         got, want = GROUPS["f64"](name, x), exact(name, x)
         # digits are lost near zeros: absolute error against the terms of the reflection
         assert np.max(np.abs(got - want) / (1 + np.abs(want))) < 1e-13
+
+
+# where terms cancelled or series did not hold: (arguments, ulp of f64 allowed)
+ODD = {
+    "zeta": ([(2, -9.5), (2, -11.75), (3, -10.25), (2, -1e5 - 0.5), (4, -1e-3)], 30),
+    "polygamma": ([(1, -9.5), (1, -99.5), (2, -10.25), (3, -20.25)], 30),
+    "igamma": ([(12, 1e-10), (30, 1e-6), (1e-30, 0.9), (1e-10, 1e-30)], 600),
+    "igammac": ([(1e-30, 1), (1e-30, 0.1), (1e-10, 0.5), (0.3, 1e-3), (0.9, 0.9)], 16),
+}
+
+
+def _hurwitz(s, q):
+    """Of q < 0 by the sums on both sides of 0: mpmath's own takes no q beyond some -100."""
+    part = q - mpmath.floor(q)
+    if q > 0:
+        return mpmath.zeta(s, q)
+    return mpmath.zeta(s, part) + (-1) ** int(s) * (mpmath.zeta(s, 1 - part)
+                                                    - mpmath.zeta(s, 1 - q))
+
+
+def _polygamma(m, x):
+    return (-1) ** int(m + 1) * mpmath.factorial(m) * _hurwitz(m + 1, x)
+
+
+@pytest.mark.parametrize("name, dtype", parameters(GROUPS, ODD))
+def test_odd_arguments(name, dtype):
+    rows, allowed = ODD[name]
+    xs = np.array(rows, FLOATS[dtype]).T
+    f = {"zeta": _hurwitz, "polygamma": _polygamma}.get(name, EXACT[name])
+    with mpmath.workdps(60):
+        want = [LONG(mpmath.nstr(f(*(mpmath.mpf(float(v)) for v in row)), 25)) for row in xs.T]
+    got, want = GROUPS[dtype](name, *xs), np.array(want, LONG)
+    errors = np.where(flushed(got, want, *xs), 0, ulps(got, want))
+    assert np.max(errors) <= (allowed if dtype == "f64" else 0.6), errors
 
 
 def test_half_precision_rounds_once():

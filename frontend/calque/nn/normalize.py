@@ -1,6 +1,6 @@
 """Sums of exponentials and what is divided by them: logsumexp, softmax, standardize, one_hot.
 
-Start reading at `_shifted`: the largest element is taken out before exponentials, and no
+Start reading at `shifted`: the largest element is taken out before exponentials, and no
 derivative goes through it.
 """
 from __future__ import annotations
@@ -49,14 +49,31 @@ def _logsumexp(name: str, a: Any, axis: Any, b: Any, keepdims: bool, where: Any)
     axes = util.axis_tuple(axis, ndim_of(x))
     real = ew.real(x) if util.is_complex(x) else x
     largest = _finite(_largest(real, axes, where))
+    peak = largest if keepdims or not axes else sh.squeeze(largest, axes)
+    if b is None and not util.is_complex(x):
+        others = rest(x - largest, axes, keepdims, where)
+        return ew.log1p(others) + peak, ew.sign(others + 1)
     terms = ew.exp(x - largest)
     if b is not None:
         terms = terms * b
     total = rd.sum(terms, axes, None, None, keepdims, None, where)
-    sign = ew.sign(total)
-    if not keepdims:
-        largest = sh.squeeze(largest, axes) if axes else largest
-    return ew.log(absolute(total)) + largest, sign
+    return ew.log(absolute(total)) + peak, ew.sign(total)
+
+
+@custom_jvp
+def _beside_one(x: Any) -> Any:
+    """e^x, of x = 0 less 1."""
+    return choose_where(x == 0, 0, ew.exp(x))
+
+
+_beside_one.defjvps(lambda t, out, x: t * ew.exp(x))
+
+
+def rest(below: Any, axes: Any, keepdims: bool, where: Any) -> Any:
+    """The sum of e^x of which the largest x is 0, less 1: what is small keeps its digits."""
+    kind = dtype_of(below)
+    largest = rd.sum(below == 0, axes, kind, None, keepdims, None, where)
+    return rd.sum(_beside_one(below), axes, None, None, keepdims, None, where) + (largest - 1)
 
 
 @util.planned
@@ -132,7 +149,7 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
 
 
 # ---- softmax
-def _shifted(x: Any, axis: Any, where: Any) -> Any:
+def shifted(x: Any, axis: Any, where: Any) -> Any:
     """x minus its maximum; elements left out are -inf."""
     largest = _largest(x, axis, where)
     if where is not None:
@@ -141,7 +158,7 @@ def _shifted(x: Any, axis: Any, where: Any) -> Any:
 
 
 def _exponentials(x: Any, axis: Any, where: Any) -> Any:
-    terms = ew.exp(_shifted(x, axis, where))
+    terms = ew.exp(shifted(x, axis, where))
     out = terms / rd.sum(terms, axis, None, None, True, None, where)
     return out if where is None else choose_where(where, out, 0)
 
@@ -156,7 +173,7 @@ def _softmax_function(axis: Any) -> Any:
     return softmax
 
 
-def _inexact(name: str, x: Any) -> Any:
+def inexact(name: str, x: Any) -> Any:
     x = util.one_array(name, x)
     if dtype_of(x) == dtypes.bool_:
         raise TypeError(explain(
@@ -187,7 +204,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
       >>> nn.softmax(jnp.array([-1.0, 0.0, 2.0]))
       Array([0.04201007, 0.1141952 , 0.8437947 ], dtype=float32)
     """
-    x = _inexact("softmax", x)
+    x = inexact("softmax", x)
     axis = util.axis_tuple(axis, ndim_of(x))
     if where is not None:
         where = rd.where_mask("softmax", where)
@@ -218,13 +235,13 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
       >>> nn.log_softmax(jnp.array([-1.0, 0.0, 2.0]))
       Array([-3.169846  , -2.169846  , -0.16984604], dtype=float32)
     """
-    x = _inexact("log_softmax", x)
+    x = inexact("log_softmax", x)
     axis = util.axis_tuple(axis, ndim_of(x))
     if where is not None:
         where = rd.where_mask("log_softmax", where)
-    shifted = _shifted(x, axis, where)
-    total = rd.sum(ew.exp(shifted), axis, None, None, True, None, where)
-    out = shifted - ew.log(total)
+    below = shifted(x, axis, where)
+    total = rd.sum(ew.exp(below), axis, None, None, True, None, where)
+    out = below - ew.log(total)
     return out if where is None else choose_where(where, out, -np.inf)
 
 

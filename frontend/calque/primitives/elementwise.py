@@ -351,7 +351,7 @@ acosh_p = _function("acosh", INEXACT, (
 atanh_p = _function("atanh", INEXACT, (
     lambda t, x, o: div(div(t, sub(const(x, 1), x)), add(const(x, 1), x)),))
 logistic_p = _function("logistic", INEXACT, (
-    lambda t, x, o: mul(t, mul(o, sub(const(o, 1), o))),))
+    lambda t, x, o: mul(t, mul(o, logistic(neg(x)))),))
 erf_p = _function("erf", FLOAT, (
     lambda t, x, o: mul(mul(const(x, 2 / math.sqrt(math.pi)), t), exp(neg(square(x)))),))
 erfc_p = _function("erfc", FLOAT, (

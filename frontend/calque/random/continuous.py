@@ -428,7 +428,11 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
         scale, concentration = (v if dtypes.is_inexact(v.dtype) else ew.convert(v, d)
                                 for v in given)
         x = -lax.log1p(-draw_uniform(typed, as_shape("weibull_min", shape), d))
-        return jnp.power(x, _number(d, 1) / concentration) * scale
+        power = jnp.power(x, _number(d, 1) / concentration)
+        tiny = jnp.asarray(limits(power.dtype).tiny, power.dtype)
+        lost = (x > 0) & ((power < tiny) | (power == np.inf))  # what the scale may bring back
+        far = lax.exp(lax.log(x) / concentration + lax.log(lax.abs(scale)))
+        return jnp.where(lost, far * lax.sign(scale), power * scale)
 
 
 @resharding
@@ -468,7 +472,13 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *,
         mean2, two = lax.integer_pow(mean, 2), _number(d, 2)
         root = lax.sqrt(_number(d, 4) * mean * square + mean2 * lax.integer_pow(square, 2))
         x = mean + mean2 * square / two - mean / two * root
-        return jnp.where(u <= mean / (mean + x), x, mean2 / x)
+        # where that cancels, over- or underflows (as in JAX): the two roots' product is mean^2
+        half = mean * square / two
+        far = (half > _number(d, 16)) | (mean2 < limits(d).tiny)
+        ratio = _number(d, 1) + half + lax.sqrt(half) * lax.sqrt(two + half)
+        most = jnp.where(far, mean * ratio, mean2 / jnp.where(far, mean, x))
+        x = jnp.where(far, mean / ratio, x)
+        return jnp.where(u <= mean / (mean + x), x, most)
 
 
 @resharding
@@ -505,6 +515,15 @@ def lognormal(key: Any, sigma: Any = np.float32(1), shape: Any = None, dtype: An
         return lax.exp(draw_normal(typed, size, d) * sigma)
 
 
+def _root_of_product(u: Any, x: Any, y: Any) -> Any:
+    """sqrt(u x y), by roots where the product over- or underflows."""
+    product = u * x * y
+    tiny = jnp.asarray(limits(product.dtype).tiny, product.dtype)
+    held = (product >= tiny) & (product < np.inf) | (u == 0) | (x == 0) | (y == 0)
+    roots = lax.sqrt(u) * lax.sqrt(x) * lax.sqrt(y)
+    return jnp.where(held, lax.sqrt(jnp.where(held, product, jnp.ones_like(product))), roots)
+
+
 @resharding
 @planned
 def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None,
@@ -538,6 +557,6 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
         size, (left, mode, right) = parameters("triangular", shape, left, mode, right, dtype=d,
                                                safe=True)
         u = draw_uniform(typed, size, d)
-        below = left + lax.sqrt(u * (right - left) * (mode - left))
-        above = right - lax.sqrt((_number(d, 1) - u) * (right - left) * (right - mode))
+        below = left + _root_of_product(u, right - left, mode - left)
+        above = right - _root_of_product(_number(d, 1) - u, right - left, right - mode)
         return jnp.where(u < (mode - left) / (right - left), below, above)

@@ -23,10 +23,14 @@ from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.replay import planned
 from calque.dispatch.sharded.placing import resharding
+from calque.numpy.excess import excess
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.random.bits import draw_uniform, given, parameters
+from calque.random.continuous import limits
 from calque.random.keys import float_dtype, int_dtype, key_of, subkeys
+
+_MANY = 2.0 ** 20  # of a mean: below, draws are JAX's
 
 
 # ---- Poisson
@@ -46,6 +50,14 @@ def _poisson_counted(key: Any, lam: Any, d: Dtype) -> Any:
     return count - 1
 
 
+def _log_poisson(k: Any, lam: Any) -> Any:
+    """log(lam^k e^-lam / k!), of which at a large lam the terms are all that is left (in JAX draws
+    of 1e8 have 1.2 times their deviation)."""
+    safe = jnp.where(k > 0.5 * lam, k, lam)
+    value = -safe * excess((lam - safe) / safe) - 0.5 * lax.log(2 * np.pi * safe)
+    return jnp.where((safe == k) & (k < 2 * lam), value, -np.inf)
+
+
 def _poisson_rejected(key: Any, lam: Any, d: Dtype) -> Any:
     """Hormann's PTRS."""
     log_lam = lax.log(lam)
@@ -59,6 +71,7 @@ def _poisson_rejected(key: Any, lam: Any, d: Dtype) -> Any:
         k = lax.floor((2 * a / us + b) * u + lam + 0.43)
         s = lax.log(v * inverse / (a / (us * us) + b))
         t = -lam + k * log_lam - lax.lgamma(k + 1)
+        t = jnp.where(lam >= _MANY, _log_poisson(k, lam), t)
         return k, ((us >= 0.07) & (v <= v_r)) | (
             ~((k < 0) | ((us < 0.013) & (v > us))) & (s <= t))
 
@@ -203,6 +216,18 @@ def _binomial_counted(key: Any, count: Any, p: Any) -> Any:
     return successes - 1
 
 
+def _log_quotient(k: Any, m: Any, n: Any, p: Any) -> Any:
+    """log of the chance of k over that of m ~ n p.  Written with k - m: of many trials the
+    quotients of the usual form are 1 (in JAX draws of n = 1e9, float32, have 1.2 times their
+    deviation)."""
+    apart, above, rest = k - m, m + 1, n - m + 1
+    up = lax.log1p(jnp.where(k < 0, jnp.zeros_like(k), apart / above))
+    down = lax.log1p(jnp.where(k > n, jnp.zeros_like(k), -apart / rest))
+    mode = lax.log1p((p * (n + 2) - above) / ((1 - p) * above))
+    return (apart * (mode + down - up) - (m + 0.5) * up - (n - m + 0.5) * down
+            + _stirling_tail(m) + _stirling_tail(n - m) - _stirling_tail(k) - _stirling_tail(n - k))
+
+
 def _binomial_rejected(key: Any, count: Any, p: Any) -> Any:
     """Hormann's BTRS."""
     deviation = lax.sqrt(count * p * (1 - p))
@@ -213,6 +238,7 @@ def _binomial_rejected(key: Any, count: Any, p: Any) -> Any:
     r = p / (1 - p)
     alpha = (2.83 + 5.1 / b) * deviation
     m = lax.floor((count + 1) * p)
+    many = count * limits(p.dtype).eps >= 0.125
 
     def draw(u: Any, v: Any) -> tuple[Any, Any]:
         us = 0.5 - lax.abs(u)
@@ -224,6 +250,7 @@ def _binomial_rejected(key: Any, count: Any, p: Any) -> Any:
                  + (k + 0.5) * lax.log(r * (count - k + 1) / (k + 1))
                  + _stirling_tail(m) + _stirling_tail(count - m)
                  - _stirling_tail(k) - _stirling_tail(count - k))
+        right = jnp.where(many, _log_quotient(k, m, count, p), right)
         return k, ((us >= 0.07) & (v <= v_r)) | (~outside & (left <= right))
 
     return _rejected(key, p, draw)

@@ -31,8 +31,8 @@ from calque.random.continuous import draw_exponential, limits
 from calque.random.keys import as_shape, float_dtype, key_of, subkeys
 
 
-def _one(key: Any, alpha: Any, log_space: bool) -> Any:
-    """One variate (its logarithm) of a typed key; alpha: a scalar."""
+def _one(key: Any, alpha: Any) -> tuple[Any, Any]:
+    """One variate of a typed key, and its logarithm; alpha: a scalar."""
     d = np.dtype(alpha.dtype)
 
     def number(value: Any) -> Any:
@@ -63,54 +63,54 @@ def _one(key: Any, alpha: Any, log_space: bool) -> Any:
 
     start = (key, jnp.zeros((), d), jnp.ones((), d), jnp.full((), 2, d))
     _, _, v, _ = while_loop(rejected, draw, start)
-    if log_space:  # alpha < 1: x * u^(1 / alpha), whose logarithm keeps what would underflow
-        boost = -draw_exponential(boost_key, (), d)
-        boost = jnp.where(large | (boost == number(0)), number(0), boost * (one / alpha))
-        return lax.log(shifted) + lax.log(v) + boost
+    # alpha < 1: x * u^(1 / alpha), whose logarithm keeps what would underflow
+    boost = -draw_exponential(boost_key, (), d)
+    boost = jnp.where(large | (boost == number(0)), number(0), boost * (one / alpha))
     u = one - draw_uniform(boost_key, (), d)
-    return shifted * v * jnp.where(large, one, lax.pow(u, one / alpha))
+    x = shifted * v * jnp.where(large, one, lax.pow(u, one / alpha))
+    return x, lax.log(shifted) + lax.log(v) + boost
 
 
-def draw_gamma(key: Any, alpha: Any, log_space: bool) -> Any:
-    """Gamma variates (their logarithms) of a typed key, one for each element of alpha."""
+def draw_gammas(key: Any, alpha: Any) -> list[Any]:
+    """Gamma variates of a typed key, one for each element of alpha, and their logarithms."""
     shape = tuple(alpha.shape)
     if 0 in shape:
-        return jnp.zeros(shape, alpha.dtype)
+        return [jnp.zeros(shape, alpha.dtype)] * 2
     flat = sh.reshape(alpha, (alpha.size,))
     keys = prim.random_split_p.bind(key, shape=(alpha.size,),
                                     partitionable=config.jax_threefry_partitionable)
-    draws = _log_draws if log_space else _draws
-    return sh.reshape(draws(key.dtype.tag, prim.random_unwrap_p.bind(keys), flat), shape)
+    draws = _draws(key.dtype.tag, prim.random_unwrap_p.bind(keys), flat)
+    return [sh.reshape(v, shape) for v in draws]
 
 
-def _each(kind: str, words: Any, alpha: Any, log_space: bool) -> Any:
-    """One variate for each element of a vector, each from the words of its own key."""
-    return vmap(lambda w, a: _one(prim.random_wrap_p.bind(w, impl=kind), a, log_space))(
-        words, alpha)
+def draw_gamma(key: Any, alpha: Any, log_space: bool) -> Any:
+    """One of the two."""
+    return draw_gammas(key, alpha)[log_space]
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(0,))
 def _draws(kind: str, words: Any, alpha: Any) -> Any:
-    return _each(kind, words, alpha, False)
-
-
-@functools.partial(custom_jvp, nondiff_argnums=(0,))
-def _log_draws(kind: str, words: Any, alpha: Any) -> Any:
-    return _each(kind, words, alpha, True)
+    """One variate for each element of a vector, each from the words of its own key."""
+    return vmap(lambda w, a: _one(prim.random_wrap_p.bind(w, impl=kind), a))(words, alpha)
 
 
 @_draws.defjvp
 def _draws_jvp(kind: str, primals: Any, tangents: Any) -> Any:
-    out = _draws(kind, *primals)
-    return out, tangents[1] * lax.random_gamma_grad(primals[1], out)
+    out = plain, log = _draws(kind, *primals)
+    alpha, x = primals[1], lax.exp(log)
+    hidden = _hidden(x)
+    x = jnp.where(hidden, jnp.ones_like(x), x)
+    slope, log_slope = (lax.random_gamma_grad(alpha, v) for v in (plain, x))
+    # of x next to 0 the chance below is x^alpha / Gamma(alpha + 1)
+    low = (lax.digamma(alpha + 1) - log) / alpha
+    return out, (tangents[1] * slope, tangents[1] * jnp.where(hidden, low, log_slope / x))
 
 
-@_log_draws.defjvp
-def _log_draws_jvp(kind: str, primals: Any, tangents: Any) -> Any:
-    out = _log_draws(kind, *primals)
-    x = lax.exp(out)
-    x = jnp.where(x == 0, jnp.asarray(limits(x.dtype).tiny, x.dtype), x)
-    return out, tangents[1] * (lax.random_gamma_grad(primals[1], x) / x)
+def _hidden(x: Any) -> Any:
+    """Where variates underflow, so that what is made of them takes their logarithms (JAX: 0, inf,
+    NaN); halves have few digits in both."""
+    least = limits(x.dtype).tiny if x.dtype.itemsize > 2 else limits(x.dtype).smallest_subnormal
+    return x < jnp.asarray(least, x.dtype)
 
 
 def _gamma(name: str, key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
@@ -263,9 +263,21 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *,
 
 
 # ---- made from gamma variates
-def _draw_chisquare(key: Any, df: Any, size: Shape) -> Any:
+@custom_jvp
+def _chosen(hidden: Any, plain: Any, log: Any) -> Any:
+    """A number by its logarithm where that is needed; the slope by it everywhere, whose quotients
+    by small variates overflow otherwise."""
+    return jnp.where(hidden, lax.exp(log), plain)
+
+
+_chosen.defjvps(None, None, lambda t, out, hidden, plain, log: t * out)
+
+
+def _draw_chisquare(key: Any, df: Any, size: Shape) -> tuple[Any, Any]:
+    """Variates, and the logarithms of their halves."""
     two = np.asarray(2).astype(df.dtype)[()]
-    return lax.exp(draw_gamma(key, jnp.broadcast_to(df / two, size), True)) * two
+    log = draw_gamma(key, jnp.broadcast_to(df / two, size), True)
+    return lax.exp(log) * two, log
 
 
 @resharding
@@ -299,7 +311,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
     with lazy_eval("chisquare"):
         typed = key_of("chisquare", key)
         size, (df,) = parameters("chisquare", shape, df, dtype=d, safe=True)
-        return _draw_chisquare(typed, df, size)
+        return _draw_chisquare(typed, df, size)[0]
 
 
 @resharding
@@ -335,7 +347,10 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *,
         size, (df,) = parameters("t", shape, df, dtype=d, safe=True)
         half = jnp.broadcast_to(df / np.asarray(2).astype(d)[()], size)
         z = draw_normal(first, size, d)
-        return z * lax.sqrt(half / draw_gamma(second, half, False))
+        x, log = draw_gammas(second, half)
+        hidden = _hidden(x)
+        plain = lax.sqrt(half / jnp.where(hidden, half, x))
+        return z * _chosen(hidden, plain, (lax.log(half) - log) / 2)
 
 
 @resharding
@@ -369,15 +384,20 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
     with lazy_eval("f"):
         lower, upper = subkeys(key_of("f", key))
         size, (dfnum, dfden) = parameters("f", shape, dfnum, dfden, dtype=d, safe=True)
-        return (_draw_chisquare(upper, dfnum, size) / dfnum) / (
-            _draw_chisquare(lower, dfden, size) / dfden)
+        (x, log_x), (y, log_y) = (_draw_chisquare(k, df, size)
+                                  for k, df in ((upper, dfnum), (lower, dfden)))
+        hidden = _hidden(x) | _hidden(y)
+        plain = (x / dfnum) / (jnp.where(hidden, dfden, y) / dfden)
+        return _chosen(hidden, plain, log_x - log_y + (lax.log(dfden) - lax.log(dfnum)))
 
 
 def _draw_generalized(key: Any, p: Any, size: Shape, d: Dtype) -> Any:
     first, second = subkeys(key)
     inverse = ew.convert(jnp.asarray(1.0) / p, d)
-    x = draw_gamma(first, jnp.broadcast_to(inverse, size), False)
-    return draw_rademacher(second, size, d) * jnp.power(x, inverse)
+    x, log = draw_gammas(first, jnp.broadcast_to(inverse, size))
+    hidden = _hidden(x)
+    plain = jnp.power(jnp.where(hidden, jnp.ones_like(x), x), inverse)
+    return draw_rademacher(second, size, d) * _chosen(hidden, plain, log * inverse)
 
 
 @resharding

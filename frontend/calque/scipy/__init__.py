@@ -3,10 +3,12 @@
   special.py     gammaln, logsumexp, erf, xlogy, ndtr, ... : thin over primitives; bessel.py,
                  exponential.py: expi;
                  faddeeva.py: wofz, erfcx, dawsn, fresnel; integrals.py: exp1, expn, sici, spence,
-                 owens_t; combinatorial.py: loggamma, comb, bernoulli; hypergeometric.py;
-                 harmonics.py: sph_harm_y; gammas.py: gamma, ...; log_beta.py; incomplete_gamma.py;
-                 deviance.py: densities of large arguments; normal.py: ndtr, ...; boxcox.py;
-                 describe.py: what they share
+                 owens_t; combinatorial.py: loggamma, comb, bernoulli; hypergeometric.py,
+                 oscillating.py: hyp1f1, hyp2f1;
+                 harmonics.py: sph_harm_y; gammas.py: gamma, ...; log_beta.py;
+                 incomplete_gamma.py; incomplete_beta.py; deviance.py: densities of large
+                 arguments; binomial.py: chances of counts; normal.py: ndtr, ...; boxcox.py;
+                 chances.py: softmax; describe.py: what they share
   linalg.py      solve_triangular, cho_solve, lu, ...; matrices.py: expm, block_diag, toeplitz;
                  matrix_functions.py: schur, polar, sqrtm, ...; special_matrices.py: hilbert, ...
   signal.py      convolve, correlate, fftconvolve; spectral.py: csd, welch, stft, istft, detrend;

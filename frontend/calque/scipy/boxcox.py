@@ -57,11 +57,12 @@ _plain, _shifted = _transform(ew.log), _transform(ew.log1p)
 
 @util.planned
 def boxcox(x: Any, lmbda: Any) -> Any:
-    """(x**lmbda - 1) / lmbda; log(x) for lmbda = 0.
+    """The power x**lmbda, moved and stretched so that every power is 0 at x = 1 with slope 1 there:
+    less 1, divided by lmbda.  The power 0 is then the logarithm.
 
     Args:
-      x: array or scalar.
-      lmbda: array or scalar.
+      x: array or scalar, positive.
+      lmbda: array or scalar, the power.
 
     Returns:
       An array of the broadcast shape, of inexact dtype.
@@ -79,11 +80,11 @@ def boxcox(x: Any, lmbda: Any) -> Any:
 
 @util.planned
 def boxcox1p(x: Any, lmbda: Any) -> Any:
-    """boxcox(1 + x, lmbda), exact near 0.
+    """The power transform of 1 + x, which is never formed: a small x keeps its digits.
 
     Args:
-      x: array or scalar.
-      lmbda: array or scalar.
+      x: array or scalar, above -1.
+      lmbda: array or scalar, the power.
 
     Returns:
       An array of the broadcast shape, of inexact dtype.

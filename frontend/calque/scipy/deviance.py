@@ -1,8 +1,7 @@
-"""m - log(1 + m) without cancellation, and with it densities whose logarithms are small beside
-their terms: x^a e^-x / Gamma(a) of large a.
+"""Densities whose logarithms are small beside their terms: x^a e^-x / Gamma(a) of large a.
 
 Source: Loader, Fast and accurate computation of binomial probabilities (2000).  Start reading at
-`excess` and `log_gamma_density`.
+`log_gamma_density`.
 """
 from __future__ import annotations
 
@@ -10,22 +9,11 @@ import math
 from typing import Any
 
 from calque.numpy.arithmetic import absolute
+from calque.numpy.excess import excess
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
 from calque.scipy.log_beta import LARGE, remainder
-
-_TERMS = 16
-
-
-def excess(m: Any) -> Any:
-    """m - log(1 + m) of |m| <= 1/2: log(1 + m) is 2 artanh(m / (2 + m))."""
-    r = m / (2 + m)
-    square = r * r
-    total: Any = 0.0
-    for k in range(_TERMS, 0, -1):
-        total = total * square + 2 / (2 * k + 1)
-    return r * (m - square * total)
 
 
 def deviance(a: Any, x: Any) -> Any:
@@ -46,4 +34,4 @@ def log_gamma_density(a: Any, x: Any) -> Any:
                  - sp.lgamma_p.bind(c))
 
 
-__all__ = ["deviance", "excess", "log_gamma_density"]
+__all__ = ["deviance", "log_gamma_density"]

@@ -20,6 +20,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
 from calque.scipy.describe import constant, real, widened
 from calque.scipy.gammas import gamma_sign
+from calque.scipy.oscillating import oscillating, where_needed
 
 MOST = 40000  # terms
 NEAR = 0.9  # from here on 2F1 is continued about 1
@@ -94,12 +95,22 @@ def _kummer(a: Any, b: Any, x: Any) -> list[Any]:
     """M(a, b, x), and its derivatives by a and b; M(a, b, x) = e^x M(b - a, b, -x) for x < 0."""
     below = (x < 0) & ~(_whole(a) & (a > b))
     cap = constant(170.0 if dtype_of(x).itemsize == 4 else 1400.0, x)
-    size = where(below, -x, x)
+    size, first = where(below, -x, x), where(below, b - a, a)
+    waves = where_needed(first, b, size, cap) & ~_falls(a, b, x)
+    *continued, log = oscillating(where(waves, first, -1), where(waves, b, 1),
+                                  where(waves, size, 1))
+    scale = ew.exp(where(waves, log - where(below, size, 0), 0))
     size = where(size > cap, cap, size)
     factor = where(below, ew.exp(-0.5 * size), 1)  # half of it first: the sum may overflow
-    value, by_a, by_b = _summed((where(below, b - a, a),), (b,), size, factor)
-    by_a, by_b = where(below, -by_a, by_a), where(below, by_b + by_a, by_b)
-    return [v * factor for v in (value, by_a, by_b)]
+    summed = _summed((where(waves, 0, first),), (b,), where(waves, 0, size), factor)
+    value, by_a, by_b = (where(waves, c * scale, s * factor) for c, s in zip(continued, summed))
+    return [value, where(below, -by_a, by_a), where(below, by_b + by_a, by_b)]
+
+
+def _falls(a: Any, b: Any, x: Any) -> Any:
+    """Whether the asymptotic series has all digits: of a large -x."""
+    cap = constant(160.0 if dtype_of(x).itemsize == 4 else 1300.0, x)
+    return (x < -cap) & ((b >= a) | (a * absolute(a - b + 1) < -x))
 
 
 def _far(a: Any, b: Any, size: Any) -> Any:
@@ -119,9 +130,8 @@ def _far(a: Any, b: Any, size: Any) -> Any:
 
 def _value(a: Any, b: Any, x: Any) -> Any:
     value = where((a == 0) | (x == 0), 1, _kummer(a, b, x)[0])
-    cap = constant(160.0 if dtype_of(x).itemsize == 4 else 1300.0, x)
-    far = (x < -cap) & (a != 0)
-    value = where(far, _far(a, where(far, b, 1), where(far, -x, cap)), value)
+    far = _falls(a, b, x) & (a != 0)
+    value = where(far, _far(a, where(far, b, 1), where(far, -x, 1e4)), value)
     value = where((a == b) & (a != 0), ew.exp(x), value)
     pole = _whole(b) & ~(_whole(a) & (a > b)) & (a != 0)
     known = ew.eq(a, a) & ew.eq(b, b) & ew.eq(x, x)

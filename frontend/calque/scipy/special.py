@@ -13,24 +13,25 @@ from calque.core.avals import dtype_of
 from calque.core.primitive import Primitive
 from calque.core.tables import from_row
 from calque.core.types import Function
-from calque.nn import normalize
 from calque.nn.normalize import logsumexp
 from calque.numpy import util
 from calque.numpy.arithmetic import absolute
+from calque.numpy.excess import excess
 from calque.numpy.logic import where
 from calque.numpy.special import i0 as _i0
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
+from calque.scipy import chances
 from calque.scipy.bessel import bessel_jn
 from calque.scipy.boxcox import boxcox, boxcox1p
 from calque.scipy.combinatorial import bernoulli, comb, loggamma
 from calque.scipy.describe import floats as _real
-from calque.scipy.deviance import excess
 from calque.scipy.exponential import expi
 from calque.scipy.faddeeva import dawsn, erfcx, fresnel, wofz
 from calque.scipy.gammas import beta, betaln, factorial, gamma, gammasgn, multigammaln, poch
 from calque.scipy.harmonics import sph_harm_y
 from calque.scipy.hypergeometric import hyp1f1, hyp2f1
+from calque.scipy.incomplete_beta import incomplete_beta
 from calque.scipy.incomplete_gamma import near
 from calque.scipy.integrals import exp1, expn, owens_t, sici, spence
 from calque.scipy.normal import log_ndtr, ndtr, ndtri
@@ -155,8 +156,12 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
       >>> special.betainc(1.0, 2.0, 0.5)
       Array(0.75, dtype=float32, weak_type=True)
     """
-    _real("betainc", a, b, x, error=ValueError)
-    return _apply("betainc", sp.regularized_incomplete_beta_p, a, b, x)
+    values = util.promote_inexact("betainc", *_real("betainc", a, b, x, error=ValueError))
+    kind, weak = util.joined(values)
+    if dtype_of(values[0]).name not in ("float32", "float64"):
+        return _apply("betainc", sp.regularized_incomplete_beta_p, *values)
+    a, b, x = util.broadcast_all("betainc", *(util.cast(v, kind) for v in values))
+    return util.cast(incomplete_beta(a, b, x), kind, weak)
 
 
 @util.planned
@@ -474,7 +479,7 @@ def softmax(x: Any, /, *, axis: Any = None) -> Any:
       >>> special.softmax(jnp.array([1.0, 1.0]))
       Array([0.5, 0.5], dtype=float32)
     """
-    return normalize.softmax(x, axis)
+    return chances.softmax(x, axis)
 
 
 def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
@@ -497,7 +502,7 @@ def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
       >>> special.log_softmax(jnp.array([1.0, 1.0]))
       Array([-0.6931472, -0.6931472], dtype=float32)
     """
-    return normalize.log_softmax(x, axis)
+    return chances.log_softmax(x, axis)
 
 
 __all__ = [

@@ -12,6 +12,7 @@ from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.scipy.deviance import log_gamma_density
+from calque.scipy.incomplete_beta import log_part
 from calque.scipy.log_beta import LARGE
 from calque.scipy.special import (
     betainc,
@@ -36,7 +37,6 @@ from calque.scipy.stats.exponents import (
     log_gumbel,
     log_gumbel_rest,
     log_logistic,
-    logistic_part,
 )
 from calque.scipy.stats.gamma_tails import log_lower, log_upper
 from calque.scipy.stats.table import distribution
@@ -88,7 +88,7 @@ laplace = distribution("laplace", "Laplace distribution, e**-|z| / 2", "", "cdf 
     "cdf": lambda z: where(z < 0, _exp(-absolute(z)) / 2, 1 - _exp(-absolute(z)) / 2)})
 
 logistic = distribution("logistic", "logistic distribution", "", "cdf isf logpdf pdf ppf sf", {
-    "logpdf": log_logistic, "cdf": logistic_part, "sf": lambda z: logistic_part(-z), "ppf": logit,
+    "logpdf": log_logistic, "cdf": ew.logistic, "sf": lambda z: ew.logistic(-z), "ppf": logit,
     "isf": lambda q: -logit(q)}, q="x")
 
 gumbel_r = distribution("gumbel_r", "Gumbel distribution of largest values", "", _ALL + " ppf", {
@@ -145,7 +145,9 @@ def _beta_above(z: Any, a: Any, b: Any) -> Any:
 
 beta = distribution("beta", "beta distribution of shapes a and b, on 0 to 1", "a b", _ALL, {
     "logpdf": lambda z, a, b: xlogy(a - 1, z) + xlog1py(b - 1, -z) - betaln(a, b),
-    "cdf": lambda z, a, b: betainc(a, b, z), "sf": _beta_above},
+    "cdf": lambda z, a, b: betainc(a, b, z), "sf": _beta_above,
+    "logcdf": lambda z, a, b: log_part(betainc(a, b, z), _beta_above(z, a, b), a, b, z),
+    "logsf": lambda z, a, b: log_part(_beta_above(z, a, b), betainc(a, b, z), b, a, 1 - z)},
     lambda a, b: (0.0, 1.0), (2.0, 3.0), valid=lambda a, b: (a > 0) & (b > 0))
 
 t = distribution("t", "Student's t distribution of df degrees of freedom", "df", "logpdf pdf", {

@@ -11,12 +11,16 @@ from calque.numpy import reductions as rd
 from calque.numpy import util
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
+from calque.scipy.binomial import log_beta_binomial, log_binomial, log_failures
 from calque.scipy.deviance import log_gamma_density
 from calque.scipy.log_beta import LARGE
-from calque.scipy.special import betaln, gammaincc, gammaln, xlog1py, xlogy
+from calque.scipy.special import gammaincc, gammaln, xlog1py, xlogy
 from calque.scipy.stats.table import counts
 
-_SERIES, _LIMIT = 70, 20.0  # of the entropy: 70 terms leave 1e-16 of a mean of 20
+# of the entropy, by the size of a number: terms, and the mean up to which they are summed
+_SUMMED = {4: (70, 20.0), 8: (140, 60.0)}
+# in 1/mu, 1/mu^2, ... of what the normal distribution's entropy is more
+_BEYOND = (1 / 12, 1 / 24, 19 / 360, 9 / 80, 863 / 2520, 1375 / 1008, 33953 / 5040, 57281 / 1440)
 
 
 def _bernoulli_cdf(k: Any, p: Any) -> Any:
@@ -31,14 +35,6 @@ def _bernoulli_ppf(q: Any, p: Any) -> Any:
     return util.cast(value, dtype_of(q))
 
 
-def _log_choose(n: Any, k: Any) -> Any:
-    return -ew.log1p(util.array(n)) - betaln(n - k + 1, k + 1)
-
-
-def _betabinom(k: Any, n: Any, a: Any, b: Any) -> Any:
-    return _log_choose(n, k) + betaln(k + a, n - k + b) - betaln(a, b)
-
-
 def _poisson_cdf(k: Any, mu: Any, loc: Any) -> Any:
     k = k - loc
     below = k < 0
@@ -46,18 +42,23 @@ def _poisson_cdf(k: Any, mu: Any, loc: Any) -> Any:
 
 
 def _poisson_entropy(mu: Any, loc: Any) -> Any:
-    """mu (1 - log mu) + E log k!: a sum, or its series in 1 / mu for means above 20."""
+    """The mean of -log of the chance: a sum, or its series in 1 / mu for large means."""
     mu = mu + 0 * loc
-    near, far = where(mu <= _LIMIT, mu, _LIMIT), where(mu > _LIMIT, mu, _LIMIT)
+    kind = dtype_of(mu)
+    terms, limit = _SUMMED[max(kind.itemsize, 4)]
+    near, far = where(mu <= limit, mu, limit), where(mu > limit, mu, limit)
     near = where(near >= 0, near, np.nan)
-    k = np.arange(_SERIES).astype(dtype_of(mu))
-    logs = np.asarray([math.lgamma(i + 1) for i in range(_SERIES)], k.dtype)
-    column = near[..., None]
-    chances = ew.exp(xlogy(k, column) - logs - column)
-    direct = near - xlogy(near, near) + rd.sum(chances * logs, axis=-1)
-    series = (0.5 * ew.log(2 * math.pi * math.e * far) - 1 / (12 * far)
-              - 1 / (24 * far ** 2) - 19 / (360 * far ** 3))
-    return where(mu > _LIMIT, series, direct)
+    k, column = np.arange(terms).astype(kind), near[..., None]
+    k, column = util.broadcast_all("entropy", k, column)
+    logs = _log_poisson(k, column)
+    none = logs < -1e4
+    logs = where(none, 0, logs)
+    direct = 0 - rd.sum(where(none, 0, ew.exp(logs) * logs), axis=-1)
+    series: Any = 0.0
+    for c in reversed(_BEYOND):
+        series = (series + c) / far
+    series = 0.5 * ew.log(2 * math.pi * math.e * far) - series
+    return where(mu > limit, series, direct)
 
 
 def _log_poisson(k: Any, mu: Any) -> Any:
@@ -76,12 +77,12 @@ bernoulli = counts(
 
 binom = counts(
     "binom", "binomial distribution, successes among n trials", "n p",
-    lambda k, n, p: _log_choose(n, k) + xlogy(k, p) + xlog1py(n - k, -p),
+    lambda k, n, p: log_binomial(k, n - k, p),
     lambda k, n, p: (k >= 0) & (k <= n), (3.0, 0.3))
 
 betabinom = counts(
     "betabinom", "beta-binomial distribution, n trials of a chance drawn from beta(a, b)", "n a b",
-    lambda k, n, a, b: _betabinom(ew.floor(k), n, a, b),
+    lambda k, n, a, b: log_beta_binomial(ew.floor(k), n, a, b),
     lambda k, n, a, b: (k >= 0) & (k <= n), (3.0, 2.0, 1.0))
 
 geom = counts(
@@ -90,8 +91,7 @@ geom = counts(
 
 nbinom = counts(
     "nbinom", "negative binomial distribution, failures before the n-th success", "n p",
-    lambda k, n, p: -betaln(n, k + 1) - ew.log(n + k) + xlogy(n, p) + xlog1py(k, -p),
-    lambda k, n, p: k >= 0, (3.0, 0.3))
+    log_failures, lambda k, n, p: k >= 0, (3.0, 0.3))
 
 poisson = counts(
     "poisson", "Poisson distribution of mean mu", "mu",

@@ -52,19 +52,6 @@ log1p_square.defjvps(
 
 # ---- logistic
 @custom_jvp
-def logistic_part(x: Any) -> Any:
-    return ew.logistic(x)
-
-
-def _bell(x: Any) -> Any:
-    small = ew.exp(-absolute(x))
-    return small / ((1 + small) * (1 + small))
-
-
-logistic_part.defjvps(lambda t, out, x: t * _bell(x))
-
-
-@custom_jvp
 def log_logistic(x: Any) -> Any:
     return -absolute(x) - 2 * ew.log1p(ew.exp(-absolute(x)))
 
@@ -134,4 +121,4 @@ log_gumbel_rest.defjvps(lambda t, out, u: t * _log_rest_slope(u))
 
 
 __all__ = ["expm1", "gumbel_density", "gumbel_part", "gumbel_rest", "log1p_square",
-           "log_gumbel", "log_gumbel_rest", "log_logistic", "logistic_part"]
+           "log_gumbel", "log_gumbel_rest", "log_logistic"]

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.autodiff import jvp
+from calque.api.custom_derivatives import custom_jvp
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.core.tables import from_row
@@ -22,6 +24,7 @@ from calque.core.types import Function
 from calque.numpy import util
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
+from calque.primitives.custom import SymbolicZero
 
 _HOME = "calque.scipy.stats"
 _SAYS = {
@@ -181,8 +184,26 @@ def _quantile(name: str, row: dict[str, Function]) -> Function:
     return quantile
 
 
-def _exp(f: Function) -> Function:
-    return lambda *args: ew.exp(f(*args))
+def _exp(log: Function) -> Function:
+    """exp(log(*args)), whose slope is e^(log / 2) dlog e^(log / 2): e^log may underflow where its
+    product with dlog does not."""
+    whole = custom_jvp(lambda *args: ew.exp(log(*args)))
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        moved = [i for i, t in enumerate(tangents) if not isinstance(t, SymbolicZero)]
+
+        def of(*some: Any) -> Any:
+            args = list(primals)
+            for i, x in zip(moved, some):
+                args[i] = x
+            return log(*args)
+
+        half = ew.exp(0.5 * log(*primals))
+        out, slope = jvp(of, [primals[i] for i in moved], [tangents[i] * half for i in moved])
+        return ew.exp(out), half * slope
+
+    whole.defjvp(rule, symbolic_zeros=True)
+    return lambda *args: whole(*util.broadcast_all("exp", *args))
 
 
 def distribution(name: str, what: str, shapes: str, public: str, row: dict[str, Function],
