@@ -17,6 +17,7 @@ import pathlib
 import platform
 import statistics
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -171,11 +172,12 @@ def write(rows: list[dict[str, Any]]) -> None:
     PAGE.write_text(f"""# Small loops
 
 Made by `python benchmarks/small_loops.py --write` on {datetime.date.today()}: {platform.machine()},
-{os.cpu_count()} cores, jax {jax.__version__}. The programs of `benchmarks/small` are what JAX is chosen for: environments,
-samplers, evolution, searches, filters, physics, dynamic programming, graphs, on small arrays, alone and
-by `vmap`. Each is written once over either library; each library runs in a process of its own, in
-turn. A cell is the best of many warm calls; a ratio below 1 means that calque is faster; "agree" says whether
-the results of the same draws differ by at most {TOLERANCE:g} of 1 + |x|, else by how much.
+{os.cpu_count()} cores, jax {jax.__version__}. The programs of `benchmarks/small` are what JAX
+is chosen for: environments, samplers, evolution, searches, filters, physics, dynamic programming,
+graphs, on small arrays, alone and by `vmap`. Each is written once over either library; each library
+runs in a process of its own, in turn. A cell is the best of many warm calls, or a first call with
+empty caches; a ratio below 1 means that calque is faster; "agree" says whether the results of the
+same draws differ by at most {TOLERANCE:g} of 1 + |x|, else by how much.
 
 Geometric means of calque / jax: {means(rows)}.
 
@@ -190,18 +192,28 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    workers = [Worker(library) for library in LIBRARIES]
-    rows = []
-    print(HEAD)
-    for name in workers[0].names:
-        if given.only and name not in given.only:
-            continue
-        for batch in given.batches:
-            rows.append(measured(workers, name, batch, given.seconds))
-            print(text(rows[-1]), flush=True)
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["CALQUE_CACHE_DIR"] = cache
+        rows = run(given.only, given.batches, given.seconds)
     print(means(rows))
     if given.write:
         write(rows)
+
+
+def run(only: list[str], batches: list[int], seconds: float) -> list[dict[str, Any]]:
+    """The rows, each printed once it is known."""
+    workers = [Worker(library) for library in LIBRARIES]
+    for w in workers:  # (what a process does once)
+        w.ask("first", "line_search", 1)
+    rows = []
+    print(HEAD)
+    for name in workers[0].names:
+        if only and name not in only:
+            continue
+        for batch in batches:
+            rows.append(measured(workers, name, batch, seconds))
+            print(text(rows[-1]), flush=True)
+    return rows
 
 
 if __name__ == "__main__":

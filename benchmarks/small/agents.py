@@ -338,7 +338,7 @@ def differential_evolution(key: Any) -> Any:
 
 
 def covariance_adaptation(key: Any) -> Any:
-    """60 generations of a small CMA-ES: 12 candidates in four dimensions, the better half weighted."""
+    """60 generations of a small CMA-ES, 12 candidates in four dimensions."""
     weights = np.log(6.5) - np.log(np.arange(1.0, 7))
     weights = weights / weights.sum()
 
@@ -411,7 +411,8 @@ def tree_search(key: Any) -> Any:
             score = np.where(below > 0, value[below] / np.maximum(seen, 1) + np.sqrt(
                 2 * np.log(visits[node] + 1) / np.maximum(seen, 1)), 1e9)
             action = np.argmax(score)
-            return below[action], node * 3 + action, depth + 1, path.at[depth + 1].set(below[action])
+            path = path.at[depth + 1].set(below[action])
+            return below[action], node * 3 + action, depth + 1, path
 
         start = (0, 0, 0, np.zeros(8, "int32"))
         node, edge, depth, path = lax.while_loop(

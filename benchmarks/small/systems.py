@@ -197,7 +197,7 @@ def contacts(key: Any) -> Any:
 
 # ---- differential equations
 def adaptive_steps(key: Any) -> Any:
-    """Van der Pol's oscillator to time 10 by steps of Bogacki and Shampine that choose their size."""
+    """Van der Pol's oscillator to time 10, by Bogacki and Shampine's steps of adapted size."""
     def slope(y: Any) -> Any:
         return np.stack([y[1], 3 * (1 - y[0] ** 2) * y[1] - y[0]])
 
@@ -359,7 +359,7 @@ def value_iteration(key: Any) -> Any:
 
 
 def savings(key: Any) -> Any:
-    """60 sweeps of Bellman's operator: how much to eat of 60 levels of savings, by interpolation."""
+    """60 sweeps of Bellman's operator over 60 levels of savings: how much to eat, interpolated."""
     level = np.linspace(0.1, 5.0, 60)
     income = 1 + 0.1 * rand.normal(key, (5,))
     share = np.linspace(0.05, 0.95, 15)
