@@ -41,7 +41,10 @@ def work(library: str, pipe: Any) -> None:
     call: Any = None
     pipe.send(list(programs))
     while True:
-        task, *rest = pipe.recv()
+        try:
+            task, *rest = pipe.recv()
+        except EOFError:
+            return
         start = time.perf_counter()
         try:
             if task == "first":
@@ -103,12 +106,13 @@ def difference(ours: list[Any], theirs: list[Any]) -> float:
     for a, b in zip(ours, theirs, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return math.inf
-        a, b = a.astype(np.float64), b.astype(np.float64)
-        if not np.array_equal(np.isfinite(a), np.isfinite(b)):
-            return math.inf
         finite = np.isfinite(b)
-        if a[finite].size:
-            worst = max(worst, float(np.max(np.abs(a - b)[finite] / (1 + np.abs(b[finite])))))
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.all(
+                np.isfinite(a[finite])):
+            return math.inf
+        a, b = a[finite], b[finite]
+        worst = max(worst, float(np.max(np.abs(a - b) / (1 + np.abs(b)), initial=0.0)))
     return worst
 
 
@@ -204,7 +208,7 @@ def run(only: list[str], batches: list[int], seconds: float) -> list[dict[str, A
     """The rows, each printed once it is known."""
     workers = [Worker(library) for library in LIBRARIES]
     for w in workers:  # (what a process does once)
-        w.ask("first", "line_search", 1)
+        w.ask("first", "line_search", 2)
     rows = []
     print(HEAD)
     for name in workers[0].names:

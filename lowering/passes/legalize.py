@@ -26,7 +26,7 @@ def _legalize(p: Program) -> Program:
         e = e.with_inner(legalize)
         words = None
         if e.primitive.words is not None and not cost.is_dynamic(e) and not cost.is_kernel(e) and (
-                any(map(needs_words, inner_of(e.params)))):
+                is_masked(e) or any(map(needs_words, inner_of(e.params)))):
             words = in_words(e)
         equations += [e] if words is None else words
     return p if tuple(equations) == p.equations else p.replace(equations=equations)
@@ -35,9 +35,15 @@ def _legalize(p: Program) -> Program:
 def needs_words(p: Program) -> bool:
     """Whether some equation, at any depth, is written otherwise in words."""
     return p.derived("needs words", lambda: any(
-        e.primitive.kernel == "expanded" or any(map(needs_words, inner_of(e.params)))
+        e.primitive.kernel == "expanded" or is_masked(e)
+        or any(map(needs_words, inner_of(e.params)))
         or any(dtypes.is_key(a.aval.dtype) for a in (*e.inputs, *e.outputs))
         for e in p.equations))
+
+
+def is_masked(e: Equation) -> bool:
+    """Whether a loop has a predicate for each element."""
+    return e.name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim > 0
 
 
 def in_words(e: Equation) -> list[Equation] | None:

@@ -123,6 +123,8 @@ class _Row(Rewriter):
     """A Program for one row.  What all rows share is not cut: an input is asked for by the row, and
     what is computed is computed for the row."""
 
+    ends = None  # a row has an end of its own
+
     def __init__(self, n: int) -> None:
         super().__init__(n, 1)
         self.indices: dict[Atom, int] = {}
@@ -197,6 +199,9 @@ class _Row(Rewriter):
                 operand = self.with_axis(operand, None, to.index(axis))[0]
             self.equations.append(Equation(registry[name], (operand,), (out,), {
                 **p, "shape": out.aval.shape}))
+            return out
+        if name == "iota" and axis != p["dimension"]:
+            self.equations.append(e.replace(params={**p, "shape": out.aval.shape}, outputs=(out,)))
             return out
         raise Refused
 

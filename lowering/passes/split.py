@@ -125,6 +125,8 @@ def rewritten(r: Rewriter, p: Program, axes: Axes, wanted: Axes | None, stacked:
 
 
 class Rewriter:
+    ends: Axes | None = [None]  # axes of the predicates of loops within: rows end together
+
     def __init__(self, n: int, m: int) -> None:
         self.n, self.m = n, m
         self.first = Var(INDEX)
@@ -392,7 +394,7 @@ class Rewriter:
         axes = [a for _, a in consts]
         carry = self.carry_axes(p["body_jaxpr"], axes, [a for _, a in start], [], in_body)
         body, _ = self.inner(p["body_jaxpr"], [*axes, *carry], carry, in_body)
-        test, _ = self.inner(p["cond_jaxpr"], [*[a for _, a in heads], *carry], [None],
+        test, _ = self.inner(p["cond_jaxpr"], [*[a for _, a in heads], *carry], self.ends,
                              lambda i: (i if i < kc else kb + i, 0))
         self.emit(e, [self.first, *[x for x, _ in heads], self.first, *[x for x, _ in consts],
                       *[self.with_axis(x, has, a)[0] for (x, has), a in zip(start, carry)]],

@@ -29,6 +29,7 @@ from calque.transforms.stage import closed, stage
 U32, U64, INT = np.dtype("uint32"), np.dtype("uint64"), np.dtype("int32")
 SIGNED: dict[int, Dtype] = {2: np.dtype("int16"), 4: INT, 8: np.dtype("int64")}
 MOST_SORTED = 4096  # numbers that a loop sorts by itself
+MOST_SELECTED = 8  # of them that top_k finds one by one
 
 
 class NoExpansion(Exception):
@@ -284,21 +285,60 @@ def _merged(xs: Sequence[Any], n: int, total: int, run: int, num_keys: int) -> l
 
 
 def _top_k(x: Any, *, k: int, axis: int) -> list[Any]:
-    dtype, shape = dtype_of(x), shape_of(x)
-    if dtype.kind in "iu":
-        key = ew.not_(x)
-    elif dtype == dtypes.bool_:
-        key = _convert(ew.not_(x), "uint8")
-    elif dtype.itemsize in SIGNED:
-        whole = SIGNED[dtype.itemsize]
-        bits = ew.bitcast_convert_type(x, new_dtype=whole)
-        sign = ew.shift_right_arithmetic_p.bind(bits, _like(bits, whole.itemsize * 8 - 1))
-        key = ew.not_(ew.xor(bits, ew.and_(sign, _like(bits, np.iinfo(whole).max))))
-    else:
-        raise NoExpansion(f"top_k of {dtype.name}")
-    at = sh.iota(INT, shape, axis)
+    key, at = _falling(x), sh.iota(INT, shape_of(x), axis)
+    if k <= MOST_SELECTED:
+        return _selected(key, at, dtype_of(x), k, axis)
     _, positions, values = _sort(key, at, x, dimension=axis, num_keys=1, is_stable=True)
     return [sh.slice_in_dim(values, 0, k, axis), sh.slice_in_dim(positions, 0, k, axis)]
+
+
+def _falling(x: Any) -> Any:
+    """Integers that fall as x rises in the total order of its bits."""
+    dtype = dtype_of(x)
+    if dtype.kind in "iu":
+        return ew.not_(x)
+    if dtype == dtypes.bool_:
+        return _convert(ew.not_(x), "uint8")
+    if dtype.itemsize not in SIGNED or dtype.kind == "c":
+        raise NoExpansion(f"top_k of {dtype.name}")
+    return ew.not_(_turned(ew.bitcast_convert_type(x, new_dtype=SIGNED[dtype.itemsize])))
+
+
+def _turned(bits: Any) -> Any:
+    """Bits of floats as integers of their order, and back."""
+    whole = dtype_of(bits)
+    sign = ew.shift_right_arithmetic_p.bind(bits, _like(bits, whole.itemsize * 8 - 1))
+    return ew.xor(bits, ew.and_(sign, _like(bits, np.iinfo(whole).max)))
+
+
+def _risen(key: Any, dtype: Dtype) -> Any:
+    """What `_falling` made the integers of."""
+    if dtype == dtypes.bool_:
+        return ew.eq(key, _like(key, 0))
+    key = ew.not_(key)
+    return key if dtype.kind in "iu" else ew.bitcast_convert_type(_turned(key), new_dtype=dtype)
+
+
+def _selected(key: Any, at: Any, dtype: Dtype, k: int, axis: int) -> list[Any]:
+    """The first k, one after the other: each is the least of what is left."""
+    shape = shape_of(key)
+    others = [i for i in range(len(shape)) if i != axis]
+    last, end = _full(shape[axis] - 1, shape, INT), _like(key, np.iinfo(dtype_of(key)).max)
+
+    def least(x: Any) -> tuple[Any, Any]:
+        found = rd.reduce_min_p.bind(x, axes=(axis,), out_sharding=None)
+        row = sh.reshape(found, tuple(1 if i == axis else n for i, n in enumerate(shape)))
+        return row, sh.broadcast_in_dim(found, shape, others)
+
+    gone, values, positions = _full(False, shape, dtypes.bool_), [], []
+    for _ in range(k):
+        value, spread = least(ew.select_n(gone, key, end))
+        found = ew.and_(ew.eq(key, spread), ew.not_(gone))
+        position, spread = least(ew.select_n(found, last, at))
+        gone = ew.or_(gone, ew.eq(at, spread))
+        values.append(_risen(value, dtype))
+        positions.append(position)
+    return [sh.concatenate(values, axis), sh.concatenate(positions, axis)]
 
 
 # ---- what keeps its operand
