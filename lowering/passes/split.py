@@ -16,7 +16,7 @@ from typing import Any
 from calque.core.avals import ShapedArray
 from calque.core.lists import other_axes, split_list
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.types import Params
 from calque.lowering.dtypes import I32
 from calque.lowering.passes.loops import is_map
@@ -121,7 +121,7 @@ def rewritten(r: Rewriter, p: Program, axes: Axes, wanted: Axes | None, stacked:
                 r.with_axis(x, a, 0) if a is None and x.aval.shape[:1] == (r.n,) else (x, a)
                 for x, a in outputs[len(wanted):]]
     program = Program([r.first, *inputs], r.equations, [o for o, _ in outputs], name=p.name)
-    return program, [a for _, a in outputs]
+    return eliminate_dead_code(program), [a for _, a in outputs]  # (what was cut, uncut)
 
 
 class Rewriter:
