@@ -17,12 +17,13 @@ from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Params, Shape
 from calque.lowering.passes import loops
-from calque.lowering.passes.scalars import counted
+from calque.lowering.passes.scalars import counted, may_hang
 from calque.lowering.passes.split import Axes, Refused, Rewriter, Where, rewritten
 
 enabled = True  # tests switch it off to see loops over memory
 FEWEST = 4  # rows that are worth lanes
 NUMBERS = 500  # that one row computes in a step, at most: half a millisecond to compile each
+ENDING_NUMBERS = 2000  # the same with loops in it of which each row has an end of its own
 SIZE = 128  # of an array of a row, at most
 FLAT_NUMBERS = 20_000  # the same of elements
 ALONE, ALONE_SIZE = 1000, 64  # the same where there is one row
@@ -75,6 +76,11 @@ def _carry(e: Equation) -> list[Any]:
     if e.name == "while":
         return list(p["body_jaxpr"].in_avals[p["body_nconsts"]:])
     return list(p["jaxpr"].in_avals[p["num_consts"]:p["num_consts"] + p["num_carry"]])
+
+
+def _scanned(e: Equation) -> list[Any]:
+    p = e.params
+    return list(p["jaxpr"].in_avals[p["num_consts"] + p["num_carry"]:]) if e.name == "scan" else []
 
 
 def _bodies(params: Params) -> list[tuple[Program, int]]:
@@ -207,8 +213,11 @@ class _Row(Rewriter):
 
 
 def _rows(e: Equation, at: int) -> Plan | None:
-    """The plan with rows along axes `at`, at + 1, ... of the carry, as many as know no other."""
+    """The plan with rows along axes `at`, at + 1, ... of the carry, or of what is scanned where the
+    carry has no axes; as many as know no other."""
     sizes = {a.shape[at] for a in _carry(e) if a.ndim > at} - {1}
+    if not sizes and not at:
+        sizes = {a.shape[0] for a in _scanned(e) if a.ndim} - {1}
     for n in sorted(sizes, reverse=True):
         found = _along(e, at, int(n)) if n >= FEWEST or at else None
         if found is None:
@@ -299,7 +308,9 @@ def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int) -> bool:
 
 def _made(n: int, params: Params, axes: Sequence[Axis], results: Sequence[Axis]
           ) -> Plan | None:
-    count = counted(_bodies(params), NUMBERS, SIZE) if _one_end(params) else None
+    bodies = _bodies(params)
+    most = ENDING_NUMBERS if any(may_hang(p) for p, _ in bodies) else NUMBERS
+    count = counted(bodies, most, SIZE) if _one_end(params) else None
     if count is None:
         return None
     body = params.get("jaxpr", params.get("body_jaxpr"))

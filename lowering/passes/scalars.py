@@ -390,7 +390,7 @@ class Scalars:
     def _cond(self, e: Equation, index: Grid, *xs: Grid) -> list[Grid]:
         """All branches, of which one is chosen: no loop among them whose end the data decides."""
         branches, which = e.params["branches"], index[()] if index.ndim == 0 else None
-        if which is None or any(map(_may_hang, branches)):
+        if which is None or any(map(may_hang, branches)):
             raise Unfit
         if is_known(which):
             return self.run(branches[min(max(int(which), 0), len(branches) - 1)], xs)
@@ -467,8 +467,9 @@ class State:
         return made
 
 
-def _may_hang(p: Program) -> bool:
-    return any(e.name == "while" or any(map(_may_hang, inner_of(e.params)))
+def may_hang(p: Program) -> bool:
+    """Whether the data decides when some loop in p ends."""
+    return any(e.name == "while" or any(map(may_hang, inner_of(e.params)))
                for e in p.equations)
 
 
