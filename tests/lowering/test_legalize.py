@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.harness import partly_slow
+from test_kernels import scans
 
 import calque
 import calque.numpy as jnp
 from calque import lax, random
-from calque.lowering.passes import cost
+from calque.lowering.passes import cost, registers
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.legalize import legalize
 
@@ -135,6 +136,10 @@ def turned(x: Any, i: Any) -> Any:
     return jnp.roll(x, i, -1)
 
 
+def least(x: Any) -> Any:
+    return -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
+
+
 ORDERS: dict[str, Step] = {
     "argmax": lambda x, i: (turned(x, i), [jnp.argmax(x), jnp.argmax(x, 0), jnp.argmin(x, 1)]),
     "argmax of bools": lambda x, i: (turned(x, i), [jnp.argmax(x > 2, 1), jnp.argmin(x > 2)]),
@@ -144,6 +149,8 @@ ORDERS: dict[str, Step] = {
     "lexsort": lambda x, i: (turned(x, i), jnp.lexsort((x[0], jnp.round(x[1] / 4)))),
     "sort by key": lambda x, i: (turned(x, i), lax.sort((jnp.round(x), x, -x), num_keys=2)),
     "top_k": lambda x, i: (turned(x, i), [lax.top_k(x, 3), lax.top_k(x[0], 8)]),
+    "top_k of equals": lambda x, i: (turned(x, i), [
+        lax.top_k(jnp.where(x > 2, x, least(x)), 8), lax.top_k(x > 2, 5)]),
     "cummax": lambda x, i: (turned(x, i), [lax.cummax(x, 1), lax.cummin(x, 0, reverse=True)]),
     "unique": lambda x, i: (turned(x, i), jnp.unique(x, size=6, fill_value=0)),
     "median": lambda x, i: (turned(x, i), jnp.median(x, 1)),
@@ -201,6 +208,78 @@ def test_rows_of_environments() -> None:
     for i in range(6):
         for a, b in zip(values(together), values(calque.jit(walk)(keys[i])), strict=True):
             np.testing.assert_array_equal(a[i], b)
+
+
+def until_even(key: Any) -> Any:
+    """Ten times: draws until one is even, each time until three others in a row are small."""
+    def step(total: Any, key: Any) -> Any:
+        def draw(c: Any) -> Any:
+            key, _, count = c
+            key, own = random.split(key)
+            small = lax.while_loop(
+                lambda s: s[1] < 3, lambda s: (s[0] + 1, jnp.where(random.uniform(
+                    random.fold_in(own, s[0])) < 0.7, s[1] + 1, 0)), (0, 0))[0]
+            return key, random.randint(own, (), 0, 9), count + small
+        _, found, count = lax.while_loop(lambda c: c[1] % 2 == 1, draw, (key, 1, 0))
+        return total + count, (found, count)
+    return lax.scan(step, 0, random.split(key, 10))
+
+
+def maps_of_keys(key: Any) -> Any:
+    """A loop that carries nothing."""
+    return lax.map(lambda k: lax.while_loop(
+        lambda c: c[1] > 0.3, lambda c: (c[0] + 1, random.uniform(random.fold_in(k, c[0]))),
+        (0, 1.0)), random.split(key, 10))
+
+
+def factors(key: Any) -> Any:
+    """What all rows share stands beside a small decomposition."""
+    def step(spread: Any, own: Any) -> Any:
+        spread = spread + 0.1 * jnp.eye(2)
+        root = jnp.linalg.cholesky(spread)
+        return root @ root.T, jnp.linalg.solve(spread, random.uniform(own, (2,)))
+    return lax.scan(step, (1 + random.uniform(key)) * jnp.eye(2), random.split(key, 10))
+
+
+@pytest.mark.parametrize("f", [until_even, maps_of_keys, factors], ids=lambda f: f.__name__)
+def test_rows_have_ends_of_their_own(f: Any) -> None:
+    keys = random.split(KEY, 70)  # (vectors of four or eight, the last of which overlaps)
+    (loop,) = scans(calque.vmap(f), keys)
+    plan = registers.plan(loop)
+    assert plan is not None and plan.rows == 70
+    together, alone = calque.jit(calque.vmap(f))(keys), calque.jit(f)
+    for i in range(0, 70, 3):
+        for a, b in zip(values(together), values(alone(keys[i])), strict=True):
+            # integers are the same; sums of two products in another order otherwise
+            np.testing.assert_allclose(a[i], b, rtol=0 if a.dtype.kind == "i" else 1e-5)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_masked_loops_over_memory(inside: bool) -> None:
+    """Too much for registers: one loop for all rows, where one that is done keeps its values."""
+    def halved(x: Any) -> Any:
+        def double(c: Any) -> Any:
+            return jnp.roll(c[0], 1) / 2, c[1] + 1
+        return lax.while_loop(lambda c: jnp.abs(c[0]).sum() > 1, double, (x, 0))
+
+    def f(x: Any) -> Any:
+        return lax.scan(lambda c, _: (halved(3 * c)[0], halved(c)[1]), x, None, 4) if (
+            inside) else halved(x)
+
+    x = np.random.default_rng(2).uniform(0, 5, (9, 300)).astype(np.float32)
+    assert is_kernel(calque.vmap(f), x)
+    got = calque.jit(calque.vmap(f))(x)
+    for i, row in enumerate(x):
+        counts = []
+        for _ in range(4 if inside else 1):
+            for scale in (1, 3) if inside else (1,):
+                y, count = scale * row, 0
+                while np.abs(y).sum() > 1:
+                    y, count = np.roll(y, 1) / 2, count + 1
+                counts += [count] * (scale == 1)
+            row = y
+        np.testing.assert_allclose(got[0][i], row, rtol=1e-5)
+        np.testing.assert_array_equal(got[1][i], counts if inside else counts[0])
 
 
 def test_gradient_through_draws() -> None:
