@@ -1,7 +1,8 @@
 """What a loop computes anew in every step from its consts alone is computed before it; calls with
 rules of their own, which no transformation will see any more, become plain ones.
 
-A spread scalar stays: it costs a register in the loop and memory before it.  Start at `hoist`.
+Spread scalars and counts stay, and what is computed of them element by element: they cost a
+register in the loop and memory before it.  What moves has its own.  Start at `hoist`.
 """
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from collections.abc import Sequence
 
 from calque.core.dims import guess
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.lowering.passes.clients import expanded, is_const
 from calque.lowering.passes.cost import is_callback
 from calque.lowering.passes.flat import flat
+from calque.lowering.passes.loops import is_map
 
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
 CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun"}
@@ -79,7 +81,8 @@ def _outside(e: Equation, bodies: dict[str, tuple[int, int, str]]) -> list[Equat
     inputs, params, shift = list(e.inputs), dict(e.params), 0
     for name, (first, last, count) in bodies.items():
         body = flat(e.params[name])
-        moved = _invariant(body, body.inputs[:last - first])
+        known, free = _invariant(body, body.inputs[:last - first])
+        moved = _read(known, free)
         if not moved:
             continue
         env: dict[Var, Atom] = dict(zip(body.inputs, e.inputs[first:last]))
@@ -88,11 +91,12 @@ def _outside(e: Equation, bodies: dict[str, tuple[int, int, str]]) -> list[Equat
             before.append(m.replace(outputs=fresh, inputs=tuple(
                 a if isinstance(a, Literal) else env[a] for a in m.inputs)))
             env.update(zip(m.outputs, fresh))
-        gone = {id(m) for m in moved}
-        kept = [q for q in body.equations if id(q) not in gone]
+        gone = {id(m) for m in moved if m not in free}
+        kept = eliminate_dead_code(body.replace(
+            equations=[q for q in body.equations if id(q) not in gone])).equations
         read = {a for q in kept for a in q.inputs} | set(body.outputs)
         n = last - first
-        made = [v for m in moved for v in m.outputs]
+        made = [v for m in moved if m not in free for v in m.outputs]
         consts = [v for v in (*body.inputs[:n], *made) if v in read]
         params[name] = Program([*consts, *body.inputs[n:]], kept, body.outputs, name=body.name)
         params[count] = len(consts)
@@ -101,18 +105,42 @@ def _outside(e: Equation, bodies: dict[str, tuple[int, int, str]]) -> list[Equat
     return [*before, e.replace(inputs=tuple(inputs), params=params) if before else e]
 
 
-def _invariant(body: Program, consts: Sequence[Var]) -> list[Equation]:
-    """What depends on consts alone; not calls of Python, as the loop may take no step."""
+def _read(known: Sequence[Equation], free: set[Equation]) -> list[Equation]:
+    """What moves: all but the free ones that nothing which moves reads."""
+    found: list[Equation] = []
+    read: set[Atom] = set()
+    for e in reversed(known):
+        if e not in free or any(v in read for v in e.outputs):
+            found.append(e)
+            read.update(e.inputs)
+    return found[::-1]
+
+
+def _invariant(body: Program, consts: Sequence[Var]) -> tuple[list[Equation], set[Equation]]:
+    """What depends on consts alone, and what of it is free; not calls of Python, as the loop may
+    take no step."""
     known: set[Atom] = set(consts)
-    found = []
+    cheap: set[Atom] = set()
+    found, free = [], set()
     for e in body.equations:
-        if is_callback(e) or not (is_const(e) or any(isinstance(a, Var) for a in e.inputs)) or (
-                not all(isinstance(a, Literal) or a in known for a in e.inputs)):
+        if is_callback(e) or not all(isinstance(a, Literal) or a in known for a in e.inputs) or (
+                any(guess(v.aval.size) > LARGEST for v in e.outputs)):
             continue
-        if e.name == "broadcast_in_dim" and not e.inputs[0].aval.shape:
-            continue
-        if any(guess(v.aval.size) > LARGEST for v in e.outputs):
+        if _is_free(e, cheap):
+            free.add(e)
+            cheap.update(e.outputs)
+        elif not (is_const(e) or any(isinstance(a, Var) for a in e.inputs)):
             continue
         found.append(e)
         known.update(e.outputs)
-    return found
+    return found, free
+
+
+def _is_free(e: Equation, cheap: set[Atom]) -> bool:
+    """Whether it counts, spreads a number, or computes of such, which are `cheap`, and numbers."""
+    if e.name == "iota":
+        return True
+    if e.name == "broadcast_in_dim":
+        return not e.inputs[0].aval.shape or e.inputs[0] in cheap
+    return is_map(e) and any(a in cheap for a in e.inputs) and all(
+        not a.aval.shape or a in cheap for a in e.inputs)
