@@ -125,6 +125,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/suite.py --write
 	$(BIN)/python benchmarks/suite.py --level x86-64-v3 --write
 	$(BIN)/python benchmarks/first_call.py --write
+	$(BIN)/python benchmarks/small_loops.py --write
 	$(BIN)/python benchmarks/chains.py --steps 10 100 300 --write
 	$(MAKE) bench-clients
 

@@ -3,8 +3,9 @@
     python benchmarks/small_loops.py [--only NAME ...] [--batches 1 64] [--seconds 0.3] [--write]
 
 Each library runs in a process of its own, call by call in turn, and what they return is compared:
-both draw from the original stream, so only rounding parts them.  A process that dies or hangs is a
-row that says so.  --write makes docs/small_loops.md.
+both draw from the original stream, so only rounding parts them; where it does, the program runs
+once more in float64.  A process that dies or hangs is a row that says so.  --write makes
+docs/small_loops.md.
 """
 from __future__ import annotations
 
@@ -30,13 +31,14 @@ TOLERANCE = 2e-3  # of 1 + |x|: hundreds of steps in float32, in another order
 LIBRARIES = ("calque", "jax")
 
 
-def work(library: str, pipe: Any) -> None:
+def work(library: str, wide: bool, pipe: Any) -> None:
     """Serves one library: ("first", name, batch) and ("calls", seconds)."""
     os.environ.update(SMALL_LOOPS=library, JAX_PLATFORMS="cpu", JAX_THREEFRY_PARTITIONABLE="0")
     sys.path.insert(0, str(HERE / "small"))
     import agents
     import systems
     package = agents.J
+    package.config.update("jax_enable_x64", wide)
     programs = {f.__name__: f for f in (*agents.PROGRAMS, *systems.PROGRAMS)}
     call: Any = None
     pipe.send(list(programs))
@@ -73,14 +75,15 @@ def work(library: str, pipe: Any) -> None:
 class Worker:
     """A process of one library; begun anew when it died or hung."""
 
-    def __init__(self, library: str) -> None:
-        self.library = library
+    def __init__(self, library: str, wide: bool) -> None:
+        self.library, self.wide = library, wide
         self.begin()
 
     def begin(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(self.library, theirs), daemon=True)
+        self.process = context.Process(target=work, daemon=True,
+                                       args=(self.library, self.wide, theirs))
         self.process.start()
         theirs.close()
         self.names = self.pipe.recv()
@@ -147,6 +150,8 @@ def text(row: dict[str, Any]) -> str:
     (first, first_theirs), (a, b) = row["first"], row["best"]
     apart = row["difference"]
     said = "yes" if apart <= TOLERANCE else f"{apart:.1e}"
+    if "wide" in row:
+        said += f"; float64 {row['wide']:.1e}"
     return (f"{start} {ours} | {theirs} | {a / b:.2f} | {first:.2f} s: "
             f"{first / first_theirs:.2f} | {said} |")
 
@@ -181,7 +186,8 @@ is chosen for: environments, samplers, evolution, searches, filters, physics, dy
 graphs, on small arrays, alone and by `vmap`. Each is written once over either library; each library
 runs in a process of its own, in turn. A cell is the best of many warm calls, or a first call with
 empty caches; a ratio below 1 means that calque is faster; "agree" says whether the results of the
-same draws differ by at most {TOLERANCE:g} of 1 + |x|, else by how much.
+same draws differ by at most {TOLERANCE:g} of 1 + |x|, else by how much, and by how much in float64,
+where rounding seldom turns a choice between two ways.
 
 Geometric means of calque / jax: {means(rows)}.
 
@@ -206,7 +212,7 @@ def main() -> None:
 
 def run(only: list[str], batches: list[int], seconds: float) -> list[dict[str, Any]]:
     """The rows, each printed once it is known."""
-    workers = [Worker(library) for library in LIBRARIES]
+    workers = [Worker(library, wide=False) for library in LIBRARIES]
     for w in workers:  # (what a process does once)
         w.ask("first", "line_search", 2)
     rows = []
@@ -217,7 +223,20 @@ def run(only: list[str], batches: list[int], seconds: float) -> list[dict[str, A
         for batch in batches:
             rows.append(measured(workers, name, batch, seconds))
             print(text(rows[-1]), flush=True)
+    look_closer([r for r in rows if r.get("difference", 0.0) > TOLERANCE])
     return rows
+
+
+def look_closer(rows: list[dict[str, Any]]) -> None:
+    """What float64 says of rows whose results differ."""
+    if not rows:
+        return
+    workers = [Worker(library, wide=True) for library in LIBRARIES]
+    for row in rows:
+        made = [w.ask("first", row["name"], row["batch"]) for w in workers]
+        if not any(isinstance(said, str) for said in made):
+            row["wide"] = difference(made[0][1], made[1][1])
+        print(text(row), flush=True)
 
 
 if __name__ == "__main__":

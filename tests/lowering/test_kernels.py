@@ -300,6 +300,23 @@ def test_invariants_leave_the_loop() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
+def test_invariants_that_read_spread_numbers_leave_the_loop() -> None:
+    """Such as searchsorted, which begins with one; a spread number alone stays."""
+    def f(a: Any, at: Any, x: Any) -> Any:
+        def step(c: Any, v: Any) -> Any:
+            found = jnp.searchsorted(a, at) + jnp.arange(5)
+            return c[found % 4] * jnp.full(4, 0.5)[found % 4] + v + jnp.full(5, 2.0).sum(), None
+        return lax.scan(step, x, jnp.arange(300.0))[0]
+
+    a, at, x = np.sort(np.sin(np.arange(4.0))), np.linspace(-1, 1, 5), np.cos(np.arange(5.0))
+    (loop,) = scans(f, a, at, x)
+    assert [e.name for e in loop.params["jaxpr"].equations].count("gather") == 1
+    want, found = x, np.searchsorted(a, at) + np.arange(5)
+    for v in range(300):
+        want = want[found % 4] * 0.5 + v + 10
+    np.testing.assert_allclose(calque.jit(f)(a, at, x), want, rtol=1e-12)
+
+
 def test_large_steps_stay_on_the_host() -> None:
     """A step with work for several cores is IREE's."""
     def f(x: Any) -> Any:
