@@ -142,5 +142,5 @@ def _is_free(e: Equation, cheap: set[Atom]) -> bool:
         return True
     if e.name == "broadcast_in_dim":
         return not e.inputs[0].aval.shape or e.inputs[0] in cheap
-    return is_map(e) and any(a in cheap for a in e.inputs) and all(
-        not a.aval.shape or a in cheap for a in e.inputs)
+    return is_map(e) and all(not a.aval.shape or a in cheap for a in e.inputs) and (
+        any(a in cheap for a in e.inputs) or all(isinstance(a, Literal) for a in e.inputs))
