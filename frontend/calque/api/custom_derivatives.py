@@ -144,7 +144,18 @@ def _flatten(name: str, args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
     return held.without(leaves), held
 
 
-class custom_jvp:  # noqa: N801
+class HandsOn:
+    """What lets rules of the function that it holds be set through it."""
+
+    fun: Function
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("def_vmap", "defjvp", "defjvps", "defvjp"):
+            return getattr(self.fun, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class custom_jvp(HandsOn):  # noqa: N801
     """A function with a forward-mode derivative rule of its own; grad transposes the rule.
 
     Args:
@@ -281,7 +292,7 @@ class custom_jvp:  # noqa: N801
         return kept[-1].unflatten(outs)
 
 
-class custom_vjp:  # noqa: N801
+class custom_vjp(HandsOn):  # noqa: N801
     """A function with a reverse-mode derivative rule of its own.
 
     Args:

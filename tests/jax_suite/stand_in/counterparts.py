@@ -123,6 +123,16 @@ def _dtype_of(x: Any, **options: Any) -> Any:
         x, "dtype", np.asarray(x).dtype))
 
 
+def _to_kind(dtype: Any, kind: Any, least: str) -> Any:
+    import jax.numpy as jnp
+    found = np.dtype(dtype)
+    if jnp.issubdtype(found, kind):
+        return found
+    if least == "c":
+        return np.dtype("complex128" if found.name == "float64" else "complex64")
+    return _canonical("float64")
+
+
 def _bits(dtype: Any) -> int:
     name = np.dtype(dtype).name
     return int(name[-1]) if name in ("int2", "int4", "uint2", "uint4") else np.dtype(
@@ -144,11 +154,15 @@ def _dtypes() -> Names:
         "issubdtype": jnp.issubdtype, "result_type": jnp.result_type,
         "promote_types": jnp.promote_types, "_weak_types": [int, float, complex],
         "_intn_dtypes": [np.dtype(small[n]) for n in ("int2", "int4", "uint2", "uint4")],
+        **{f"_float{bits}_dtypes": [np.dtype(t) for n, t in small.items()
+                                    if n.startswith(f"float{bits}_")] for bits in (4, 6, 8)},
         "_jax_types": [np.dtype(small.get(n, n)) for n in _ALL],
         "is_weakly_typed": lambda x: bool(getattr(x, "weak_type", type(x) in _KINDS)),
         "bool_": np.bool_, "prng_key": jax.dtypes.prng_key, "extended": jax.dtypes.extended,
         "default_float_dtype": defaults["f"], "default_int_dtype": defaults["i"],
         "default_uint_dtype": defaults["u"], "default_complex_dtype": defaults["c"],
+        "to_inexact_dtype": lambda d: _to_kind(d, np.inexact, "f"),
+        "to_complex_dtype": lambda d: _to_kind(d, np.complexfloating, "c"),
         "default_types": defaults, "python_scalar_types": set(_KINDS),
         "python_scalar_types_to_dtypes": {k: np.dtype(n) for k, n in _KINDS.items()},
         "dtype": _dtype_of, "is_opaque_dtype": lambda dtype: False,
