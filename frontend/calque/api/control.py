@@ -60,7 +60,10 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any,
         raise TypeError("lax.switch: branches argument should be a sequence of callables.")
     if not branches:
         raise ValueError("Empty branch sequence")
-    if operand is not None:
+    if operand is not _NONE:
+        if operands:
+            raise TypeError(explain("cond: both operands and the keyword `operand` are given.",
+                                    fix="pass them by position only."))
         operands = (operand,)
     aval = aval_of(index)
     if aval.shape:
@@ -77,6 +80,9 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any,
         safe = ew.clamp(np.int32(0), ew.convert(index, np.int32),
                         np.int32(len(branches) - 1))
         return _branch("switch", safe, branches, operands)
+
+
+_NONE: Any = object()  # `operand=` is not given; None is an argument of the branches
 
 
 def cond(pred: Any, *args: Any, **kwargs: Any) -> Any:
@@ -102,7 +108,7 @@ def cond(pred: Any, *args: Any, **kwargs: Any) -> Any:
     return _cond(pred, *args, **kwargs)
 
 
-def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any = None,
+def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any = _NONE,
           linear: Any = None) -> Any:
     if not (callable(true_fun) and callable(false_fun)):
         if len(operands) == 2 and callable(false_fun) and callable(operands[1]):
@@ -110,7 +116,10 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
             t_op, t_fun, f_op, f_fun = true_fun, false_fun, *operands
             return _cond(pred, lambda ops: t_fun(ops[0]), lambda ops: f_fun(ops[1]), (t_op, f_op))
         raise TypeError("lax.cond: true_fun and false_fun arguments should be callable.")
-    if operand is not None:
+    if operand is not _NONE:
+        if operands:
+            raise TypeError(explain("cond: both operands and the keyword `operand` are given.",
+                                    fix="pass them by position only."))
         operands = (operand,)
     if not hasattr(pred, "aval") and not isinstance(pred, (bool, int, float, np.generic,
                                                            np.ndarray)):
@@ -386,7 +395,7 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:  # noqa:
       >>> lax.map(lambda x: x * 2, jnp.arange(3))
       Array([0, 2, 4], dtype=int32)
     """
-    if batch_size is not None:
+    if batch_size:
         return _map_batched(f, xs, batch_size)
     return scan(lambda _, x: ((), f(x)), (), xs)[1]
 

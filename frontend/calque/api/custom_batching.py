@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.api.control import map as lax_map
-from calque.api.custom_derivatives import HandsOn, flat_result, resolved
+from calque.api.custom_derivatives import flat_result
+from calque.api.rule_arguments import HandsOn, resolved
 from calque.core.errors import explain
 from calque.core.lists import flagged
 from calque.core.trace import at_bottom

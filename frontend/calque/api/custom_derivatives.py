@@ -6,11 +6,10 @@ do with it.  Start reading at `custom_jvp.__call__`.
 from __future__ import annotations
 
 import functools
-import inspect
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from calque.api.rule_arguments import HandsOn, positions, resolved
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike, same_type
 from calque.core.errors import UnexpectedTracerError, explain
@@ -48,54 +47,6 @@ class CustomVJPPrimal:
 
     def __init__(self, value: Any, perturbed: bool) -> None:
         self.value, self.perturbed = value, perturbed
-
-
-_signatures: weakref.WeakKeyDictionary[Any, inspect.Signature] = weakref.WeakKeyDictionary()
-
-
-def _signature(fun: Function) -> inspect.Signature | None:
-    """The signature of a function, remembered: 50 us each time otherwise."""
-    try:
-        found = _signatures.get(fun)
-        if found is None:
-            found = _signatures[fun] = inspect.signature(fun)
-        return found
-    except TypeError:  # it has no hash, or no weak references
-        pass
-    try:
-        return inspect.signature(fun)
-    except (TypeError, ValueError):
-        return None
-
-
-def resolved(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
-              ) -> tuple[Any, ...]:
-    """All arguments by position, defaults filled in."""
-    signature = _signature(fun)
-    if signature is None:
-        if not kwargs:
-            return args
-        raise TypeError(explain(
-            f"{name_of(fun)}: keyword arguments could not be resolved to positions.",
-            fix="pass all arguments by position."))
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    if bound.kwargs:
-        raise TypeError(explain(
-            f"The following keyword arguments could not be resolved to positions: "
-            f"{', '.join(bound.kwargs)}",
-            fix="functions with custom rules take arguments by position only."))
-    return bound.args
-
-
-def _positions(fun: Function, numbers: Any, names: Any) -> tuple[int, ...]:
-    """Sorted positions of the arguments named by number or by name."""
-    numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers)
-    names = (names,) if isinstance(names, str) else tuple(names)
-    if names:
-        parameters = list(inspect.signature(fun).parameters)
-        numbers += tuple(parameters.index(n) for n in names)
-    return tuple(sorted(set(numbers)))
 
 
 def _split(args: Sequence[Any], fixed: Sequence[int]) -> tuple[list[Any], list[Any]]:
@@ -144,17 +95,6 @@ def _flatten(name: str, args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
     return held.without(leaves), held
 
 
-class HandsOn:
-    """What lets rules of the function that it holds be set through it."""
-
-    fun: Function
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("def_vmap", "defjvp", "defjvps", "defvjp"):
-            return getattr(self.fun, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
 class custom_jvp(HandsOn):  # noqa: N801
     """A function with a forward-mode derivative rule of its own; grad transposes the rule.
 
@@ -185,7 +125,7 @@ class custom_jvp(HandsOn):  # noqa: N801
                  nondiff_argnames: str | Sequence[str] = ()) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
-        self.nondiff_argnums = _positions(fun, nondiff_argnums, nondiff_argnames)
+        self.nondiff_argnums = positions(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Function | None = None
         self.symbolic_zeros = False
 
@@ -319,7 +259,7 @@ class custom_vjp(HandsOn):  # noqa: N801
                  nondiff_argnames: str | Sequence[str] = ()) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
-        self.nondiff_argnums = _positions(fun, nondiff_argnums, nondiff_argnames)
+        self.nondiff_argnums = positions(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Function | None = None
         self.bwd: Function | None = None
         self.symbolic_zeros = False

@@ -15,6 +15,7 @@ import numpy as np
 
 from calque.core.config import config
 from calque.core.errors import TypePromotionError, explain
+from calque.core.source import asked_by_ours
 from calque.core.types import Dtype
 
 bool_ = np.dtype(bool)
@@ -299,8 +300,12 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
 
 def promote(pairs: Iterable[tuple[Dtype, bool]]) -> tuple[Dtype, bool]:
     """The join of (dtype, weak) pairs: result dtype and whether it is weak."""
-    return _promote(frozenset(pairs), config.jax_enable_x64,
-                    config.jax_numpy_dtype_promotion == "strict")
+    strict = config.jax_numpy_dtype_promotion == "strict" and not asked_by_ours(*_STRICT)
+    return _promote(frozenset(pairs), config.jax_enable_x64, strict)
+
+
+# where dtypes of operands are the user's; other functions of ours mix what they make themselves
+_STRICT = ("api", "numpy", "lax", "parallel", "ops")
 
 
 def refuse_float0(*kinds: Dtype) -> None:

@@ -1,0 +1,94 @@
+"""What JAX's own tests and published programs found (docs/jax_tests.md), each once mended.
+
+The values beside the calls are what JAX 0.10.2 gives, where nothing else is said.
+"""
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+
+
+def test_vmap_passes_what_it_does_not_map_as_it_is() -> None:
+    def f(act: Any, x: Any, options: Any) -> Any:
+        return act(x) * (2 if options["how"] == "twice" else 1)
+    got = calque.vmap(f, (None, 0, None))(lambda v: v + 1, np.arange(3.), {"how": "twice"})
+    assert got.tolist() == [2, 4, 6]
+    with pytest.raises(TypeError, match="passed to the function at path args"):
+        calque.vmap(f, (None, 0, 0))(lambda v: v + 1, np.arange(3.), {"how": "twice"})
+    with pytest.raises(ValueError, match="axis 0 of argument x of type float32.3. has size 3"):
+        calque.vmap(lambda f, x, y: x, (None, 0, 0))(abs, np.ones(3, "f4"), np.ones(2, "f4"))
+
+
+def test_an_operand_of_cond_may_be_none() -> None:
+    assert lax.cond(True, lambda _: 1., lambda _: 2., operand=None) == 1
+    assert calque.grad(lambda x: lax.cond(x > 0, lambda _: x * x, lambda _: x, operand=None))(
+        3.) == 6
+    with pytest.raises(TypeError, match="both operands and the keyword"):
+        lax.cond(True, lambda x: x, lambda x: x, 1., operand=None)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.complex64, float])
+def test_limits_of_numpys_float_types(kind: Any) -> None:
+    assert jnp.finfo(kind).eps == np.finfo(kind).eps and jnp.finfo(kind).dtype == np.finfo(
+        kind).dtype
+    with pytest.raises(ValueError):
+        jnp.iinfo(kind)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.uint32, np.int64])
+def test_limits_of_numpys_integer_types(kind: Any) -> None:
+    assert jnp.iinfo(kind).max == np.iinfo(kind).max
+    with pytest.raises(ValueError):
+        jnp.finfo(kind)
+
+
+def test_axis_types_are_the_third_argument_of_make_mesh() -> None:
+    auto = calque.sharding.AxisType.Auto
+    assert calque.make_mesh((1,), ("x",), (auto,)).axis_types == (auto,)
+
+
+def test_functions_of_ours_align_their_own_operands() -> None:
+    """Under strict options only what the user mixes is refused."""
+    x, y = np.ones((2, 3), np.float32), np.ones(3, np.float32)
+    key = calque.random.key(0)
+    with calque.numpy_rank_promotion("raise"):
+        assert calque.image.resize(x, (4, 6), "linear").shape == (4, 6)
+        assert calque.nn.initializers.orthogonal()(key, (3, 2)).shape == (3, 2)
+        assert calque.random.multivariate_normal(key, y, np.eye(3), (4,)).shape == (4, 3)
+        assert jnp.matmul(np.ones((2, 2, 2)), np.ones((3, 2, 2, 2))).shape == (3, 2, 2, 2)
+        assert jnp.maximum.outer(x, y).shape == (2, 3, 3)
+        assert calque.jit(lambda x: calque.image.resize(x, (3, 3), "cubic"))(x).shape == (3, 3)
+        for mixed in (lambda x, y: x + y, jnp.maximum, lambda x, y: jnp.where(x > 0, x, y),
+                      jnp.logaddexp, calque.jit(lambda x, y: x * y), jnp.isclose):
+            with pytest.raises(ValueError, match="rank_promotion='raise'"):
+                mixed(jnp.asarray(x), y)
+    with calque.numpy_dtype_promotion("strict"):
+        assert jnp.polyfit(y.cumsum(), y, 1).shape == (2,)
+        with pytest.raises(ValueError, match="promotion=strict"):
+            jnp.add(y, np.arange(3))
+
+
+def test_ufuncs_of_one_function_are_equal_and_do_not_change() -> None:
+    f = jnp.frompyfunc(max, 2, 1)
+    assert f == jnp.frompyfunc(max, 2, 1) and hash(f) == hash(jnp.frompyfunc(max, 2, 1))
+    assert f != jnp.frompyfunc(min, 2, 1) and f != jnp.frompyfunc(max, 2, 1, identity=0)
+    with pytest.raises(AttributeError, match="nin cannot be set"):
+        f.nin = 3
+
+
+def test_rules_of_a_partial_with_keywords() -> None:
+    f = functools.partial(lambda x, y, a: x + y * a, a=.5)
+    g = calque.custom_jvp(f)
+    g.defjvp(lambda primals, tangents: calque.jvp(f, primals, tangents))
+    assert g(1., 2.) == 2 and calque.grad(g, 1)(1., 2.) == .5
+
+
+def test_map_in_batches_of_none() -> None:
+    assert lax.map(lambda x: x ** 2, np.arange(4), batch_size=0).tolist() == [0, 1, 4, 9]
