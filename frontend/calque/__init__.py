@@ -27,6 +27,7 @@ Start reading at docs/architecture.md.
 from __future__ import annotations
 
 from calque.core import printer as _printer  # noqa: F401  (Programs are printed by it)
+from calque.core import dtypes as _dtypes
 from calque.core import trace as _trace
 from calque.core.config import config as config
 from calque.core.config import context_manager as _context
@@ -189,6 +190,19 @@ threefry_partitionable = _context("jax_threefry_partitionable")
 checking_leaks = check_tracer_leaks = _context("jax_check_tracer_leaks")
 enable_custom_prng = _context("jax_enable_custom_prng")
 default_prng_impl = _context("jax_default_prng_impl")
+legacy_prng_key = _context("jax_legacy_prng_key")
+no_tracing = _context("jax_no_tracing")
+no_execution = _context("jax_no_execution")
+enable_checks = _context("jax_enable_checks")
+debug_key_reuse = _context("jax_debug_key_reuse")
+explain_cache_misses = _context("jax_explain_cache_misses")
+allow_f16_reductions = _context("jax_allow_f16_reductions")
+softmax_custom_jvp = _context("jax_softmax_custom_jvp")
+transfer_guard = _context("jax_transfer_guard")
+transfer_guard_host_to_device = _context("jax_transfer_guard_host_to_device")
+transfer_guard_device_to_host = _context("jax_transfer_guard_device_to_host")
+transfer_guard_device_to_device = _context("jax_transfer_guard_device_to_device")
+float0 = _dtypes.float0
 
 __version__ = "0.1.0"
 

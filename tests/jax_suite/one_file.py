@@ -34,7 +34,7 @@ class Options:
 
     def rows(self, package: str, file: str) -> pathlib.Path:
         name = file.removesuffix(".py").replace("/", ".")
-        return self.out / package / f"{name}{f'@{self.devices}' if self.devices else ''}.jsonl"
+        return self.out / package / f"{name}.jsonl"
 
 
 def read(path: pathlib.Path) -> list[Row]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import pathlib
+import re
 import sys
 import zlib
 
@@ -37,6 +39,13 @@ def chosen(options: argparse.Namespace) -> list[str]:
     """The files to run: those named, or all that are not left out."""
     found = [str(p.relative_to(options.tests)) for p in sorted(options.tests.glob("*_test.py"))]
     return options.files or [f for f in found if not any(part in f for part in LEFT_OUT)]
+
+
+def devices(options: Options, file: str) -> Options:
+    """The options of a file: the eight devices that it asks for, where none are given."""
+    asks = re.search(r"request_cpu_devices\((\d+)\)", (options.tests / file).read_text())
+    return options if options.devices or not asks else dataclasses.replace(
+        options, devices=int(asks[1]))
 
 
 def asked_of_jax(rows: list[Row]) -> list[str]:
@@ -90,7 +99,7 @@ def main() -> int:
                            every=options.every, cases=options.cases, devices=options.devices,
                            chosen=options.chosen)
         for file in chosen(options):
-            both(file, settings, options.package)
+            both(file, devices(settings, file), options.package)
     text = "\n".join(table.lines(options.out))
     if options.write:
         page = PAGE.read_text()

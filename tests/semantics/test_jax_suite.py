@@ -65,8 +65,8 @@ def test_functions_of_ours_align_their_own_operands() -> None:
         assert jnp.matmul(np.ones((2, 2, 2)), np.ones((3, 2, 2, 2))).shape == (3, 2, 2, 2)
         assert jnp.maximum.outer(x, y).shape == (2, 3, 3)
         assert calque.jit(lambda x: calque.image.resize(x, (3, 3), "cubic"))(x).shape == (3, 3)
-        for mixed in (lambda x, y: x + y, jnp.maximum, lambda x, y: jnp.where(x > 0, x, y),
-                      jnp.logaddexp, calque.jit(lambda x, y: x * y), jnp.isclose):
+        for mixed in (lambda x, y: x + y, jnp.maximum,
+                      jnp.logaddexp, calque.jit(lambda x, y: x * y), jnp.isclose, jnp.clip):
             with pytest.raises(ValueError, match="rank_promotion='raise'"):
                 mixed(jnp.asarray(x), y)
     with calque.numpy_dtype_promotion("strict"):
@@ -92,3 +92,104 @@ def test_rules_of_a_partial_with_keywords() -> None:
 
 def test_map_in_batches_of_none() -> None:
     assert lax.map(lambda x: x ** 2, np.arange(4), batch_size=0).tolist() == [0, 1, 4, 9]
+
+
+def test_options_that_say_little_here_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    from calque.core import config as module
+    monkeypatch.setattr(module, "_told", set())
+    config = module.Config()
+    config.update("jax_persistent_cache_min_compile_time_secs", 0.)
+    config.update("jax_transfer_guard", "allow")
+    assert config.jax_persistent_cache_min_compile_time_secs == 0
+    with pytest.warns(UserWarning, match="jax_transfer_guard has no effect here"):
+        config.update("jax_transfer_guard", "disallow")
+    config.update("jax_transfer_guard", "disallow_explicit")  # said once
+    with pytest.raises(AttributeError, match="Unrecognized config option: jax_nothing"):
+        config.update("jax_nothing", 1)
+    assert calque.config.x64_enabled is False
+
+
+def test_seeds_are_moved_by_the_offset() -> None:
+    words = calque.random.key_data(calque.random.key(20))
+    with calque.config.context("jax_random_seed_offset", 3):
+        for make in (calque.random.key, calque.jit(calque.random.key),
+                     calque.jit(lambda _: calque.random.key(17))):
+            np.testing.assert_array_equal(calque.random.key_data(make(17)), words)
+
+
+def test_keys_of_the_old_form_are_told_of() -> None:
+    key = calque.random.PRNGKey(0)
+    with calque.legacy_prng_key("error"), pytest.raises(ValueError, match="Legacy uint32 key"):
+        calque.random.uniform(key)
+    with calque.legacy_prng_key("warn"), pytest.warns(UserWarning, match="Legacy uint32 key"):
+        calque.random.normal(key)
+
+
+def test_no_tracing() -> None:
+    f = calque.jit(lambda x: x + 1)
+    f(1.)
+    with calque.no_tracing():
+        assert f(2.) == 3
+        with pytest.raises(RuntimeError, match="'no_tracing' is set"):
+            f(np.ones(3))
+
+
+@pytest.mark.parametrize("shape, index, where", [
+    ((2,), -4, "index -4 out of bounds for axis 0 with size 2"),
+    ((2, 3), np.s_[:, 4], "index 4 out of bounds for axis 1 with size 3"),
+    ((2, 3, 5), np.s_[:, [1, 2], 6], "index 6 out of bounds for axis 2 with size 5"),
+    ((2, 3), np.s_[np.arange(3), 6, None], "index 6 out of bounds for axis 1 with size 3")])
+def test_known_indices_outside_are_refused_where_asked(shape: Any, index: Any, where: str) -> None:
+    x = jnp.zeros(shape)
+    x[index]
+    with calque.config.context("jax_check_static_indices", True):
+        for read in (lambda x: x[index], calque.jit(lambda x: x[index]),
+                     lambda x: x.at[index].get()):
+            with pytest.raises(IndexError, match=where):
+                read(x)
+
+
+def test_compiled_programs_are_kept_where_jaxs_option_says(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    from calque.lowering import folders
+    monkeypatch.delenv("CALQUE_CACHE_DIR", raising=False)
+    with calque.config.context("jax_compilation_cache_dir", "/somewhere"):
+        assert str(folders.cache_directory()) == "/somewhere/calque"
+        monkeypatch.setenv("CALQUE_CACHE_DIR", "/elsewhere")
+        assert str(folders.cache_directory()) == "/elsewhere"
+
+
+def test_what_logsumexp_leaves_out_has_no_derivative() -> None:
+    x = jnp.array([0., 0., 0., 0., 100.])
+    got = calque.grad(lambda x: calque.scipy.special.logsumexp(x, where=np.arange(5) < 4))(x)
+    assert got.tolist() == [.25, .25, .25, .25, 0]
+
+
+def test_arrays_of_other_shapes_are_not_equivalent() -> None:
+    assert not jnp.array_equiv(jnp.ones(2), jnp.ones((2, 4)))
+    assert jnp.array_equiv(jnp.ones(2), jnp.ones((3, 2)))
+
+
+def test_sizes_and_diagonals_may_be_traced() -> None:
+    np.testing.assert_array_equal(calque.jit(lambda k: jnp.tri(3, k=k))(1), np.tri(3, k=1))
+    with pytest.raises(OverflowError):
+        jnp.tri(3, k=2**33)
+    flat = np.array([3, -1, 99, -99])
+    np.testing.assert_array_equal(calque.jit(jnp.unravel_index)(flat, (2, 3)),
+                                  jnp.unravel_index(flat, (2, 3)))
+
+
+def test_rows_and_columns_are_joined() -> None:
+    assert jnp.r_["r", [1, 2], [3]].tolist() == [[1, 2, 3]]
+    assert jnp.r_["c", [1, 2], [3]].tolist() == [[1], [2], [3]]
+
+
+def test_in_looks_for_scalars_in_vectors() -> None:
+    assert 1 in jnp.arange(4) and 100 not in jnp.arange(4)
+    with pytest.raises(ValueError, match="search array must be one-dimensional"):
+        assert 1 in jnp.array(1)
+    with pytest.raises(ValueError, match="query value must be a scalar"):
+        assert jnp.arange(2) in jnp.arange(2)
+    for item in ("abc", None):
+        with pytest.raises(TypeError, match="equal"):
+            assert item in jnp.arange(2)

@@ -450,8 +450,9 @@ def current_device() -> Device:
 
 
 def platform_named() -> str | None:
-    """The first platform of jax_platforms (JAX_PLATFORMS); None where it is not set."""
-    listed = dtypes.config.jax_platforms
+    """The first platform of jax_platforms (JAX_PLATFORMS), else jax_platform_name; None where
+    neither is set."""
+    listed = dtypes.config.jax_platforms or dtypes.config.jax_platform_name
     return str(listed).split(",")[0].strip() if listed else None
 
 

@@ -225,6 +225,10 @@ class JitFunction:
                avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         """donated: positions of the arguments of fun whose memory is given away."""
         self._explain_miss(key)
+        if config.jax_no_tracing:
+            raise RuntimeError(explain(
+                f"re-tracing function {self._name} for `jit`, but 'no_tracing' is set",
+                fix="call it outside the no_tracing context first, with arguments of these types."))
         labelled = labels.any_of([a for a in avals if type(a) is not AbstractRef])
         if labelled and self.moves:
             avals, labelled = labels.stripped(avals), False

@@ -181,6 +181,8 @@ def plan(index: Any, shape: Shape, wrap: bool = True) -> Fancy:
                 if not item.ndim:  # True is one more axis of size 1, False one of size 0
                     shapes.append((int(item),))
             for column in columns:
+                if type(column) is np.ndarray and not column.shape and column.dtype.kind in "iu":
+                    ix.check_static(int(column), shape[len(runs)], len(runs))
                 if not shape[len(runs)] and column is item and not item.shape:
                     raise IndexError(explain(
                         f"index is out of bounds for axis {len(runs)} with size 0"))

@@ -604,17 +604,21 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("tri", dtype)
     rows = as_size("tri", N)
     columns = rows if M is None else as_size("tri", M)
+    if isinstance(k, Tracer):
+        return ew.convert(below(rows, columns, k), wanted)
+    known = int(np.int32(int(k)))
     if at_bottom():
         with util.on_host("tri"):
-            return from_numpy(np.tri(rows, columns, int(k), dtype=np.int8).astype(wanted))
-    return ew.convert(below(rows, columns, int(k)), wanted)
+            return from_numpy(np.tri(rows, columns, known, dtype=np.int8).astype(wanted))
+    return ew.convert(below(rows, columns, known), wanted)
 
 
-def below(rows: int, columns: int, k: int) -> Any:
+def below(rows: int, columns: int, k: Any) -> Any:
     """The bool matrix of tri, recorded."""
     row = sh.iota(dtypes.int32, (rows, columns), 0)
     column = sh.iota(dtypes.int32, (rows, columns), 1)
-    return ew.ge(ew.add(row, np.int32(k)), column)
+    return ew.ge(ew.add(row, ew.match_shape(ew.convert(k, dtypes.int32), (rows, columns))),
+                 column)
 
 
 __all__ = ["array", "asarray", "copy", "empty", "empty_like", "eye", "full", "full_like",

@@ -216,9 +216,10 @@ def numeric(dtype: Any, weak: bool) -> tuple[Any, bool]:
 
 
 # ---- shapes
-def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
+def common_shape(name: str, shapes: Sequence[Shape], ranks: bool = True) -> Shape:
     """The broadcast shape, or the error that names the shapes: of two operands with equally many
-    axes a TypeError, of others a ValueError (as JAX, where the first comes from the primitive)."""
+    axes a TypeError, of others a ValueError (as JAX, where the first comes from the primitive).
+    ranks: jax_numpy_rank_promotion has a say."""
     filled = [s for s in shapes if s]
     if not filled:
         return ()
@@ -226,7 +227,7 @@ def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
     if all(s == first for s in filled):
         return first
     mixed = len({len(s) for s in filled}) > 1
-    if mixed:
+    if mixed and ranks:
         _rank_promotion(name, shapes)
     try:
         return broadcast_sizes(filled)

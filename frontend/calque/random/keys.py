@@ -7,6 +7,7 @@ Start reading at `key_of`.
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,14 @@ def _is_legacy(key: Any) -> bool:
     return not dtypes.is_key(a.dtype)
 
 
+def _old_form(name: str) -> None:
+    text = f"Legacy uint32 key array passed as key to jax.random function: {name}."
+    fix = "make keys with random.key(seed), or wrap the words: random.wrap_key_data(words)."
+    if config.jax_legacy_prng_key == "error":
+        raise ValueError(explain(text, fix=fix))
+    warnings.warn(f"{text}\n  Fix: {fix}", stacklevel=2)
+
+
 def key_of(name: str, key: Any, batched: bool = False) -> Any:
     """A typed key from either form; TypeError or ValueError for anything else."""
     if not isinstance(key, (Array, Tracer, np.ndarray)):
@@ -44,7 +53,10 @@ def key_of(name: str, key: Any, batched: bool = False) -> Any:
     else:
         if a.dtype != np.dtype("uint32"):
             raise TypeError(explain(
-                f"{name}: PRNG key must be a typed key or a uint32 array, got {a.short()}."))
+                f"{name}: JAX encountered invalid PRNG key data: a PRNG key must be a typed key "
+                f"or a uint32 array, got {a.short()}."))
+        if config.jax_legacy_prng_key != "allow":
+            _old_form(name)
         kind = _kind(None)
         if a.shape[-1:] != (kind.words,):
             raise TypeError(explain(
@@ -60,6 +72,11 @@ def key_of(name: str, key: Any, batched: bool = False) -> Any:
 
 
 def _seed(seed: Any) -> Any:
+    offset = config.jax_random_seed_offset
+    if offset and not isinstance(seed, (int, np.integer)):
+        seed = _integer(seed)
+        return ew.add(seed, np.asarray(offset).astype(dtype_of(seed)))
+    seed = seed + offset if offset else seed
     if isinstance(seed, (int, np.integer)):
         if not -2**63 <= int(seed) < (2**64 if isinstance(seed, np.unsignedinteger) else 2**63):
             raise OverflowError(explain(
@@ -69,6 +86,10 @@ def _seed(seed: Any) -> Any:
         if config.jax_enable_x64:
             return np.uint64(bits)
         return np.int64(bits if bits < 2**63 else bits - 2**64).astype(np.int32)
+    return _integer(seed)
+
+
+def _integer(seed: Any) -> Any:
     a = aval_of(seed)
     if not dtypes.is_integer(a.dtype):
         raise TypeError(explain(f"PRNG key seed must be an integer; got {seed!r}."))
