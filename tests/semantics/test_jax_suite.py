@@ -30,6 +30,8 @@ def test_an_operand_of_cond_may_be_none() -> None:
     assert lax.cond(True, lambda _: 1., lambda _: 2., operand=None) == 1
     assert calque.grad(lambda x: lax.cond(x > 0, lambda _: x * x, lambda _: x, operand=None))(
         3.) == 6
+    assert lax.switch(1, [lambda _: 1., lambda _: 2.], operand=None) == 2
+    assert lax.switch(1, [lambda x: x, lambda x: 2 * x], 3.) == 6
     with pytest.raises(TypeError, match="both operands and the keyword"):
         lax.cond(True, lambda x: x, lambda x: x, 1., operand=None)
 

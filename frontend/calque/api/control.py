@@ -33,8 +33,20 @@ from calque.trees import util as tree_util
 
 
 # ---- cond and switch
+_NONE: Any = object()  # `operand=` is not given; None is an argument of the branches
+
+
+def _given(name: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
+    if operand is _NONE:
+        return operands
+    if operands:
+        raise TypeError(explain(f"{name}: both operands and the keyword `operand` are given.",
+                                fix="pass them by position only."))
+    return (operand,)
+
+
 def switch(index: Any, branches: Sequence[Function], *operands: Any,
-           operand: Any = None) -> Any:
+           operand: Any = _NONE) -> Any:
     """branches[index](*operands); an index outside is clamped to the nearest branch.
 
     Args:
@@ -60,11 +72,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any,
         raise TypeError("lax.switch: branches argument should be a sequence of callables.")
     if not branches:
         raise ValueError("Empty branch sequence")
-    if operand is not _NONE:
-        if operands:
-            raise TypeError(explain("cond: both operands and the keyword `operand` are given.",
-                                    fix="pass them by position only."))
-        operands = (operand,)
+    operands = _given("switch", operands, operand)
     aval = aval_of(index)
     if aval.shape:
         raise TypeError(explain(f"Branch index must be scalar, got {index} of shape "
@@ -80,9 +88,6 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any,
         safe = ew.clamp(np.int32(0), ew.convert(index, np.int32),
                         np.int32(len(branches) - 1))
         return _branch("switch", safe, branches, operands)
-
-
-_NONE: Any = object()  # `operand=` is not given; None is an argument of the branches
 
 
 def cond(pred: Any, *args: Any, **kwargs: Any) -> Any:
@@ -116,11 +121,7 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
             t_op, t_fun, f_op, f_fun = true_fun, false_fun, *operands
             return _cond(pred, lambda ops: t_fun(ops[0]), lambda ops: f_fun(ops[1]), (t_op, f_op))
         raise TypeError("lax.cond: true_fun and false_fun arguments should be callable.")
-    if operand is not _NONE:
-        if operands:
-            raise TypeError(explain("cond: both operands and the keyword `operand` are given.",
-                                    fix="pass them by position only."))
-        operands = (operand,)
+    operands = _given("cond", operands, operand)
     if not hasattr(pred, "aval") and not isinstance(pred, (bool, int, float, np.generic,
                                                            np.ndarray)):
         raise TypeError(explain(
