@@ -347,3 +347,41 @@ def test_branches_that_vary_differently(f: Any, words: str) -> None:
     for g in (f, lambda a: calque.jit(f)(a)):
         with pytest.raises(TypeError, match=f"branches must have equal output types(.|\n)*{words}"):
             _body(g)()
+
+
+@pytest.mark.parametrize("draw", [calque.random.poisson, *[
+    pytest.param(f, marks=pytest.mark.slow) for f in (
+        calque.random.gamma, calque.random.t,
+        lambda k, a: calque.random.binomial(k, 5 * a, a / 2))]], ids=[
+            "poisson", "gamma", "t", "binomial"])
+def test_loops_of_ours_start_from_what_varies_as_they_need(draw: Any) -> None:
+    """Draws by rejection with a key for each device: the same as by itself."""
+    mesh, key = mesh_of(x=2), calque.random.key(0)
+    a = np.ones((4, 1), np.float32)
+
+    def local(k: Any, a: Any) -> Any:
+        return draw(calque.random.fold_in(k, lax.axis_index("x")), a)
+
+    got = calque.shard_map(local, mesh=mesh, in_specs=(P(), P("x")), out_specs=P("x"))(key, a)
+    want = [draw(calque.random.fold_in(key, i), a[:2]) for i in range(2)]
+    np.testing.assert_allclose(got, np.concatenate(want), rtol=1e-6)
+    with pytest.raises(TypeError, match="manual axis types do not match"):  # the user's loops
+        calque.shard_map(lambda a: lax.fori_loop(0, 2, lambda i, c: c + a, jnp.zeros((2, 1))),
+                         mesh=mesh, in_specs=P("x"), out_specs=P("x"))(a)
+
+
+@pytest.mark.parametrize("method", [None, "broadcast_all"])
+def test_each_device_calls_back_with_its_part(method: Any) -> None:
+    seen: list[Any] = []
+
+    def host(v: Any) -> Any:
+        seen.append(v.shape)
+        return np.asarray(v) + np.arange(v.shape[0], dtype=np.float32)
+    mesh = mesh_of(x=4)
+    pure = calque.shard_map(lambda v: calque.pure_callback(host, v, v, vmap_method=method),
+                            mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    np.testing.assert_array_equal(calque.jit(pure)(X), X + np.tile([0, 1], 4))
+    assert seen == [(2,)] * 4
+    ordered = calque.shard_map(lambda v: calque.experimental.io_callback(host, v, v, ordered=True),
+                               mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    np.testing.assert_array_equal(calque.jit(ordered)(X), X + np.tile([0, 1], 4))

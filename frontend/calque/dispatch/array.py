@@ -380,7 +380,8 @@ class Array(metaclass=_ArrayMeta):
         return value[()].astype(complex) if kind == "complex" else value[()]
 
     def __format__(self, spec: str) -> str:
-        return format(self._numpy()[()], spec) if self.ndim == 0 else format(str(self), spec)
+        whole = self.ndim > 0 or dtypes.is_key(self.dtype)
+        return format(str(self), spec) if whole else format(self._numpy()[()], spec)
 
     def __str__(self) -> str:
         if dtypes.is_key(self.dtype):

@@ -117,7 +117,46 @@ class ShapeDtypeStruct:
         return made if self.sharding is None else made.marked(self.sharding)
 
     def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
         return self.shape[0]
+
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """The shape, dtype and sharding of an array, a tracer or a number.
+
+        Args:
+          x: what to describe.
+
+        Returns:
+          A ShapeDtypeStruct.
+
+        Example:
+          >>> import calque, calque.numpy as jnp
+          >>> calque.ShapeDtypeStruct.like(jnp.zeros((2, 3)))
+          ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+        """
+        aval = type_of(x)
+        return cls(aval.shape, aval.dtype, weak_type=aval.weak_type,
+                   sharding=x.sharding if getattr(x, "committed", False) else None)
+
+    def update(self, **changed: Any) -> ShapeDtypeStruct:
+        """The same with another shape, dtype, weak_type or sharding.
+
+        Args:
+          **changed: what is other.
+
+        Returns:
+          A ShapeDtypeStruct.
+
+        Example:
+          >>> import calque
+          >>> calque.ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))
+          ShapeDtypeStruct(shape=(4,), dtype=float32)
+        """
+        return ShapeDtypeStruct(
+            changed.pop("shape", self.shape), changed.pop("dtype", self.dtype),
+            **{"weak_type": self.weak_type, "sharding": self.sharding, **changed})
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""

@@ -22,7 +22,7 @@ from calque.lax.operands import as_size, as_sizes, numpy_operand
 from calque.numpy import util
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.random import random_wrap_p
+from calque.primitives.random import filled_key, random_wrap_p
 
 SMALL = 65536  # bytes up to which a list of arrays is put together on the host
 
@@ -253,9 +253,12 @@ def _stacked(x: Any, dtype: Any) -> Any:
 
 # ---- filled arrays
 def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, sharding: Any) -> Any:
-    wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype(name, dtype)
+    wanted: Any = dtypes.default_dtype(float) if dtype is None else util.user_dtype(name, dtype)
     sizes = as_sizes(name, shape)
     _check_sizes(name, sizes)
+    if dtypes.is_key(wanted):  # a key's words are the value
+        key = filled_key(wanted, value)
+        return made_on(name, device, sharding, lambda: util.broadcast_to(key, sizes), sizes)
     return made_on(name, device, sharding, lambda: spread_scalar(value, sizes, wanted), sizes)
 
 

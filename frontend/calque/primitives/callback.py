@@ -12,7 +12,7 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.primitives.control import batch_by_loop
-from calque.transforms.vmap import all_to_front, broadcast_axis, move_axis
+from calque.transforms.vmap import all_to_front, broadcast_axis, move_axis, of_devices
 
 pure_callback_p = Primitive("pure_callback", multiple_results=True, calls_python=True)
 io_callback_p, debug_callback_p = (
@@ -40,6 +40,8 @@ def _debug_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
 
 def _pure_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, callback: Any,
                 result_avals: tuple[ShapedArray, ...], vmap_method: str | None) -> Any:
+    if of_devices.get():  # each device calls it with its own part, in order
+        vmap_method = "sequential"
     if vmap_method is None:
         raise NotImplementedError(explain(
             "vmap is only supported for pure_callback when vmap_method is specified.",
@@ -60,7 +62,7 @@ def _pure_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, c
 
 def _io_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, ordered: bool,
               **params: Any) -> Any:
-    if ordered:
+    if ordered and not of_devices.get():
         raise ValueError(explain("Cannot `vmap` ordered IO callback.",
                                  fix="pass ordered=False, or call it outside vmap."))
     return batch_by_loop(io_callback_p, size, args, dims, ordered=ordered, **params)

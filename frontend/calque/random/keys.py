@@ -63,7 +63,7 @@ def key_of(name: str, key: Any, batched: bool = False) -> Any:
                 f"{name}: JAX encountered invalid PRNG key data: expected key_data.shape to end "
                 f"with ({kind.words},); got {a.shape}, for {kind.impl}.",
                 fix="wrap the words of another implementation: wrap_key_data(words, impl=...)."))
-        key, shape = prim.random_wrap_p.bind(key, **_given(kind)), a.shape[:-1]
+        key, shape = prim.random_wrap_p.bind(key, **prim.impl_of(kind)), a.shape[:-1]
     if shape and not batched:
         raise ValueError(explain(
             f"{name} accepts a single key, but was given a key array of shape {shape} != ().",
@@ -105,11 +105,6 @@ def _kind(impl: Any) -> dtypes.KeyDtype:
     return dtypes.key_dtype_of(config.jax_default_prng_impl if impl is None else impl)
 
 
-def _given(kind: dtypes.KeyDtype) -> dict[str, str]:
-    """Parameters of primitives that make keys."""
-    return {} if kind == dtypes.key_dtype else {"impl": kind.tag}
-
-
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     """A typed PRNG key from an integer seed.
 
@@ -137,7 +132,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
         raise ValueError(explain(
             "Cannot specify both `impl` and `dtype` arguments to random.key.", fix="give one."))
     kind = _kind(impl if dtype is None else dtype)
-    return prim.random_seed_p.bind(_seed(seed), **_given(kind))
+    return prim.random_seed_p.bind(_seed(seed), **prim.impl_of(kind))
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
@@ -163,26 +158,27 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
     """
     kind = _kind(impl)
     with lazy_eval("PRNGKey"):
-        made = prim.random_seed_p.bind(_seed(seed), **_given(kind))
+        made = prim.random_seed_p.bind(_seed(seed), **prim.impl_of(kind))
         if config.jax_enable_custom_prng:
             return made
         return prim.random_unwrap_p.bind(made)
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     """A typed key from its words.
 
     Args:
       key_bits_array: uint32[..., n], n words a key: 2 for threefry2x32 and philox4x32, 1 for
         philox2x32, 4 for the others.
       impl: name of an implementation (see `key`).
+      dtype: the same as a dtype of keys, or what has one.
 
     Returns:
       Keys of shape [...].
 
     Raises:
       TypeError: the words are not uint32, or their last axis is not n.
-      ValueError: there is no such implementation.
+      ValueError: there is no such implementation, or impl and dtype are both given.
 
     Example:
       >>> import calque.random as random
@@ -191,7 +187,12 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
       Array((), dtype=key<fry>) overlaying:
       [0 1]
     """
-    return prim.random_wrap_p.bind(key_bits_array, **_given(_kind(impl)))
+    if dtype is not None:
+        if impl is not None:
+            raise ValueError(explain("wrap_key_data: Cannot specify both `impl` and `dtype`.",
+                                     fix="give one of them."))
+        impl = dtype
+    return prim.random_wrap_p.bind(key_bits_array, **prim.impl_of(_kind(impl)))
 
 
 def key_data(keys: Any) -> Array:

@@ -163,6 +163,7 @@ def _dtypes() -> Names:
         "default_uint_dtype": defaults["u"], "default_complex_dtype": defaults["c"],
         "to_inexact_dtype": lambda d: _to_kind(d, np.inexact, "f"),
         "to_complex_dtype": lambda d: _to_kind(d, np.complexfloating, "c"),
+        "register_canonicalize_value_handler": lambda *args: None,
         "default_types": defaults, "python_scalar_types": set(_KINDS),
         "python_scalar_types_to_dtypes": {k: np.dtype(n) for k, n in _KINDS.items()},
         "dtype": _dtype_of, "is_opaque_dtype": lambda dtype: False,
