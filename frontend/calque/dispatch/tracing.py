@@ -14,9 +14,10 @@ import numpy as np
 from calque.core import dtypes, monitoring
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.errors import explain
+from calque.core.mesh import get_mesh
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
-from calque.core.sharding import Sharding
+from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.trace import Tracer, current
 from calque.core.tracebacks import boundary
 from calque.core.types import Function
@@ -60,7 +61,7 @@ class ShapeDtypeStruct:
 
     Raises:
       ValueError: dtype is None.
-      TypeError: sharding is no Sharding.
+      TypeError: sharding is neither a Sharding nor, where a mesh is set, a PartitionSpec.
 
     Example:
       >>> import calque
@@ -74,6 +75,8 @@ class ShapeDtypeStruct:
                  sharding: Any = None) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        if isinstance(sharding, PartitionSpec) and not (mesh := get_mesh()).empty:
+            sharding = NamedSharding(mesh, sharding)
         if not (sharding is None or isinstance(sharding, Sharding)):
             raise TypeError(explain(
                 f"ShapeDtypeStruct: sharding should be a Sharding, got {sharding!r} of type "
