@@ -206,3 +206,12 @@ S = NamedSharding(AUTO, P("x"))
 def test_bad_input(call: Any, kind: Any, words: str) -> None:
     with pytest.raises(kind, match=f"{words}(.|\n)*Fix: "):
         call()
+
+
+def test_what_is_found_in_an_array_lies_beside_it() -> None:
+    last = calque.devices()[1]
+    x = calque.device_put(np.arange(4, dtype=np.float32), last)
+    for made in (x[x > 9], x[x > 1], jnp.where(x > 1)[0], jnp.nonzero(x, size=5)[0],
+                 jnp.argwhere(x), calque.lax.full_like(x, 2), jnp.flatnonzero(x)):
+        assert made.devices() == {last}
+    assert calque.lax.full_like(x, 2).tolist() == [2] * 4 and x[x > 2].tolist() == [3]

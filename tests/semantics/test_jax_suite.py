@@ -195,3 +195,52 @@ def test_in_looks_for_scalars_in_vectors() -> None:
     for item in ("abc", None):
         with pytest.raises(TypeError, match="equal"):
             assert item in jnp.arange(2)
+
+
+def test_kinds_of_small_floats() -> None:
+    import ml_dtypes
+    for t in (ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3b11fnuz,
+              ml_dtypes.float4_e2m1fn):
+        assert jnp.issubdtype(t, jnp.floating) and jnp.issubdtype(np.dtype(t), np.inexact)
+        assert jnp.issubdtype(t, t) and not jnp.issubdtype(t, np.float32)
+        assert not jnp.issubdtype(t, jnp.integer)
+
+
+def test_a_rule_may_give_digits_that_nobody_asked_for() -> None:
+    f = calque.custom_vjp(lambda x: x.astype(np.float32) * 2)
+    f.defvjp(lambda x: (f(x), None), lambda _, c: (c * 2,))
+    got = calque.grad(lambda x: f(x).sum())(jnp.ones(2, "bfloat16"))
+    assert got.dtype == "bfloat16" and got.tolist() == [2, 2]
+
+
+def test_a_rule_may_give_an_array_for_a_node_of_one_leaf() -> None:
+    f = calque.custom_vjp(lambda p: p[0] * p[0])
+    f.defvjp(lambda p: (f(p), p), lambda p, c: (c * 3 * p[0],))
+    assert calque.grad(f)((2.,)) == (6.,)
+    f.defvjp(lambda p: (f(p), p), lambda p, c: ((c, c),))
+    with pytest.raises(TypeError, match="with the structure of the arguments"):
+        calque.grad(f)((2.,))
+
+
+def test_jit_refuses_what_it_cannot_call() -> None:
+    def generator(x: Any) -> Any:
+        yield x
+
+    def f(a: Any, /, b: Any, *args: Any, c: Any = 1, **more: Any) -> Any:
+        return b
+    for make in (calque.jit, calque.vmap, calque.grad):
+        with pytest.raises(TypeError, match="got a generator function"):
+            make(generator)
+    with pytest.raises(TypeError, match="staticmethod arguments are not supported"):
+        calque.jit(staticmethod(abs))
+    calque.jit(f, static_argnames=("b", "c", "anything"))
+    for name in ("a", "args"):
+        for kind in ("static", "donate"):
+            with pytest.raises(ValueError, match=f"in {kind}_argnames. These are positional-only"):
+                calque.jit(f, **{f"{kind}_argnames": name})
+    assert "Original documentation:\n\nSays so." in calque.vmap(_documented).__doc__
+
+
+def _documented(x: Any) -> Any:
+    """Says so."""
+    return x

@@ -386,7 +386,8 @@ class _VjpCall:
         if got == shape:  # None may also stand where the argument has None
             leaves = [c for c, a in zip(leaves, places) if a is not None]
             got = tree
-        if len(leaves) != len(avals) or (got != tree and None not in leaves):
+        alone = len(avals) == 1 and tree_util.treedef_is_leaf(got)  # of a node of one leaf
+        if len(leaves) != len(avals) or (got != tree and None not in leaves and not alone):
             raise TypeError(explain(
                 f"Custom VJP bwd rule {bwd} must produce cotangents with the structure of the "
                 f"arguments of {self.name}: {tree}, but got {got}."))
@@ -401,6 +402,10 @@ class _VjpCall:
         have = aval_of(ct)
         if have.dtype == dtypes.float0:
             return None
+        if have.shape == want.shape and have.dtype != want.dtype and dtypes.is_float(
+                have.dtype) and dtypes.is_float(want.dtype):  # more, or fewer, digits than asked
+            return convert_element_type_p.bind(ct, new_dtype=want.dtype, weak_type=want.weak_type,
+                                               sharding=None)
         if not same_type(have, want):
             raise ValueError(explain(
                 f"Custom VJP bwd rule {bwd} for function {self.name} must produce a cotangent of "

@@ -114,6 +114,11 @@ def is_integer(dtype: Any) -> bool:
 _FLOAT_SET = frozenset((*FLOATS, *FLOAT8))
 
 
+# NumPy's are not among them; also those that no array has here
+_EXTRA_FLOATS = frozenset(t for n, t in vars(ml_dtypes).items() if n.startswith((
+    "float", "bfloat")) and isinstance(t, type))
+
+
 def issubdtype(a: Any, b: Any) -> bool:
     """Like np.issubdtype, knowing bfloat16, fp8 (floating) and keys (prng_key)."""
     if is_key(a):
@@ -124,11 +129,11 @@ def issubdtype(a: Any, b: Any) -> bool:
         a = np.dtype(a)
         if a == float0:
             return b in (np.void, np.generic)
-        if a in _FLOAT_SET and a.kind == "V":
+        if a.type in _EXTRA_FLOATS:
             if isinstance(b, type) and issubclass(b, np.generic) and b is not a.type:
                 return b in (np.floating, np.inexact, np.number, np.generic)
             return bool(np.dtype(b) == a)
-    elif a in (ml_dtypes.bfloat16, *(d.type for d in FLOAT8)):
+    elif a in _EXTRA_FLOATS:
         return issubdtype(np.dtype(a), b)
     if isinstance(b, type) and issubclass(b, np.generic):
         return bool(np.issubdtype(a, b))

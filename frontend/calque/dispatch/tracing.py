@@ -40,13 +40,20 @@ def check_callable(fun: Any) -> None:
         raise TypeError(explain(
             f"Expected a callable value, got {fun!r} of type {type(fun).__name__}.",
             fix="pass a function, not its result."))
+    if isinstance(fun, staticmethod):
+        raise TypeError(explain(f"staticmethod arguments are not supported, got {fun!r}.",
+                                fix="decorate the function first, then @staticmethod."))
+    if inspect.isgeneratorfunction(fun):
+        raise TypeError(explain(f"Expected a function, got a generator function: {fun!r}.",
+                                fix="return a tuple or a list of what it yields."))
 
 
 def wrapped(fun: Function, new: Function, verb: str) -> Function:
     """`new` under fun's name, with a docstring that says what it is of fun."""
     new = boundary(new)
     functools.update_wrapper(new, fun, updated=())  # not the attributes: jit's are its own
-    new.__doc__ = f"{verb} of {name_of(fun)}.\n\n{fun.__doc__ or ''}"
+    own = f"\n\nOriginal documentation:\n\n{fun.__doc__}" if fun.__doc__ else ""
+    new.__doc__ = f"{verb} of {name_of(fun)}.{own}"  # (as fun.__doc__ has it)
     return new
 
 

@@ -15,8 +15,7 @@ from calque.core.trace import Tracer, at_bottom
 from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array, from_numpy, from_scalar
 from calque.dispatch.eager import lazy_eval
-from calque.dispatch.sharded.placing import made_on
-from calque.dispatch.sharded.shards import device_put
+from calque.dispatch.sharded.placing import beside, made_on
 from calque.lax.make import spread_scalar, varying_as
 from calque.lax.operands import as_size, as_sizes, numpy_operand
 from calque.numpy import util
@@ -407,10 +406,8 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
                       device, sharding)
         return random_wrap_p.bind(words, impl=keys.tag)
     made = _full(value, sizes, name, dtype, dtypes.dtype_and_weak(a), device, sharding)
-    where = None if shape is not None or isinstance(a, Tracer) or not isinstance(a, Array) else (
-        a.aval.sharding)
-    if where is not None and device is None and type(made) is Array:  # spread as a is
-        made = device_put(made, where)
+    if shape is None and device is None:
+        made = beside(a, made)
     return varying_as(a, made)
 
 
