@@ -241,6 +241,19 @@ def test_jit_refuses_what_it_cannot_call() -> None:
     assert "Original documentation:\n\nSays so." in calque.vmap(_documented).__doc__
 
 
+def test_jitted_functions_are_pickled_by_value() -> None:
+    cloudpickle = pytest.importorskip("cloudpickle")
+    inner = calque.jit(lambda a: a * 2)
+    f = calque.jit(lambda a, n: inner(a) + n, static_argnums=1)
+    assert f(1., 1) == 3
+    again = cloudpickle.loads(cloudpickle.dumps(f))
+    assert again(2., 1) == 5
+    with pytest.raises(ValueError, match="Non-hashable static arguments"):
+        again(2., [1])
+    placed = calque.jit(lambda a: a + 1, device=calque.devices()[0])
+    assert cloudpickle.loads(cloudpickle.dumps(placed))(placed(1.)) == 3
+
+
 def _documented(x: Any) -> Any:
     """Says so."""
     return x

@@ -145,6 +145,12 @@ class JitFunction:
     def __repr__(self) -> str:
         return f"<calque.jit of {self._name}>"
 
+    def __reduce__(self) -> Any:
+        """Pickled (cloudpickle) is what it was made of, and nothing that it has compiled."""
+        return type(self), (self._fun, self._static_argnums, self._static_argnames,
+                            self._donate_argnums, self._donate_argnames, self._inline,
+                            self._keep_unused)
+
     @property
     def __signature__(self) -> Any:
         """The function's: inspect would take what has __get__ for a builtin."""
