@@ -385,3 +385,33 @@ def test_each_device_calls_back_with_its_part(method: Any) -> None:
     ordered = calque.shard_map(lambda v: calque.experimental.io_callback(host, v, v, ordered=True),
                                mesh=mesh, in_specs=P("x"), out_specs=P("x"))
     np.testing.assert_array_equal(calque.jit(ordered)(X), X + np.tile([0, 1], 4))
+
+
+def test_arguments_that_are_no_arrays() -> None:
+    mesh = mesh_of(x=4)
+
+    def f(act: Any, x: Any, shape: Any) -> Any:
+        return act(x) + jnp.ones(shape)
+    mapped = calque.shard_map(f, mesh=mesh, in_specs=(None, P("x"), None), out_specs=P("x"))
+    for act, want in ((jnp.sin, np.sin(X)), (jnp.cos, np.cos(X)), (jnp.sin, np.sin(X))):
+        np.testing.assert_allclose(mapped(act, X, (2,)), want + 1, rtol=1e-6)
+        np.testing.assert_allclose(calque.jit(lambda x, act=act: mapped(act, x, (2,)))(X), want + 1,
+                                   rtol=1e-6)
+    scaled = calque.shard_map(lambda x, by: x * by["a"], mesh=mesh, in_specs=(P("x"), None),
+                              out_specs=P("x"))
+    assert scaled(X, {"a": 2}).tolist() == (X * 2).tolist()
+    assert scaled(X, {"a": np.float32(3)}).tolist() == (X * 3).tolist()
+
+
+def test_one_within_another_maps_the_axes_that_are_left() -> None:
+    def inner(v: Any) -> Any:
+        return calque.shard_map(lambda w: w * lax.axis_size("y"), in_specs=P(None, "y"),
+                                out_specs=P(None, "y"))(v)
+
+    def outer(v: Any) -> Any:
+        return calque.shard_map(inner, in_specs=P("x"), out_specs=P("x"), axis_names={"x"},
+                                check_vma=False)(v)
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    with calque.set_mesh(mesh_of(x=2, y=2)):
+        np.testing.assert_array_equal(calque.jit(outer)(x), 2 * x)
+        np.testing.assert_array_equal(calque.grad(lambda v: outer(v).sum())(x), 2 * np.ones_like(x))
