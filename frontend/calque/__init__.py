@@ -97,6 +97,7 @@ from calque import tree as tree  # noqa: E402
 from calque import tree_util as tree_util  # noqa: E402
 from calque import typing as typing  # noqa: E402
 from calque.api.autodiff import (  # noqa: E402
+    fwd_and_bwd as fwd_and_bwd,
     grad as grad,
     jvp as jvp,
     linear_transpose as linear_transpose,
@@ -152,6 +153,7 @@ from calque.api.jacobians import (  # noqa: E402
 from calque.dispatch.jit import clear_caches as clear_caches  # noqa: E402
 from calque.dispatch.jit import jit as jit  # noqa: E402
 from calque.parallel.mapping import shard_map as shard_map  # noqa: E402
+from calque.parallel.single_axis import smap as smap  # noqa: E402
 from calque.dispatch.sharded import placed as _placed  # noqa: E402,F401  (jit with shardings)
 from calque.parallel.pmap import pmap as pmap  # noqa: E402
 from calque.parallel.mesh_tools import make_mesh as make_mesh  # noqa: E402

@@ -415,3 +415,30 @@ def test_one_within_another_maps_the_axes_that_are_left() -> None:
     with calque.set_mesh(mesh_of(x=2, y=2)):
         np.testing.assert_array_equal(calque.jit(outer)(x), 2 * x)
         np.testing.assert_array_equal(calque.grad(lambda v: outer(v).sum())(x), 2 * np.ones_like(x))
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (1, 1), (-1, -2)])
+def test_smap_is_vmap_over_blocks(axes: tuple[int, int]) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    parts = np.stack(np.split(x, 2, axes[0]))
+    want = np.concatenate([np.cumsum(p, 0) + i for i, p in enumerate(parts)], axes[1])
+    with calque.set_mesh(mesh_of(x=2, y=2)):
+        f = calque.smap(lambda p: jnp.cumsum(p, 0) + lax.axis_index("y"), in_axes=axes[0],
+                        out_axes=axes[1], axis_name="y")
+        np.testing.assert_array_equal(f(x), want)
+        np.testing.assert_array_equal(calque.jit(f)(x), want)
+
+
+def test_smap_within_smap() -> None:
+    @calque.smap(axis_name="x", in_axes=(0, None), out_axes=(0, None))
+    def f(x: Any, w: Any) -> Any:
+        inner = calque.smap(lambda x: lax.psum(x.sum(), "y"), axis_name="y", in_axes=0,
+                            out_axes=None)
+        return x * inner(x), w
+    with calque.set_mesh(mesh_of(x=2, y=2)):
+        x, w = f(X, W)
+    assert x.tolist() == [0, 6, 12, 18, 88, 110, 132, 154] and w == W
+    with calque.set_mesh(mesh_of(x=2)), pytest.raises(ValueError, match="axis 1 of an array with"):
+        calque.smap(lambda x: x, in_axes=1, out_axes=0, axis_name="x")(X)
+    with pytest.raises(TypeError, match="must be an int, None"):
+        calque.smap(lambda x: x, in_axes="x", out_axes=0, axis_name="x")

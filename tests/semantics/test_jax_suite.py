@@ -257,3 +257,24 @@ def test_jitted_functions_are_pickled_by_value() -> None:
 def _documented(x: Any) -> Any:
     """Says so."""
     return x
+
+
+@pytest.mark.parametrize("jitted", [True, False])
+def test_forward_and_backward_passes(jitted: bool) -> None:
+    traces: list[Any] = []
+
+    def f(x: Any, w: Any) -> Any:
+        traces.append(x)
+        return jnp.sin(x) * w["a"], x
+    fwd, bwd = calque.fwd_and_bwd(f, argnums=(0, 1), has_aux=True, jitted=jitted)
+    for x in (2., 3.):
+        out, residuals, aux = fwd(x, {"a": 4.})
+        assert aux == x
+        np.testing.assert_allclose(out, 4 * np.sin(x), rtol=1e-6)
+        by_x, by_w = bwd(residuals, 10.)
+        np.testing.assert_allclose([by_x, by_w["a"]], [40 * np.cos(x), 10 * np.sin(x)], rtol=1e-6)
+    assert len(traces) == (1 if jitted else 2)
+    fwd, bwd = calque.fwd_and_bwd(lambda x, w: x * w, argnums=1)
+    assert bwd(fwd(2., 3.)[1], 1.) == 2
+    with pytest.raises(ValueError, match="argnums"):
+        calque.fwd_and_bwd(lambda x: x, argnums=1)[0](1.)

@@ -20,6 +20,7 @@ from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch.array import as_values, to_array
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.jit import jit
 from calque.dispatch.tracing import (
     check_arguments,
     check_callable,
@@ -183,6 +184,48 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False,
         if has_aux:
             return out, pullback.split(leaves), flat.aux_tree.unflatten(outs[count:])
         return out, pullback.split(leaves)
+
+
+def fwd_and_bwd(fun: Function, argnums: int | Sequence[int], has_aux: bool = False,
+                jitted: bool = True) -> tuple[Function, Function]:
+    """The forward and the backward pass of fun as two functions, which are compiled once however
+    often they are called (what `vjp` returns is another function at each call).
+
+    Args:
+      fun: function of arrays and trees of them.
+      argnums: position or positions of the arguments to differentiate with respect to.
+      has_aux: fun returns (output, aux).
+      jitted: whether both are jitted.
+
+    Returns:
+      fwd(*args) -> (output, residuals), or (output, residuals, aux); and bwd(residuals, cotangent)
+      -> a cotangent, or a tuple of them where argnums is a sequence.
+
+    Raises:
+      ValueError: (by fwd) argnums name an argument that is not there.
+
+    Example:
+      >>> import calque
+      >>> fwd, bwd = calque.fwd_and_bwd(lambda x, w: x * w, argnums=(0, 1))
+      >>> out, residuals = fwd(2.0, 3.0)
+      >>> bwd(residuals, 1.0)
+      (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
+    """
+    check_callable(fun)
+
+    def fwd(*args: Any) -> Any:
+        places = argument_places(args, argnums)
+
+        def of_some(*some: Any) -> Any:
+            given = dict(zip(places, some))
+            return fun(*[given.get(i, a) for i, a in enumerate(args)])
+        return vjp(of_some, *[args[i] for i in places], has_aux=has_aux)
+
+    def bwd(residuals: Any, cotangent: Any) -> Any:
+        found = residuals(cotangent)
+        return found[0] if isinstance(argnums, (int, np.integer)) else found
+
+    return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)
 
 
 def _differentiable(x: Any) -> bool:

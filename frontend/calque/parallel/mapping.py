@@ -29,7 +29,7 @@ from calque.transforms.explicit import is_explicit
 from calque.transforms.stage import stage
 from calque.trees import util as tree_util
 
-__all__ = ["shard_map"]
+__all__ = ["Infer", "shard_map"]
 
 P = PartitionSpec
 
@@ -88,7 +88,8 @@ def shard_map(f: Function | None = None, /, *, out_specs: Any, in_specs: Any = I
     chosen = frozenset((axis_names,) if isinstance(axis_names, str) else axis_names)
     if in_specs is not Infer and in_specs is not None:
         _check_specs("in_specs", in_specs)
-    _check_specs("out_specs", out_specs)
+    if not callable(out_specs):
+        _check_specs("out_specs", out_specs)
     jitted: dict[Any, JitFunction] = {}
     bound: dict[Any, Function] = {}
 
@@ -216,7 +217,8 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
         out = f(*a)
         outs, out_tree = tree_util.flatten(out)
         check_outputs(name, outs, out_tree)
-        flat_out = _flat_specs("out_specs", out_specs, out)
+        flat_out = _flat_specs(  # (smap's are known when f has run)
+            "out_specs", out_specs() if callable(out_specs) else out_specs, out)
         _check_names("out_specs", flat_out, manual)
         made = []
         for i, (o, s) in enumerate(zip(outs, flat_out)):
