@@ -370,17 +370,17 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any],
       >>> calque.jvp(jnp.sin, (0.0,), (2.0,))[1]
       Array(2., dtype=float32, weak_type=True)
     """
-    for what, given in (("primal", primals), ("tangent", tangents)):
-        if not isinstance(given, (tuple, list)):
-            raise TypeError(explain(
-                f"{what} arguments to jvp must be tuples or lists; found {type(given).__name__}.",
-                fix="pass (x,) and (t,) for one argument."))
+    if not (isinstance(primals, (tuple, list)) and isinstance(tangents, (tuple, list))):
+        raise TypeError(explain(
+            "primal and tangent arguments to jax.jvp must be tuples or lists; found "
+            f"{type(primals).__name__} and {type(tangents).__name__}.",
+            fix="pass (x,) and (t,) for one argument."))
     leaves, in_tree = tree_util.flatten(tuple(primals))
     t_leaves, t_tree = tree_util.flatten(tuple(tangents))
     if in_tree != t_tree or isinstance(primals, list) != isinstance(tangents, list):
         raise TypeError(explain(
-            f"primal and tangent arguments to jvp must have the same tree structure; primals have "
-            f"tree structure {tree_util.tree_structure(primals)} whereas tangents have tree "
+            "primal and tangent arguments to jax.jvp must have the same tree structure; primals "
+            f"have tree structure {tree_util.tree_structure(primals)} whereas tangents have tree "
             f"structure {tree_util.tree_structure(tangents)}.",
             fix="pass one tangent per primal, in the same containers."))
     check_arguments("jvp", leaves, tree_util.flatten((tuple(primals), {}))[1])

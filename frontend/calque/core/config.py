@@ -335,6 +335,8 @@ def context_manager(name: str) -> Any:
         return config.context(name, value)
 
     shown = repr(option.choices[-1] if option.choices else True)
+    if name in TAKEN:  # a value that nothing is said of
+        shown = repr("allow" if option.default is None else option.default)
     sample, result = _EXAMPLES.get(name, (shown, shown))
     takes = "a bool (default True)" if option.kind == "bool" else (
         "one of " + ", ".join(map(repr, option.choices)) if option.choices else

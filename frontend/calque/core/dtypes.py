@@ -317,8 +317,8 @@ def refuse_float0(*kinds: Dtype) -> None:
     """TypeError for the dtype of derivatives by integers, which nothing is computed with."""
     if float0 in kinds:
         raise TypeError(explain(
-            "a float0 array is an operand: float0 is the dtype of derivatives by integers and "
-            "booleans, and supports no operations.",
+            "a float0 array is an operand: float0s do not support any operations by design, being "
+            "derivatives by integers and booleans.",
             fix="use np.zeros(x.shape, dtype) where zeros of a dtype are wanted."))
 
 

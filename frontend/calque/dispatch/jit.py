@@ -429,8 +429,8 @@ def _check_hashable(name: str, where: Any, value: Any) -> None:
         hash(value)
     except TypeError:
         raise ValueError(explain(
-            f"Non-hashable static arguments are used in a jit function: {name} got static "
-            f"argument {where!r} of type {type(value)}.",
+            f"Non-hashable static arguments are not supported, and are used in a jit function: "
+            f"{name} got static argument {where!r} of type {type(value)}.",
             fix="pass a hashable value (a tuple instead of a list), or make it dynamic.")
         ) from None
 
