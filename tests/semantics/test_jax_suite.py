@@ -254,6 +254,17 @@ def test_jitted_functions_are_pickled_by_value() -> None:
     assert cloudpickle.loads(cloudpickle.dumps(placed))(placed(1.)) == 3
 
 
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float32"])
+def test_numbers_moved_out_of_their_range(kind: str) -> None:
+    x = jnp.array([np.inf, -np.inf, np.nan, 0., -0., 1., -3.], kind)
+    for n in (300, -300, 2**31 - 1, -2**31):
+        want = [np.inf, -np.inf, np.nan, 0., -0., *((np.inf, -np.inf) if n > 0 else (0., -0.))]
+        for f in (jnp.ldexp, calque.jit(jnp.ldexp)):
+            got = np.asarray(f(x, jnp.full(7, n)), np.float64)
+            np.testing.assert_array_equal(got, want)
+            np.testing.assert_array_equal(np.signbit(got[3:]), np.signbit(want[3:]))
+
+
 def _documented(x: Any) -> Any:
     """Says so."""
     return x
