@@ -5,7 +5,7 @@ The values beside the calls are what JAX 0.10.2 gives, where nothing else is sai
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -263,6 +263,32 @@ def test_numbers_moved_out_of_their_range(kind: str) -> None:
             got = np.asarray(f(x, jnp.full(7, n)), np.float64)
             np.testing.assert_array_equal(got, want)
             np.testing.assert_array_equal(np.signbit(got[3:]), np.signbit(want[3:]))
+
+
+class _Boxed(NamedTuple):
+    x: Any
+
+    def __rmul__(self, other: Any) -> Any:
+        return _Boxed(other * self.x)
+
+
+def test_operators_leave_derived_tuples_to_these() -> None:
+    assert type(jnp.ones(2) * _Boxed(3)) is _Boxed
+    assert type(calque.jit(lambda a, b: a * b)(jnp.ones(2), _Boxed(3.))) is _Boxed
+    for other in ((1, 2), [1], {}, set()):
+        with pytest.raises(TypeError, match="unsupported operand type"):
+            jnp.ones(2) * other
+    with pytest.raises(TypeError, match="unsupported operand type"):
+        jnp.ones(2) + _Boxed(3)
+
+
+def test_an_interpolator_of_traced_values() -> None:
+    def f(values: Any, fill: Any, at: Any) -> Any:
+        return calque.scipy.interpolate.RegularGridInterpolator(
+            (np.arange(3.),), values, "linear", False, fill)(at)
+    at = np.array([[.5], [1.25], [9.]])
+    got = calque.jit(f)(np.array([0., 2., 6.]), np.float32(-1), at)
+    np.testing.assert_allclose(got, [1, 3, -1], rtol=1e-6)
 
 
 def _documented(x: Any) -> Any:
