@@ -215,3 +215,16 @@ def test_what_is_found_in_an_array_lies_beside_it() -> None:
                  jnp.argwhere(x), calque.lax.full_like(x, 2), jnp.flatnonzero(x)):
         assert made.devices() == {last}
     assert calque.lax.full_like(x, 2).tolist() == [2] * 4 and x[x > 2].tolist() == [3]
+
+
+def test_data_of_this_process_by_devices_and_specs() -> None:
+    make, data = calque.make_array_from_process_local_data, np.arange(10).reshape(2, 5)
+    last = calque.devices()[1]
+    for shape in (None, (2, 5), {"a": (2, 5)}):
+        made = make(last, {"a": data}, shape)["a"]
+        assert made.devices() == {last} and made.tolist() == data.tolist()
+    for shape in ((2, 8), {"a": (2, 6)}, {"a": (2, 5), "b": (3, 5)}):
+        with pytest.raises(ValueError):
+            make(last, {"a": data}, shape)
+    with calque.set_mesh(MESH):
+        assert make(P("x"), data).sharding.spec == P("x")
