@@ -265,6 +265,22 @@ def test_numbers_moved_out_of_their_range(kind: str) -> None:
             np.testing.assert_array_equal(np.signbit(got[3:]), np.signbit(want[3:]))
 
 
+def test_leaves_are_chosen_by_their_paths() -> None:
+    tree = {"a": [1, (2, 3), None], "b": 3, "c": {"d": []}}
+    seen: list[Any] = []
+
+    def second(path: Any, node: Any) -> bool:
+        seen.append((calque.tree_util.keystr(path), node))
+        return len(path) == 2
+    leaves = calque.tree.leaves_with_path(tree, is_leaf=second, is_leaf_takes_path=True)
+    assert [(calque.tree_util.keystr(p), x) for p, x in leaves] == [
+        ("['a'][0]", 1), ("['a'][1]", (2, 3)), ("['a'][2]", None), ("['b']", 3), ("['c']['d']", [])]
+    assert seen[0] == ("", tree) and ("['b']", 3) in seen
+    named = calque.tree.map_with_path(lambda p, x, y: (len(p), x, y), tree, tree, is_leaf=second,
+                                      is_leaf_takes_path=True)
+    assert named["a"][1] == (2, (2, 3), (2, 3)) and named["b"] == (1, 3, 3)
+
+
 class _Boxed(NamedTuple):
     x: Any
 
