@@ -50,7 +50,9 @@ def notes(out: pathlib.Path, name: str) -> tuple[str, str]:
     """How many tests a file has, and what its row says of how it was run."""
     meta: list[dict[str, Any]] = [r for r in read(out / "calque" / f"{name}.jsonl") if "meta" in r]
     first = next((r for r in meta if r["meta"] == "collected"), {"total": "?", "kept": 0})
-    said = ["not collected"] if any(r["meta"] == "not collected" for r in meta) else []
+    if any(r["meta"] == "not collected" for r in meta) or first["total"] == "?":
+        return str(first["total"]), " (not collected)"
+    said = []
     if any(r["meta"] in ("limit", "pytest") for r in meta) or first["kept"] != first["total"]:
         said.append("sample")
     return str(first["total"]), f" ({', '.join(said)})" if said else ""
