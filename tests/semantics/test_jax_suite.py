@@ -281,6 +281,13 @@ def test_leaves_are_chosen_by_their_paths() -> None:
     assert named["a"][1] == (2, (2, 3), (2, 3)) and named["b"] == (1, 3, 3)
 
 
+def test_what_stands_beside_a_complex_diagonal_stands_above_it() -> None:
+    d, e = np.arange(1, 5).astype("c8"), np.array([1 + 2j, .5 - 1j, 2j], "c8")
+    w, v = calque.scipy.linalg.eigh_tridiagonal(d, e)
+    matrix = np.diag(d) + np.diag(e, 1) + np.diag(e.conj(), -1)
+    np.testing.assert_allclose(matrix @ v, v * w, atol=1e-5)
+
+
 class _Boxed(NamedTuple):
     x: Any
 
