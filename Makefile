@@ -1,7 +1,7 @@
 # make demo   install calque into .venv and run the main job
 # make test   install calque with its test tools into .venv and run all tests
-# make test-slow, make levels, make clients, make array-api, make lint, make bench, make bench-clients, make docs,
-# make clean
+# make test-slow, make levels, make clients, make array-api, make jax-tests, make lint, make bench,
+# make bench-clients, make docs, make clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +13,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/[A
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-processes test-devices test-slow levels clients array-api lint fuzz bench bench-clients docs system system-cpp clean
+.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests lint fuzz bench bench-clients docs system system-cpp clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), a C compiler for the kernels of
 # linear algebra, without which the package takes slower forms, and jemalloc, without which compiles
@@ -114,6 +114,21 @@ endif
 array-api: $(VENV)/.test
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r $(SUITE)/requirements.txt
 	$(BIN)/python tests/clients/array_api.py --suite $(SUITE) $(if $(JAX),--jax $(JAX)) --write
+
+# JAX's own tests with calque and with jax, from a checkout of release 0.10.2:
+# make jax-tests TESTS=folder-of-its-tests [FILES="api_test.py"] [SECONDS=600] [EVERY=1] [DEVICES=8]
+SUITE_ENV := build/jax_suite/env
+SECONDS ?= 600
+EVERY ?= 1
+
+$(SUITE_ENV)/.made: tests/jax_suite/requirements.txt $(VENV)/.test
+	$(PYTHON) -m venv $(SUITE_ENV)
+	$(SUITE_ENV)/bin/python -m pip install -q --disable-pip-version-check -e . -r tests/jax_suite/requirements.txt
+	@touch $@
+
+jax-tests: $(SUITE_ENV)/.made
+	$(SUITE_ENV)/bin/python tests/jax_suite/run.py --tests $(TESTS) --seconds $(SECONDS) --every $(EVERY) \
+	  $(if $(DEVICES),--devices $(DEVICES)) --write $(FILES)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calque.core import monitoring
+from calque.core.config import config
 from calque.lowering import progress
 from calque.lowering.compile import all_flags, compile_module, compiler_version
 from calque.lowering.folders import cache_directory, open_lock, own_directory, read_own
@@ -296,7 +297,8 @@ def _unlink(path: Path) -> None:
 # ---- settings and talk
 
 def _disabled() -> bool:
-    return os.environ.get("CALQUE_CACHE", "1").lower() in ("0", "off", "false", "no")
+    return not config.jax_enable_compilation_cache or os.environ.get(
+        "CALQUE_CACHE", "1").lower() in ("0", "off", "false", "no")
 
 
 def _limit() -> int:

@@ -16,6 +16,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from calque.core.config import config
+
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # (a pipe: not to wait for who writes)
@@ -24,8 +26,11 @@ _made: dict[Path, tuple[int, int]] = {}  # temporary folders -> (the process, wh
 
 
 def cache_directory() -> Path:
-    """Where entries live: $CALQUE_CACHE_DIR, else `home_directory`."""
+    """Where entries live: $CALQUE_CACHE_DIR, jax_compilation_cache_dir, else `home_directory`."""
+    given = config.jax_compilation_cache_dir
     named = os.environ.get("CALQUE_CACHE_DIR")
+    if given and not named and "://" not in str(given):
+        named = os.path.join(given, "calque")  # (JAX's entries may lie beside it)
     return Path(named).expanduser() if named else home_directory()
 
 

@@ -40,7 +40,8 @@ from calque.transforms.stage import replay, stage
 
 GROUP = 25
 STEPS = [*fuzz_steps.STEPS, *fuzz_wide.STEPS]
-STEPS += [fuzz_loops.looping(STEPS)] * 4
+_INNER = fuzz_loops.looping(tuple(STEPS), [3])
+STEPS += [fuzz_loops.looping(tuple(STEPS)), fuzz_loops.looping((*STEPS, _INNER, _INNER))] * 2
 WHOLE = os.environ.get("CALQUE_FUZZ") == "whole"  # set by --whole, for the workers too
 if WHOLE:
     UNKNOWN = ("_argmax", "_sort", "_top_k", "_cumulative", "_reduce_window",

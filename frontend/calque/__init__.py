@@ -27,6 +27,7 @@ Start reading at docs/architecture.md.
 from __future__ import annotations
 
 from calque.core import printer as _printer  # noqa: F401  (Programs are printed by it)
+from calque.core import dtypes as _dtypes
 from calque.core import trace as _trace
 from calque.core.config import config as config
 from calque.core.config import context_manager as _context
@@ -96,6 +97,7 @@ from calque import tree as tree  # noqa: E402
 from calque import tree_util as tree_util  # noqa: E402
 from calque import typing as typing  # noqa: E402
 from calque.api.autodiff import (  # noqa: E402
+    fwd_and_bwd as fwd_and_bwd,
     grad as grad,
     jvp as jvp,
     linear_transpose as linear_transpose,
@@ -151,6 +153,7 @@ from calque.api.jacobians import (  # noqa: E402
 from calque.dispatch.jit import clear_caches as clear_caches  # noqa: E402
 from calque.dispatch.jit import jit as jit  # noqa: E402
 from calque.parallel.mapping import shard_map as shard_map  # noqa: E402
+from calque.parallel.single_axis import smap as smap  # noqa: E402
 from calque.dispatch.sharded import placed as _placed  # noqa: E402,F401  (jit with shardings)
 from calque.parallel.pmap import pmap as pmap  # noqa: E402
 from calque.parallel.mesh_tools import make_mesh as make_mesh  # noqa: E402
@@ -190,6 +193,19 @@ threefry_partitionable = _context("jax_threefry_partitionable")
 checking_leaks = check_tracer_leaks = _context("jax_check_tracer_leaks")
 enable_custom_prng = _context("jax_enable_custom_prng")
 default_prng_impl = _context("jax_default_prng_impl")
+legacy_prng_key = _context("jax_legacy_prng_key")
+no_tracing = _context("jax_no_tracing")
+no_execution = _context("jax_no_execution")
+enable_checks = _context("jax_enable_checks")
+debug_key_reuse = _context("jax_debug_key_reuse")
+explain_cache_misses = _context("jax_explain_cache_misses")
+allow_f16_reductions = _context("jax_allow_f16_reductions")
+softmax_custom_jvp = _context("jax_softmax_custom_jvp")
+transfer_guard = _context("jax_transfer_guard")
+transfer_guard_host_to_device = _context("jax_transfer_guard_host_to_device")
+transfer_guard_device_to_host = _context("jax_transfer_guard_device_to_host")
+transfer_guard_device_to_device = _context("jax_transfer_guard_device_to_device")
+float0 = _dtypes.float0
 
 __version__ = "0.1.0"
 

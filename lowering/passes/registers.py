@@ -28,6 +28,7 @@ SIZE = 128  # of an array of a row, at most
 FLAT_NUMBERS = 20_000  # the same of elements
 ALONE, ALONE_SIZE = 1000, 64  # the same where there is one row
 ALONE_FUNCTIONS = 4  # and functions, where there is a form with vectors
+ALONE_CHOICES = 32  # and choices in loops of its own, where memory is addressed instead
 
 
 Place = tuple[int | None, ...]  # the axis for each of Plan.sizes
@@ -108,7 +109,8 @@ def _flat(e: Equation, shape: Shape) -> Plan | None:
 
 def _alone(e: Equation) -> Plan | None:
     count = counted(_bodies(e.params), ALONE, ALONE_SIZE) if _one_end(e.params) else None
-    if count is None or count.functions > ALONE_FUNCTIONS and loops.has_kernel_form(e):
+    if count is None or loops.has_kernel_form(e) and (
+            count.functions > ALONE_FUNCTIONS or count.choices > ALONE_CHOICES):
         return None
     return Plan((), e.params, ((),) * len(e.inputs), ((),) * len(e.outputs), None, count.total, 0)
 

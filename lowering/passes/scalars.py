@@ -474,10 +474,12 @@ def may_hang(p: Program) -> bool:
 
 
 class Count:
-    """Counts what is computed, and functions in it; a symbol is nothing but itself."""
+    """Counts what is computed, functions in it, and choices in its loops; a symbol is nothing but
+    itself."""
 
     def __init__(self, limit: int) -> None:
         self.total, self.functions, self.limit = 0, 0, limit
+        self.choices, self.depth = 0, 0
 
     def more(self, n: int = 1) -> Symbol:
         self.total += n
@@ -499,6 +501,7 @@ class Count:
         return self.more()
 
     def select(self, where: Symbol, x: Symbol, y: Symbol) -> Symbol:
+        self.choices += self.depth > 0
         return self.more()
 
     def at_least(self, x: Symbol, k: int) -> Symbol:
@@ -512,12 +515,15 @@ class Count:
 
     def loop(self, length: int, carry: list[Symbol],
              step: Callable[[list[Symbol]], list[Symbol]]) -> list[Symbol]:
-        return step(carry)
+        return self.until(lambda carry: None, carry, step)
 
     def until(self, go: Callable[[list[Symbol]], Symbol], carry: list[Symbol],
               step: Callable[[list[Symbol]], list[Symbol]]) -> list[Symbol]:
+        self.depth += 1
         go(carry)
-        return step(carry)
+        made = step(carry)
+        self.depth -= 1
+        return made
 
 
 def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,

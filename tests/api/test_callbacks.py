@@ -212,3 +212,41 @@ def test_on_a_gpu_whose_memory_the_host_does_not_see(gpu: Any) -> None:
             got = calque.jit(f)(jnp.asarray(x))
             assert got.devices() == {gpu}
             np.testing.assert_array_equal(got, np.asarray(want).astype(got.dtype))
+
+
+def test_values_without_a_field_are_refused() -> None:
+    for text, args, kwargs, words in (
+            ("hello", (1,), {}, "You may be passing an f-string"),
+            ("hello", (), {"x": 1}, "You may be passing an f-string"),
+            ("{x}", (), {"x": 1, "y": 1}, "Unused keyword arguments"),
+            ("{}", (1, 2), {}, "Unused positional arguments")):
+        with pytest.raises(ValueError, match=words):
+            calque.debug.print(text, *args, **kwargs)
+        calque.debug.print(text, *args, skip_format_check=True, **kwargs)
+
+
+def test_numpys_options_hold_in_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.array([1.23456, 2.34567, 1e-9], np.float32)
+    with np.printoptions(precision=2, suppress=True):
+        calque.jit(lambda x: calque.debug.print("{}", x))(x)
+        calque.effects_barrier()
+    assert capsys.readouterr().out == "[1.23 2.35 0.  ]\n"
+
+
+def test_a_callback_may_return_its_leaves_in_another_tree() -> None:
+    spec = {"y": [calque.ShapeDtypeStruct((), np.float32)]}
+    got = calque.pure_callback(lambda v: {"y": [v]}, spec, [np.float32(2)])
+    assert got == {"y": [2]}
+
+
+def test_64_bits_cannot_be_promised_without_x64() -> None:
+    with pytest.raises(ValueError, match="cannot specify 64-bit types"):
+        calque.pure_callback(lambda: np.float64(1), calque.ShapeDtypeStruct((), np.float64))
+
+
+def test_types_of_values_as_specs() -> None:
+    spec = calque.ShapeDtypeStruct.like(np.ones((2, 3), np.float32))
+    assert spec == calque.ShapeDtypeStruct((2, 3), np.float32)
+    assert spec.update(shape=(4,)) == calque.ShapeDtypeStruct((4,), np.float32)
+    with pytest.raises(TypeError, match="unsized"):
+        len(calque.ShapeDtypeStruct((), np.float32))

@@ -65,3 +65,22 @@ def test_shard_map_takes_its_specs_from_types() -> None:
     np.testing.assert_array_equal(doubled, 2 * np.arange(8))
     with pytest.raises(ValueError, match="does not match the specs of the input"):
         calque.shard_map(lambda v: v, mesh=MESH, in_specs=P(), out_specs=P("x"))(V)
+
+
+def test_types_have_an_entry_for_each_axis() -> None:
+    """As JAX's: what is left out of a spec is None in the types of results."""
+    mesh = calque.make_mesh((2, 2), ("x", "y"))
+    x = calque.device_put(np.ones((4, 2), np.float32), NamedSharding(mesh, P("x")))
+    assert calque.jit(lambda x: 2 * x)(x).sharding.spec == P("x", None)
+    with calque.set_mesh(mesh):
+        assert x.at[:, 1].set(0).sharding.spec == P("x", None)
+        spec = calque.ShapeDtypeStruct((4, 2), np.float32, sharding=P("x"))
+    assert spec.sharding == NamedSharding(mesh, P("x"))
+    with pytest.raises(TypeError, match="sharding should be a Sharding"):
+        calque.ShapeDtypeStruct((4, 2), np.float32, sharding=P("x"))
+    assert mesh.abstract_mesh.update(axis_sizes=(4, 2)).axis_sizes == (4, 2)
+
+
+def test_no_sharding_is_no_constraint() -> None:
+    with pytest.raises(ValueError, match="got sharding None which is not allowed"):
+        calque.lax.with_sharding_constraint(np.ones(3), None)

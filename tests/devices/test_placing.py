@@ -117,7 +117,8 @@ def test_device(where: Any) -> None:
         assert made.committed and made.sharding == want
         np.testing.assert_array_equal(made, value)
         if getattr(where, "mesh", None) is MESH:
-            assert calque.eval_shape(lambda f=f: f(where)).sharding == want
+            found = calque.eval_shape(lambda f=f: f(where)).sharding.spec
+            assert found.of_rank(2) == want.spec.of_rank(2)
 
 
 def test_auto_axes() -> None:
@@ -205,3 +206,25 @@ S = NamedSharding(AUTO, P("x"))
 def test_bad_input(call: Any, kind: Any, words: str) -> None:
     with pytest.raises(kind, match=f"{words}(.|\n)*Fix: "):
         call()
+
+
+def test_what_is_found_in_an_array_lies_beside_it() -> None:
+    last = calque.devices()[1]
+    x = calque.device_put(np.arange(4, dtype=np.float32), last)
+    for made in (x[x > 9], x[x > 1], jnp.where(x > 1)[0], jnp.nonzero(x, size=5)[0],
+                 jnp.argwhere(x), calque.lax.full_like(x, 2), jnp.flatnonzero(x)):
+        assert made.devices() == {last}
+    assert calque.lax.full_like(x, 2).tolist() == [2] * 4 and x[x > 2].tolist() == [3]
+
+
+def test_data_of_this_process_by_devices_and_specs() -> None:
+    make, data = calque.make_array_from_process_local_data, np.arange(10).reshape(2, 5)
+    last = calque.devices()[1]
+    for shape in (None, (2, 5), {"a": (2, 5)}):
+        made = make(last, {"a": data}, shape)["a"]
+        assert made.devices() == {last} and made.tolist() == data.tolist()
+    for shape in ((2, 8), {"a": (2, 6)}, {"a": (2, 5), "b": (3, 5)}):
+        with pytest.raises(ValueError):
+            make(last, {"a": data}, shape)
+    with calque.set_mesh(MESH):
+        assert make(P("x"), data).sharding.spec == P("x")

@@ -347,3 +347,98 @@ def test_branches_that_vary_differently(f: Any, words: str) -> None:
     for g in (f, lambda a: calque.jit(f)(a)):
         with pytest.raises(TypeError, match=f"branches must have equal output types(.|\n)*{words}"):
             _body(g)()
+
+
+@pytest.mark.parametrize("draw", [calque.random.poisson, *[
+    pytest.param(f, marks=pytest.mark.slow) for f in (
+        calque.random.gamma, calque.random.t,
+        lambda k, a: calque.random.binomial(k, 5 * a, a / 2))]], ids=[
+            "poisson", "gamma", "t", "binomial"])
+def test_loops_of_ours_start_from_what_varies_as_they_need(draw: Any) -> None:
+    """Draws by rejection with a key for each device: the same as by itself."""
+    mesh, key = mesh_of(x=2), calque.random.key(0)
+    a = np.ones((4, 1), np.float32)
+
+    def local(k: Any, a: Any) -> Any:
+        return draw(calque.random.fold_in(k, lax.axis_index("x")), a)
+
+    got = calque.shard_map(local, mesh=mesh, in_specs=(P(), P("x")), out_specs=P("x"))(key, a)
+    want = [draw(calque.random.fold_in(key, i), a[:2]) for i in range(2)]
+    np.testing.assert_allclose(got, np.concatenate(want), rtol=1e-6)
+    with pytest.raises(TypeError, match="manual axis types do not match"):  # the user's loops
+        calque.shard_map(lambda a: lax.fori_loop(0, 2, lambda i, c: c + a, jnp.zeros((2, 1))),
+                         mesh=mesh, in_specs=P("x"), out_specs=P("x"))(a)
+
+
+@pytest.mark.parametrize("method", [None, "broadcast_all"])
+def test_each_device_calls_back_with_its_part(method: Any) -> None:
+    seen: list[Any] = []
+
+    def host(v: Any) -> Any:
+        seen.append(v.shape)
+        return np.asarray(v) + np.arange(v.shape[0], dtype=np.float32)
+    mesh = mesh_of(x=4)
+    pure = calque.shard_map(lambda v: calque.pure_callback(host, v, v, vmap_method=method),
+                            mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    np.testing.assert_array_equal(calque.jit(pure)(X), X + np.tile([0, 1], 4))
+    assert seen == [(2,)] * 4
+    ordered = calque.shard_map(lambda v: calque.experimental.io_callback(host, v, v, ordered=True),
+                               mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    np.testing.assert_array_equal(calque.jit(ordered)(X), X + np.tile([0, 1], 4))
+
+
+def test_arguments_that_are_no_arrays() -> None:
+    mesh = mesh_of(x=4)
+
+    def f(act: Any, x: Any, shape: Any) -> Any:
+        return act(x) + jnp.ones(shape)
+    mapped = calque.shard_map(f, mesh=mesh, in_specs=(None, P("x"), None), out_specs=P("x"))
+    for act, want in ((jnp.sin, np.sin(X)), (jnp.cos, np.cos(X)), (jnp.sin, np.sin(X))):
+        np.testing.assert_allclose(mapped(act, X, (2,)), want + 1, rtol=1e-6)
+        np.testing.assert_allclose(calque.jit(lambda x, act=act: mapped(act, x, (2,)))(X), want + 1,
+                                   rtol=1e-6)
+    scaled = calque.shard_map(lambda x, by: x * by["a"], mesh=mesh, in_specs=(P("x"), None),
+                              out_specs=P("x"))
+    assert scaled(X, {"a": 2}).tolist() == (X * 2).tolist()
+    assert scaled(X, {"a": np.float32(3)}).tolist() == (X * 3).tolist()
+
+
+def test_one_within_another_maps_the_axes_that_are_left() -> None:
+    def inner(v: Any) -> Any:
+        return calque.shard_map(lambda w: w * lax.axis_size("y"), in_specs=P(None, "y"),
+                                out_specs=P(None, "y"))(v)
+
+    def outer(v: Any) -> Any:
+        return calque.shard_map(inner, in_specs=P("x"), out_specs=P("x"), axis_names={"x"},
+                                check_vma=False)(v)
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    with calque.set_mesh(mesh_of(x=2, y=2)):
+        np.testing.assert_array_equal(calque.jit(outer)(x), 2 * x)
+        np.testing.assert_array_equal(calque.grad(lambda v: outer(v).sum())(x), 2 * np.ones_like(x))
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (1, 1), (-1, -2)])
+def test_smap_is_vmap_over_blocks(axes: tuple[int, int]) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    parts = np.stack(np.split(x, 2, axes[0]))
+    want = np.concatenate([np.cumsum(p, 0) + i for i, p in enumerate(parts)], axes[1])
+    with calque.set_mesh(mesh_of(x=2, y=2)):
+        f = calque.smap(lambda p: jnp.cumsum(p, 0) + lax.axis_index("y"), in_axes=axes[0],
+                        out_axes=axes[1], axis_name="y")
+        np.testing.assert_array_equal(f(x), want)
+        np.testing.assert_array_equal(calque.jit(f)(x), want)
+
+
+def test_smap_within_smap() -> None:
+    @calque.smap(axis_name="x", in_axes=(0, None), out_axes=(0, None))
+    def f(x: Any, w: Any) -> Any:
+        inner = calque.smap(lambda x: lax.psum(x.sum(), "y"), axis_name="y", in_axes=0,
+                            out_axes=None)
+        return x * inner(x), w
+    with calque.set_mesh(mesh_of(x=2, y=2)):
+        x, w = f(X, W)
+    assert x.tolist() == [0, 6, 12, 18, 88, 110, 132, 154] and w == W
+    with calque.set_mesh(mesh_of(x=2)), pytest.raises(ValueError, match="axis 1 of an array with"):
+        calque.smap(lambda x: x, in_axes=1, out_axes=0, axis_name="x")(X)
+    with pytest.raises(TypeError, match="must be an int, None"):
+        calque.smap(lambda x: x, in_axes="x", out_axes=0, axis_name="x")

@@ -175,7 +175,7 @@ def test_lower_compile_and_text() -> None:
     assert lowered.out_info.shape == (2, 4)
     compiled = lowered.compile()
     np.testing.assert_array_equal(compiled(jnp.ones((2, 3)), jnp.ones((3, 4))), np.full((2, 4), 3))
-    with pytest.raises(TypeError, match=r"was compiled for f32\[2,3\] and called with f32\[3,2\]"):
+    with pytest.raises(TypeError, match=r"with float32\[2,3\] and called with float32\[3,2\]"):
         compiled(jnp.ones((3, 2)), jnp.ones((3, 4)))
 
 

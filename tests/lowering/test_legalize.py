@@ -181,7 +181,7 @@ def test_running(name: str, reverse: bool) -> None:
         check(lambda x, i: (turned(x, i), f(x, 1, reverse=reverse)), I)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 31, 64, 100, 1000])
+@pytest.mark.parametrize("n", [1, 2, 3, 31, 64, 100, 700])
 def test_sorts_of_any_length(n: int) -> None:
     x = np.random.default_rng(n).integers(-n // 2, n, n).astype(np.float32)
     check(lambda x, i: (jnp.roll(x, 3 * i + 1), jnp.argsort(x)), x)

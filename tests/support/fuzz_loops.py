@@ -34,7 +34,7 @@ def _drawn(p: Pool) -> Value | None:
                       partitionable=new), True)
 
 
-def looping(steps: Sequence[Step]) -> Step:
+def looping(steps: Sequence[Step], lengths: Sequence[int] = (3, 70)) -> Step:
     """A step that is a scan or a while over some of these steps."""
     def loop(p: Pool) -> Value | None:
         v = p.pick(lambda v: 0 < v.x.size <= 64 and v.kind != "c")
@@ -42,7 +42,7 @@ def looping(steps: Sequence[Step]) -> Step:
         if v is None or w is None:
             return None
         avals = [ShapedArray(x.shape, x.x.dtype) for x in (w, v)]
-        length, exact = p.one_of([3, 70]), [v.exact, False]
+        length, exact = p.one_of(lengths), [v.exact, False]
 
         def values(const: Any, i: Any, x: Any) -> list[Value]:
             inner = Pool(p.rng, [Value(const, w.exact), Value(i, True), Value(x, v.exact)])

@@ -5,7 +5,8 @@
                          does with them (jax.ad); jacobians.py  jacfwd, jacrev, hessian
   batching.py            vmap
   checkpoint.py          checkpoint (remat) and its policies
-  custom_derivatives.py  custom_jvp, custom_vjp; custom_batching.py  custom_vmap
+  custom_derivatives.py  custom_jvp, custom_vjp; custom_batching.py  custom_vmap;
+                         rule_arguments.py  how they take arguments
   control.py             cond, switch, scan; loops.py  while_loop, fori_loop
   callbacks.py           Python inside programs; debugger.py  breakpoint
   ffi.py                 kernels of the user's own

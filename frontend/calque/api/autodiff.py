@@ -20,6 +20,7 @@ from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch.array import as_values, to_array
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.jit import jit
 from calque.dispatch.tracing import (
     check_arguments,
     check_callable,
@@ -185,6 +186,48 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False,
         return out, pullback.split(leaves)
 
 
+def fwd_and_bwd(fun: Function, argnums: int | Sequence[int], has_aux: bool = False,
+                jitted: bool = True) -> tuple[Function, Function]:
+    """The forward and the backward pass of fun as two functions, which are compiled once however
+    often they are called (what `vjp` returns is another function at each call).
+
+    Args:
+      fun: function of arrays and trees of them.
+      argnums: position or positions of the arguments to differentiate with respect to.
+      has_aux: fun returns (output, aux).
+      jitted: whether both are jitted.
+
+    Returns:
+      fwd(*args) -> (output, residuals), or (output, residuals, aux); and bwd(residuals, cotangent)
+      -> a cotangent, or a tuple of them where argnums is a sequence.
+
+    Raises:
+      ValueError: (by fwd) argnums name an argument that is not there.
+
+    Example:
+      >>> import calque
+      >>> fwd, bwd = calque.fwd_and_bwd(lambda x, w: x * w, argnums=(0, 1))
+      >>> out, residuals = fwd(2.0, 3.0)
+      >>> bwd(residuals, 1.0)
+      (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
+    """
+    check_callable(fun)
+
+    def fwd(*args: Any) -> Any:
+        places = argument_places(args, argnums)
+
+        def of_some(*some: Any) -> Any:
+            given = dict(zip(places, some))
+            return fun(*[given.get(i, a) for i, a in enumerate(args)])
+        return vjp(of_some, *[args[i] for i in places], has_aux=has_aux)
+
+    def bwd(residuals: Any, cotangent: Any) -> Any:
+        found = residuals(cotangent)
+        return found[0] if isinstance(argnums, (int, np.integer)) else found
+
+    return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)
+
+
 def _differentiable(x: Any) -> bool:
     dtype = dtype_of(x)
     return not dtypes.is_key(dtype) and dtypes.is_inexact(dtype)
@@ -327,17 +370,17 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any],
       >>> calque.jvp(jnp.sin, (0.0,), (2.0,))[1]
       Array(2., dtype=float32, weak_type=True)
     """
-    for what, given in (("primal", primals), ("tangent", tangents)):
-        if not isinstance(given, (tuple, list)):
-            raise TypeError(explain(
-                f"{what} arguments to jvp must be tuples or lists; found {type(given).__name__}.",
-                fix="pass (x,) and (t,) for one argument."))
+    if not (isinstance(primals, (tuple, list)) and isinstance(tangents, (tuple, list))):
+        raise TypeError(explain(
+            "primal and tangent arguments to jax.jvp must be tuples or lists; found "
+            f"{type(primals).__name__} and {type(tangents).__name__}.",
+            fix="pass (x,) and (t,) for one argument."))
     leaves, in_tree = tree_util.flatten(tuple(primals))
     t_leaves, t_tree = tree_util.flatten(tuple(tangents))
     if in_tree != t_tree or isinstance(primals, list) != isinstance(tangents, list):
         raise TypeError(explain(
-            f"primal and tangent arguments to jvp must have the same tree structure; primals have "
-            f"tree structure {tree_util.tree_structure(primals)} whereas tangents have tree "
+            "primal and tangent arguments to jax.jvp must have the same tree structure; primals "
+            f"have tree structure {tree_util.tree_structure(primals)} whereas tangents have tree "
             f"structure {tree_util.tree_structure(tangents)}.",
             fix="pass one tangent per primal, in the same containers."))
     check_arguments("jvp", leaves, tree_util.flatten((tuple(primals), {}))[1])

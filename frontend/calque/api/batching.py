@@ -39,8 +39,8 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
 
     Args:
       fun: function of one element.
-      in_axes: axis per positional argument (or a tree prefix of them); None: not mapped.
-        Keyword arguments are mapped over axis 0.
+      in_axes: axis per positional argument (or a tree prefix of them); None: not mapped, and
+        given to fun as it is, whatever it is.  Keyword arguments are mapped over axis 0.
       out_axes: where the mapped axis goes in the outputs (tree prefix).
       axis_name: a name for the mapped axis.
       axis_size: its size, needed when nothing is mapped.
@@ -79,9 +79,12 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
                 f"{len(in_axes)}, len(args)={len(args)}",
                 fix="give one entry per positional argument; keywords are mapped over axis 0."))
         leaves, tree = tree_util.flatten((args, kwargs))
-        check_arguments(name_of(fun), leaves, tree, refs=True)
         axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), allow_int_root=True)
-        axes = [_normalized(d, len(type_of(x).shape), "in_axes") for d, x in zip(axes, leaves)]
+        # what is not mapped may be any object
+        check_arguments(name_of(fun), [0 if d is None else x for d, x in zip(axes, leaves)], tree,
+                        refs=True)
+        axes = [d if d is None else _normalized(d, len(type_of(x).shape), "in_axes")
+                for d, x in zip(axes, leaves)]
         size = _mapped_size(fun, leaves, axes, axis_size, args, kwargs)
         if spmd:
             _check_types(spmd, leaves, axes)
@@ -105,7 +108,7 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
             values = [ref_value(x) if type(x) is Ref else x for x in leaves] if refs else leaves
             given = [None if i in refs and i not in mapped else d for i, d in enumerate(axes)]
             # what is not mapped is passed on as it is: a Python number may be a static argument
-            values = [x if d is None else v for x, v, d in zip(values, as_values(values), given)]
+            values = [x if d is None else as_values([x])[0] for x, d in zip(values, given)]
             outs, out_dims = vmap_module.vmap_flat(flat, size, values, given, axis_name,
                                                    devices=False, spmd=spmd)
             out_tree = kept[0]
@@ -160,9 +163,7 @@ def _check_types(spmd: tuple[Any, ...], leaves: Sequence[Any], axes: Sequence[in
                     f"explicit_mesh_axis={split}", fix="leave spmd_axis_name out."))
 
 
-def _normalized(axis: Any, ndim: int, what: str) -> int | None:
-    if axis is None:
-        return None
+def _normalized(axis: Any, ndim: int, what: str) -> int:
     axis = int(axis)
     if not -ndim <= axis < ndim:
         raise ValueError(explain(
@@ -182,8 +183,10 @@ def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
             "vmap must have at least one non-None value in in_axes or axis_size must be specified",
             fix="map some argument, or pass axis_size."))
     if len(set(sizes)) > 1:
-        raise sizes_error(argument_names(fun, args, kwargs), [type_of(x) for x in leaves], axes,
-                          given)
+        names = argument_names(fun, args, kwargs)
+        raise sizes_error([n for n, d in zip(names, axes) if d is not None],
+                          [type_of(x) for x, d in zip(leaves, axes) if d is not None],
+                          [d for d in axes if d is not None], given)
     return as_size(sizes[0])
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
+from calque.core.lists import flagged
 from calque.core.trace import as_current
 from calque.core.trace import eval_trace as bottom_trace
 from calque.core.types import Function
@@ -24,6 +25,7 @@ from calque.dispatch.array import from_numpy
 from calque.dispatch.tracing import check_arguments, name_of
 from calque.primitives import callback as prim
 from calque.primitives.elementwise import stop_gradient_p
+from calque.primitives.random import impl_of, random_unwrap_p, random_wrap_p
 from calque.trees import util as tree_util
 
 METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
@@ -49,7 +51,7 @@ class HostFunction:
         if self.out_tree is None:
             return []
         outs, tree = tree_util.flatten(out)
-        if tree != self.out_tree:
+        if tree.num_leaves != self.out_tree.num_leaves:
             raise RuntimeError(explain(
                 f"{self!r} was to return the structure {self.out_tree} and returned {tree}.",
                 fix="return what result_shape_dtypes says."))
@@ -67,7 +69,14 @@ class HostFunction:
 
 def _promised(name: str, spec: Any) -> tuple[tuple[ShapedArray, ...], Any]:
     leaves, tree = tree_util.flatten(spec)
-    return promised_avals(name, leaves), tree
+    avals = promised_avals(name, leaves)
+    for leaf, aval in zip(leaves, avals):
+        if aval.dtype != leaf.dtype and leaf.dtype != dtypes.float0:
+            raise ValueError(explain(
+                "result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is "
+                f"disabled: {name} promises {np.dtype(leaf.dtype)}.",
+                fix=f"promise {aval.dtype}, or set jax_enable_x64."))
+    return avals, tree
 
 
 def promised_avals(name: str, leaves: Sequence[Any]) -> tuple[ShapedArray, ...]:
@@ -190,12 +199,15 @@ def _call_back(ordered: bool, callback: Any, /, *args: Any, **kwargs: Any) -> No
         raise TypeError(explain(
             f"first argument to calque.debug.callback must be callable, got {callback!r}."))
     leaves, in_tree = tree_util.flatten((args, kwargs))
-    arrays = [x for x in leaves if _is_array(x)]
     where = [_is_array(x) for x in leaves]
+    found = flagged(leaves, where)
+    keys = [aval_of(x).dtype if dtypes.is_key(aval_of(x).dtype) else None for x in found]
+    arrays = [x if k is None else random_unwrap_p.bind(x) for x, k in zip(found, keys)]
 
     @functools.wraps(callback)
     def with_statics(*values: Any) -> None:
-        given = iter(values)
+        given = iter(v if k is None else random_wrap_p.bind(v, **impl_of(k))
+                     for v, k in zip(values, keys))
         every = [next(given) if a else x for a, x in zip(where, leaves)]
         a, k = in_tree.unflatten(every)
         callback(*a, **k)
@@ -311,9 +323,12 @@ def _formatted(write: Callable[[str], None], fmt: Any, args: tuple[Any, ...],
     if not unchecked:
         _check_fields(fmt, args, kwargs)
 
+    options = np.get_printoptions()
+
     def show(*args: Any, **kwargs: Any) -> None:
         plain = tree_util.tree_map(_plain, (args, kwargs))
-        write(fmt.format(*plain[0], **plain[1]))
+        with np.printoptions(**options):
+            write(fmt.format(*plain[0], **plain[1]))
 
     _call_back(ordered, show, *args, **kwargs)
     return None
@@ -325,8 +340,9 @@ def _show(text: str) -> None:
 
 
 def _check_fields(fmt: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Fields that are not given are found now, not when the program runs."""
-    count = 0
+    """Fields that are not given, and values without a field, are found now, not when the program
+    runs."""
+    count, named, numbered = 0, set(), set()
     for _, field, _, _ in string.Formatter().parse(fmt):
         if field is None:
             continue
@@ -334,13 +350,25 @@ def _check_fields(fmt: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None
         if name == "" or name.isdigit():
             at = int(name) if name else count
             count += 1
+            numbered.add(at)
             if at >= len(args):
                 raise IndexError(explain(
                     f"debug.print: {fmt!r} asks for argument {at} and got {len(args)}."))
         elif name not in kwargs:
             raise KeyError(explain(f"debug.print: {fmt!r} asks for {name!r}.",
                                    fix=f"pass {name}=."))
+        named.add(name)
+    if not named and not numbered and (args or kwargs):
+        raise ValueError(explain(
+            f'You may be passing an f-string, i.e. f"{{x}}", to debug.print: {fmt!r} has no '
+            "fields.", fix='give values to fields: debug.print("{x}", x=x).'))
+    if rest := [k for k in kwargs if k not in named]:
+        raise ValueError(explain(f"Unused keyword arguments to debug.print: {rest}.",
+                                 fix="name them in the text, or leave them out."))
+    if places := [i for i in range(len(args)) if i not in numbered]:
+        raise ValueError(explain(f"Unused positional arguments to debug.print: {places}.",
+                                 fix="give them fields {}, or leave them out."))
 
 
 def _plain(x: Any) -> Any:
-    return np.asarray(x) if hasattr(x, "aval") else x
+    return np.asarray(x) if hasattr(x, "aval") and not dtypes.is_key(x.aval.dtype) else x

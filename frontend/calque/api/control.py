@@ -19,6 +19,7 @@ from calque.core.dims import as_size
 from calque.core.errors import explain
 from calque.core.program import Program, Var
 from calque.core.refs import AbstractRef, Ref, Uses, read, refuse_result
+from calque.core.source import asked_by_ours
 from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch.array import Array
@@ -28,13 +29,25 @@ from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs, t
 from calque.primitives import control
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.primitives.collectives import pvary_p
 from calque.transforms.stage import replay, stage
 from calque.trees import util as tree_util
 
-
 # ---- cond and switch
+_NONE: Any = object()  # `operand=` is not given; None is an argument of the branches
+
+
+def _given(name: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
+    if operand is _NONE:
+        return operands
+    if operands:
+        raise TypeError(explain(f"{name}: both operands and the keyword `operand` are given.",
+                                fix="pass them by position only."))
+    return (operand,)
+
+
 def switch(index: Any, branches: Sequence[Function], *operands: Any,
-           operand: Any = None) -> Any:
+           operand: Any = _NONE) -> Any:
     """branches[index](*operands); an index outside is clamped to the nearest branch.
 
     Args:
@@ -60,8 +73,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any,
         raise TypeError("lax.switch: branches argument should be a sequence of callables.")
     if not branches:
         raise ValueError("Empty branch sequence")
-    if operand is not None:
-        operands = (operand,)
+    operands = _given("switch", operands, operand)
     aval = aval_of(index)
     if aval.shape:
         raise TypeError(explain(f"Branch index must be scalar, got {index} of shape "
@@ -102,7 +114,7 @@ def cond(pred: Any, *args: Any, **kwargs: Any) -> Any:
     return _cond(pred, *args, **kwargs)
 
 
-def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any = None,
+def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any = _NONE,
           linear: Any = None) -> Any:
     if not (callable(true_fun) and callable(false_fun)):
         if len(operands) == 2 and callable(false_fun) and callable(operands[1]):
@@ -110,8 +122,7 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
             t_op, t_fun, f_op, f_fun = true_fun, false_fun, *operands
             return _cond(pred, lambda ops: t_fun(ops[0]), lambda ops: f_fun(ops[1]), (t_op, f_op))
         raise TypeError("lax.cond: true_fun and false_fun arguments should be callable.")
-    if operand is not None:
-        operands = (operand,)
+    operands = _given("cond", operands, operand)
     if not hasattr(pred, "aval") and not isinstance(pred, (bool, int, float, np.generic,
                                                            np.ndarray)):
         raise TypeError(explain(
@@ -218,8 +229,9 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None,
         program, out_tree, uses = trace_with_refs(f, in_tree, [*carry_avals, *x_avals], name_of(f),
                                                   "scan")
         carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
-        given, grown = init_leaves, promoted(carry_avals, carry_out)
-        if grown != carry_avals:  # a weak initial value takes the body's dtype
+        given = init_leaves
+        # a weak initial value takes the body's dtype
+        while (grown := promoted(carry_avals, carry_out)) != carry_avals:
             init_leaves = [x if a is b else as_aval(x, a)
                            for x, a, b in zip(init_leaves, grown, carry_avals)]
             carry_avals = grown
@@ -304,13 +316,19 @@ def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
 
 
 def promoted(have: Sequence[ShapedArray], out: Sequence[ShapedArray]) -> list[ShapedArray]:
-    """The carry's types; weak initial values are promoted with what the body makes of them."""
+    """The carry's types; weak initial values are promoted with what the body makes of them, and in
+    shard_map what loops of our own start from varies as far as the body makes it vary."""
+    pairs = list(zip(have, out))
+    if any(b.vma - a.vma for a, b in pairs) and asked_by_ours("api"):
+        return [a.marked(a.sharding, a.vma | b.vma) for a, b in pairs]
     return [ShapedArray(a.shape, dtypes.promote([(a.dtype, True), (b.dtype, b.weak_type)])[0])
             if a.weak_type and a.shape == b.shape and a != b and not dtypes.is_key(b.dtype) else a
-            for a, b in zip(have, out)]
+            for a, b in pairs]
 
 
 def as_aval(x: Any, aval: ShapedArray) -> Any:
+    if more := aval.vma - aval_of(x).vma:
+        return pvary_p.bind(x, axes=tuple(sorted(more, key=str)))
     if isinstance(x, (bool, int, float, complex)):  # stays a literal
         return np.asarray(x, aval.dtype)[()] if not aval.weak_type else aval.dtype.type(x).item()
     return ew.convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type,
@@ -386,7 +404,7 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:  # noqa:
       >>> lax.map(lambda x: x * 2, jnp.arange(3))
       Array([0, 2, 4], dtype=int32)
     """
-    if batch_size is not None:
+    if batch_size:
         return _map_batched(f, xs, batch_size)
     return scan(lambda _, x: ((), f(x)), (), xs)[1]
 

@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.api.control import map as lax_map
-from calque.api.custom_derivatives import flat_result, resolved
+from calque.api.custom_derivatives import flat_result
+from calque.api.rule_arguments import HandsOn, resolved
 from calque.core.errors import explain
 from calque.core.lists import flagged
+from calque.core.trace import at_bottom
 from calque.core.types import Function
 from calque.dispatch.tracing import check_arguments, name_of
 from calque.primitives.custom import Rule, custom_vmap_p
 from calque.trees import util as tree_util
 
 
-class custom_vmap:  # noqa: N801
+class custom_vmap(HandsOn):  # noqa: N801
     """A function with a batching rule of its own.
 
     Args:
@@ -97,7 +99,11 @@ class custom_vmap:  # noqa: N801
             kept.append(out_tree)
             return found, flags * len(found) if len(flags) != len(found) else flags
 
-        outs = custom_vmap_p.bind(*leaves, fun=Rule(fun), rule=Rule(rule), num_consts=0)
+        params: dict[str, Any] = {"fun": Rule(fun), "rule": Rule(rule), "num_consts": 0}
+        if not at_bottom():  # what is closed over becomes operands
+            assert custom_vmap_p.staged is not None
+            leaves, params = custom_vmap_p.staged(*leaves, **params)
+        outs = custom_vmap_p.bind(*leaves, **params)
         return kept[-1].unflatten(outs)
 
 

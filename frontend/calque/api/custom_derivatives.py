@@ -6,11 +6,10 @@ do with it.  Start reading at `custom_jvp.__call__`.
 from __future__ import annotations
 
 import functools
-import inspect
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from calque.api.rule_arguments import HandsOn, positions, resolved
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike, same_type
 from calque.core.errors import UnexpectedTracerError, explain
@@ -48,54 +47,6 @@ class CustomVJPPrimal:
 
     def __init__(self, value: Any, perturbed: bool) -> None:
         self.value, self.perturbed = value, perturbed
-
-
-_signatures: weakref.WeakKeyDictionary[Any, inspect.Signature] = weakref.WeakKeyDictionary()
-
-
-def _signature(fun: Function) -> inspect.Signature | None:
-    """The signature of a function, remembered: 50 us each time otherwise."""
-    try:
-        found = _signatures.get(fun)
-        if found is None:
-            found = _signatures[fun] = inspect.signature(fun)
-        return found
-    except TypeError:  # it has no hash, or no weak references
-        pass
-    try:
-        return inspect.signature(fun)
-    except (TypeError, ValueError):
-        return None
-
-
-def resolved(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
-              ) -> tuple[Any, ...]:
-    """All arguments by position, defaults filled in."""
-    signature = _signature(fun)
-    if signature is None:
-        if not kwargs:
-            return args
-        raise TypeError(explain(
-            f"{name_of(fun)}: keyword arguments could not be resolved to positions.",
-            fix="pass all arguments by position."))
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    if bound.kwargs:
-        raise TypeError(explain(
-            f"The following keyword arguments could not be resolved to positions: "
-            f"{', '.join(bound.kwargs)}",
-            fix="functions with custom rules take arguments by position only."))
-    return bound.args
-
-
-def _positions(fun: Function, numbers: Any, names: Any) -> tuple[int, ...]:
-    """Sorted positions of the arguments named by number or by name."""
-    numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers)
-    names = (names,) if isinstance(names, str) else tuple(names)
-    if names:
-        parameters = list(inspect.signature(fun).parameters)
-        numbers += tuple(parameters.index(n) for n in names)
-    return tuple(sorted(set(numbers)))
 
 
 def _split(args: Sequence[Any], fixed: Sequence[int]) -> tuple[list[Any], list[Any]]:
@@ -144,7 +95,7 @@ def _flatten(name: str, args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
     return held.without(leaves), held
 
 
-class custom_jvp:  # noqa: N801
+class custom_jvp(HandsOn):  # noqa: N801
     """A function with a forward-mode derivative rule of its own; grad transposes the rule.
 
     Args:
@@ -174,7 +125,7 @@ class custom_jvp:  # noqa: N801
                  nondiff_argnames: str | Sequence[str] = ()) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
-        self.nondiff_argnums = _positions(fun, nondiff_argnums, nondiff_argnames)
+        self.nondiff_argnums = positions(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Function | None = None
         self.symbolic_zeros = False
 
@@ -281,7 +232,7 @@ class custom_jvp:  # noqa: N801
         return kept[-1].unflatten(outs)
 
 
-class custom_vjp:  # noqa: N801
+class custom_vjp(HandsOn):  # noqa: N801
     """A function with a reverse-mode derivative rule of its own.
 
     Args:
@@ -308,7 +259,7 @@ class custom_vjp:  # noqa: N801
                  nondiff_argnames: str | Sequence[str] = ()) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
-        self.nondiff_argnums = _positions(fun, nondiff_argnums, nondiff_argnames)
+        self.nondiff_argnums = positions(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Function | None = None
         self.bwd: Function | None = None
         self.symbolic_zeros = False
@@ -435,7 +386,8 @@ class _VjpCall:
         if got == shape:  # None may also stand where the argument has None
             leaves = [c for c, a in zip(leaves, places) if a is not None]
             got = tree
-        if len(leaves) != len(avals) or (got != tree and None not in leaves):
+        alone = len(avals) == 1 and tree_util.treedef_is_leaf(got)  # of a node of one leaf
+        if len(leaves) != len(avals) or (got != tree and None not in leaves and not alone):
             raise TypeError(explain(
                 f"Custom VJP bwd rule {bwd} must produce cotangents with the structure of the "
                 f"arguments of {self.name}: {tree}, but got {got}."))
@@ -450,6 +402,10 @@ class _VjpCall:
         have = aval_of(ct)
         if have.dtype == dtypes.float0:
             return None
+        if have.shape == want.shape and have.dtype != want.dtype and dtypes.is_float(
+                have.dtype) and dtypes.is_float(want.dtype):  # more, or fewer, digits than asked
+            return convert_element_type_p.bind(ct, new_dtype=want.dtype, weak_type=want.weak_type,
+                                               sharding=None)
         if not same_type(have, want):
             raise ValueError(explain(
                 f"Custom VJP bwd rule {bwd} for function {self.name} must produce a cotangent of "

@@ -66,8 +66,8 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         body, out_tree, uses = trace_with_refs(body_fun, in_tree, avals, name_of(body_fun),
                                                "while_body")
         _check_structure(out_tree, tree)
-        given, grown = leaves, promoted(avals, body.out_avals)
-        if grown != avals:  # a weak initial value takes the body's dtype
+        given = leaves
+        while (grown := promoted(avals, body.out_avals)) != avals:  # weak ones take its dtype
             leaves = [as_aval(x, a) if a is not b else x for x, a, b in zip(leaves, grown, avals)]
             avals = grown
             cond, _, looks = trace_with_refs(cond_fun, in_tree, avals, name_of(cond_fun))

@@ -19,7 +19,7 @@
   dims.py        the same for whole shapes
   lists.py       words about shapes and lists of values
   tables.py      functions that a row of a table makes
-  config.py      options, under JAX's names
+  config.py      options, under JAX's names; config_of_jax.py  those that say little here
   errors.py      the error classes, and messages in three parts
   source.py      where in the user's program an operation was asked for
   tracebacks.py  without our own frames

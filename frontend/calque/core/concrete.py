@@ -23,6 +23,9 @@ def _as_bool(x: Tracer) -> bool:
     known = x.concrete()
     if known is not None:
         return bool(known)
+    if x.aval.size == 0:
+        raise ValueError(explain("The truth value of an empty array is ambiguous.",
+                                 fix="ask for x.size, or use x.any() or x.all()."))
     if x.aval.size != 1:
         raise ValueError(explain(
             "The truth value of an array with more than one element is ambiguous.",

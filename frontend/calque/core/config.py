@@ -2,17 +2,20 @@
 managers (`enable_x64(True)`, ...) set one for the current thread and context.
 
 `config.key()` is the tuple of the options that change what is traced or compiled: it is part of
-every cache key, so it is kept ready.  Imports tables only.
+every cache key, so it is kept ready.  Imports tables only (config_of_jax: options that say little
+here).
 """
 from __future__ import annotations
 
 import contextlib
 import contextvars
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from calque.core.config_of_jax import TAKEN
 from calque.core.tables import from_row
 
 
@@ -57,6 +60,19 @@ OPTIONS = {o.name: o for o in (
            ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg", "unsafe_rbg")),
     Option("jax_enable_custom_prng", False, "bool", True, "PRNGKey gives typed keys, as key does"),
     Option("jax_check_tracer_leaks", False, "bool", True, "accepted; leaks are always detected"),
+    Option("jax_platform_name", "", "any", False,
+           "the platform to use where jax_platforms is not set"),
+    Option("jax_compilation_cache_dir", None, "any", False,
+           "folder in which compiled programs are kept (CALQUE_CACHE_DIR goes before it)"),
+    Option("jax_enable_compilation_cache", True, "bool", False,
+           "keep compiled programs on disk"),
+    Option("jax_random_seed_offset", 0, "int", True, "is added to the seeds of keys"),
+    Option("jax_legacy_prng_key", "allow", "enum", True,
+           "'warn' or 'error' where a key is no typed one", ("allow", "warn", "error")),
+    Option("jax_check_static_indices", False, "bool", True,
+           "raise IndexError where a number or slice as an index is out of bounds"),
+    Option("jax_no_tracing", False, "bool", False,
+           "raise RuntimeError where a function would be traced"),
     Option("calque_cpu", "host", "enum", True,
            "the CPU that code for CPU devices is compiled for",
            ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")),
@@ -66,10 +82,19 @@ OPTIONS = {o.name: o for o in (
            "seconds after which a message between processes that nobody answers is an error"),
     Option("jax_traceback_filtering", "auto", "enum", False, "hide calque's frames in tracebacks",
            ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")),
+    *(Option(name, default, {bool: "bool", int: "int"}.get(type(default), "any"), False,
+             "taken as JAX takes it, and of no effect here")
+      for name, (default, _) in TAKEN.items()),
 )}
+_told: set[str] = set()  # options of TAKEN that somebody set, and was told of
 
 
 def _parse(option: Option, value: Any) -> Any:
+    if option.name in TAKEN and value not in (option.default, "allow", "log"):
+        said = TAKEN[option.name][1]
+        if said and option.name not in _told:
+            _told.add(option.name)
+            warnings.warn(f"config: {option.name} has no effect here: {said}", stacklevel=3)
     if option.kind == "bool":
         if isinstance(value, str):
             text = value.strip().lower()
@@ -128,6 +153,17 @@ class Config:
           False
         """
         return {**self._values, **(self._local.get() or {})}
+
+    @property
+    def x64_enabled(self) -> bool:
+        """Whether 64-bit dtypes are kept.
+
+        Example:
+          >>> import calque
+          >>> calque.config.x64_enabled
+          False
+        """
+        return bool(self.jax_enable_x64)
 
     @staticmethod
     def _make_key(values: dict[str, Any]) -> tuple[Any, ...]:
@@ -299,6 +335,8 @@ def context_manager(name: str) -> Any:
         return config.context(name, value)
 
     shown = repr(option.choices[-1] if option.choices else True)
+    if name in TAKEN:  # a value that nothing is said of
+        shown = repr("allow" if option.default is None else option.default)
     sample, result = _EXAMPLES.get(name, (shown, shown))
     takes = "a bool (default True)" if option.kind == "bool" else (
         "one of " + ", ".join(map(repr, option.choices)) if option.choices else

@@ -15,6 +15,7 @@ import numpy as np
 
 from calque.core.config import config
 from calque.core.errors import TypePromotionError, explain
+from calque.core.source import asked_by_ours
 from calque.core.types import Dtype
 
 bool_ = np.dtype(bool)
@@ -113,6 +114,11 @@ def is_integer(dtype: Any) -> bool:
 _FLOAT_SET = frozenset((*FLOATS, *FLOAT8))
 
 
+# NumPy's are not among them; also those that no array has here
+_EXTRA_FLOATS = frozenset(t for n, t in vars(ml_dtypes).items() if n.startswith((
+    "float", "bfloat")) and isinstance(t, type))
+
+
 def issubdtype(a: Any, b: Any) -> bool:
     """Like np.issubdtype, knowing bfloat16, fp8 (floating) and keys (prng_key)."""
     if is_key(a):
@@ -123,11 +129,11 @@ def issubdtype(a: Any, b: Any) -> bool:
         a = np.dtype(a)
         if a == float0:
             return b in (np.void, np.generic)
-        if a in _FLOAT_SET and a.kind == "V":
+        if a.type in _EXTRA_FLOATS:
             if isinstance(b, type) and issubclass(b, np.generic) and b is not a.type:
                 return b in (np.floating, np.inexact, np.number, np.generic)
             return bool(np.dtype(b) == a)
-    elif a in (ml_dtypes.bfloat16, *(d.type for d in FLOAT8)):
+    elif a in _EXTRA_FLOATS:
         return issubdtype(np.dtype(a), b)
     if isinstance(b, type) and issubclass(b, np.generic):
         return bool(np.issubdtype(a, b))
@@ -299,16 +305,20 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
 
 def promote(pairs: Iterable[tuple[Dtype, bool]]) -> tuple[Dtype, bool]:
     """The join of (dtype, weak) pairs: result dtype and whether it is weak."""
-    return _promote(frozenset(pairs), config.jax_enable_x64,
-                    config.jax_numpy_dtype_promotion == "strict")
+    strict = config.jax_numpy_dtype_promotion == "strict" and not asked_by_ours(*_STRICT)
+    return _promote(frozenset(pairs), config.jax_enable_x64, strict)
+
+
+# where dtypes of operands are the user's; other functions of ours mix what they make themselves
+_STRICT = ("api", "numpy", "lax", "parallel", "ops")
 
 
 def refuse_float0(*kinds: Dtype) -> None:
     """TypeError for the dtype of derivatives by integers, which nothing is computed with."""
     if float0 in kinds:
         raise TypeError(explain(
-            "a float0 array is an operand: float0 is the dtype of derivatives by integers and "
-            "booleans, and supports no operations.",
+            "a float0 array is an operand: float0s do not support any operations by design, being "
+            "derivatives by integers and booleans.",
             fix="use np.zeros(x.shape, dtype) where zeros of a dtype are wanted."))
 
 

@@ -263,6 +263,14 @@ class AbstractMesh(_Axes):
         """Itself."""
         return self
 
+    def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None,
+               **_: Any) -> AbstractMesh:
+        """A copy with other sizes, names or types of the axes."""
+        return AbstractMesh(
+            self.axis_sizes if axis_sizes is None else axis_sizes,
+            self.axis_names if axis_names is None else axis_names,
+            self.axis_types if axis_types is None else axis_types)
+
     def update_axis_types(self, types: dict[Any, AxisType]) -> AbstractMesh:
         """A copy in which some axes have other types."""
         return AbstractMesh(self.axis_sizes, self.axis_names, tuple(

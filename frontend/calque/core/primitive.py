@@ -52,8 +52,8 @@ class RuleMissingError(NotImplementedError):
 class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
-    __slots__ = ("name", *RULES, "program", "words", "collective", "inline", "staged", "effects",
-                 "varying", "factors", "client", *FACTS, "__weakref__")
+    __slots__ = ("name", *RULES, "program", "words", "collective", "inline", "staged", "within",
+                 "effects", "varying", "factors", "client", *FACTS, "__weakref__")
 
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
@@ -90,6 +90,8 @@ class Primitive:
         # primitives that hold Python functions: run one on values; (operands, params) of a record
         self.inline: Function | None = None
         self.staged: Callable[..., tuple[Any, dict[str, Any]]] | None = None
+        # under a vmap trace, while it holds Python functions, which may close over mapped values
+        self.within: Function | None = None
         if not client:
             assert name not in registry, name
             registry[name] = self

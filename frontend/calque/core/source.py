@@ -104,6 +104,21 @@ def here() -> Source:
     return UNKNOWN
 
 
+_BELOW = ("core", "dispatch", "primitives", "transforms", "trees")
+
+
+def asked_by_ours(*doors: str) -> bool:
+    """Whether a function of the package's own asks for an operation, and not the user; doors:
+    modules (or folders) whose functions do what the user asks them for, as operators do."""
+    paths = tuple(PACKAGE + p.replace("/", os.sep) for p in (*_BELOW, *doors))
+    frame = sys._getframe(1)
+    while frame is not None and is_ours(name := frame.f_code.co_filename):
+        if name.startswith(PACKAGE) and not name.startswith(paths):
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
 def called(fun: Any) -> Source:
     """Where fun is called: here(), or fun itself when a command of ours calls it."""
     found = here()

@@ -223,7 +223,8 @@ def escaped_tracer_error(tracer: Tracer, prim: Any) -> UnexpectedTracerError:
     """The error for a tracer that outlived its transformation."""
     return UnexpectedTracerError(explain(
         f"Encountered an unexpected tracer: {prim}: a traced value {tracer.aval} was used after "
-        "the transformation that made it had ended (a side effect let it leak).",
+        "the transformation that made it had ended (a side effect let it leak, through global "
+        "state or a closure).",
         where=_where(tracer._trace),
         fix="return the value from the traced function instead of storing it outside."))
 

@@ -380,7 +380,8 @@ class Array(metaclass=_ArrayMeta):
         return value[()].astype(complex) if kind == "complex" else value[()]
 
     def __format__(self, spec: str) -> str:
-        return format(self._numpy()[()], spec) if self.ndim == 0 else format(str(self), spec)
+        whole = self.ndim > 0 or dtypes.is_key(self.dtype)
+        return format(str(self), spec) if whole else format(self._numpy()[()], spec)
 
     def __str__(self) -> str:
         if dtypes.is_key(self.dtype):
@@ -450,8 +451,9 @@ def current_device() -> Device:
 
 
 def platform_named() -> str | None:
-    """The first platform of jax_platforms (JAX_PLATFORMS); None where it is not set."""
-    listed = dtypes.config.jax_platforms
+    """The first platform of jax_platforms (JAX_PLATFORMS), else jax_platform_name; None where
+    neither is set."""
+    listed = dtypes.config.jax_platforms or dtypes.config.jax_platform_name
     return str(listed).split(",")[0].strip() if listed else None
 
 

@@ -35,6 +35,7 @@ from calque.dispatch.sharded.partition import name_messages, of_process, spans_p
 from calque.dispatch.tracing import (
     ShapeDtypeStruct,
     check_arguments,
+    check_callable,
     name_of,
     signature_of,
     trace_with_refs,
@@ -144,6 +145,12 @@ class JitFunction:
     def __repr__(self) -> str:
         return f"<calque.jit of {self._name}>"
 
+    def __reduce__(self) -> Any:
+        """Pickled (cloudpickle) is what it was made of, and nothing that it has compiled."""
+        return type(self), (self._fun, self._static_argnums, self._static_argnames,
+                            self._donate_argnums, self._donate_argnames, self._inline,
+                            self._keep_unused)
+
     @property
     def __signature__(self) -> Any:
         """The function's: inspect would take what has __get__ for a builtin."""
@@ -225,6 +232,10 @@ class JitFunction:
                avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         """donated: positions of the arguments of fun whose memory is given away."""
         self._explain_miss(key)
+        if config.jax_no_tracing:
+            raise RuntimeError(explain(
+                f"re-tracing function {self._name} for `jit`, but 'no_tracing' is set",
+                fix="call it outside the no_tracing context first, with arguments of these types."))
         labelled = labels.any_of([a for a in avals if type(a) is not AbstractRef])
         if labelled and self.moves:
             avals, labelled = labels.stripped(avals), False
@@ -418,8 +429,8 @@ def _check_hashable(name: str, where: Any, value: Any) -> None:
         hash(value)
     except TypeError:
         raise ValueError(explain(
-            f"Non-hashable static arguments are used in a jit function: {name} got static "
-            f"argument {where!r} of type {type(value)}.",
+            f"Non-hashable static arguments are not supported, and are used in a jit function: "
+            f"{name} got static argument {where!r} of type {type(value)}.",
             fix="pass a hashable value (a tuple instead of a list), or make it dynamic.")
         ) from None
 
@@ -475,12 +486,10 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
             keep_unused=keep_unused, device=device, backend=backend, inline=inline,
             in_shardings=in_shardings, out_shardings=out_shardings,
             compiler_options=compiler_options)
-    if not callable(fun):
-        raise TypeError(explain(f"Expected a callable value, got {fun!r} of type "
-                                f"{type(fun).__name__}."))
+    check_callable(fun)
     stages.check_options("jit", compiler_options)
-    nums, names = _resolve(fun, as_ints(static_argnums), _names(static_argnames))
-    d_nums, d_names = _resolve(fun, as_ints(donate_argnums), _names(donate_argnames))
+    nums, names = _resolve("static", fun, as_ints(static_argnums), _names(static_argnames))
+    d_nums, d_names = _resolve("donate", fun, as_ints(donate_argnums), _names(donate_argnames))
     for kind, both in (("argnames", {*names} & {*d_names}), ("argnums", {*nums} & {*d_nums})):
         if both:
             raise ValueError(explain(
@@ -509,8 +518,8 @@ def _names(value: Any) -> tuple[str, ...] | None:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _resolve(fun: Any, nums: tuple[int, ...] | None, names: tuple[str, ...] | None
-             ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _resolve(what: str, fun: Any, nums: tuple[int, ...] | None,
+             names: tuple[str, ...] | None) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Positions from names and names from positions, by the function's signature."""
     if nums is None and names is None:
         return (), ()
@@ -525,16 +534,18 @@ def _resolve(fun: Any, nums: tuple[int, ...] | None, names: tuple[str, ...] | No
     for i in nums or ():
         if not variadic and not -count <= i < count:
             raise ValueError(explain(
-                f"jitted function has static_argnums={nums}, donate_argnums={nums} but only "
-                f"accepts {count} positional arguments."))
-    known = {p.name for p in parameters}
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        for n in names or ():
-            if n not in known:
-                raise ValueError(explain(
-                    f"jitted function has invalid argnames {{{n!r}}} in static_argnames or "
-                    f"donate_argnames. Function does not take these args.",
-                    fix=f"use names among {sorted(known)}."))
+                f"Jitted function has {what}_argnums={nums}, but only accepts {count} positional "
+                "arguments."))
+    known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    without = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
+    every = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for n in names or ():
+        if n in without or not every and n not in known:
+            why = "These are positional-only" if n in without else (
+                "Function does not take these args.")
+            raise ValueError(explain(
+                f"Jitted function has invalid argnames {{{n!r}}} in {what}_argnames. {why}",
+                fix=f"use names among {sorted(known)}."))
     if names is None:
         names = tuple(positional[i].name for i in nums or ()
                       if -count <= i < count and positional[i].kind is not

@@ -130,10 +130,10 @@ def _branch_fix(name: str, first: str, label: str, a: ShapedArray, b: ShapedArra
     return ", and ".join(casts)
 
 
-def sizes_error(names: Sequence[str], avals: Sequence[ShapedArray], axes: Sequence[int | None],
+def sizes_error(names: Sequence[str], avals: Sequence[ShapedArray], axes: Sequence[int],
                 given: int | None) -> ValueError:
     """vmap's error of sizes that differ: every mapped argument with its size, the odd ones last."""
-    mapped = [(a.shape[d], d, n, a) for n, a, d in zip(names, avals, axes) if d is not None]
+    mapped = [(a.shape[d], d, n, a) for n, a, d in zip(names, avals, axes)]
     counts = Counter(size for size, *_ in mapped)
     rows = [f"  * axis {d} of argument {n} of type {a} has size {size}"
             for size, d, n, a in sorted(mapped, key=lambda m: -counts[m[0]])]

@@ -18,7 +18,8 @@ from calque.core.trace import Tracer
 from calque.core.types import Function, Shape
 from calque.dispatch import costs
 from calque.dispatch.array import current_device, to_array
-from calque.dispatch.tracing import ShapeDtypeStruct, argument_path, check_arguments
+from calque.dispatch.mismatch import argument_names
+from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments
 from calque.lowering import mlir
 from calque.lowering.module import LowerOptions, lower, module_text
 from calque.transforms.explicit import is_explicit
@@ -317,8 +318,8 @@ class Compiled(_Stage):
         leaves, tree = tree_util.flatten((args, kwargs))
         if tree != self._in_tree:
             raise TypeError(explain(
-                f"{self._name}: function was compiled for arguments of another structure than it "
-                f"was called with: {self._in_tree} and {tree}.",
+                "Function compiled with input pytree does not match the input pytree it was called "
+                f"with. {self._name}: {self._in_tree} and {tree}.",
                 fix="leave out static arguments, and pass trees like those given to lower()."))
         for x in leaves:
             if isinstance(x, Tracer):
@@ -327,12 +328,14 @@ class Compiled(_Stage):
                     f"particular signature. Detected argument of Tracer type: {x}.", self._name,
                     "transform the function, then lower and compile what came of it."))
         check_arguments(self._name, leaves, tree)
-        for i, (x, want) in enumerate(zip(leaves, self._avals)):
-            have = aval_of(x)
-            if not same_type(have, want):
-                raise TypeError(explain(
-                    f"{self._name}: argument {argument_path(tree, i)} was compiled for "
-                    f"{want.short()} and called with {have.short()}.",
-                    fix="cast or reshape the argument, or lower again for this type."))
+        types = [(aval_of(x), want) for x, want in zip(leaves, self._avals)]
+        if not all(same_type(have, want) for have, want in types):
+            names = argument_names(self._fun._fun, args, kwargs)
+            rows = [f"Argument {n!r} compiled with {want} and called with {have}"
+                    for n, (have, want) in zip(names, types) if not same_type(have, want)]
+            raise TypeError(explain(
+                f"Argument types differ from the types for which {self._name} was compiled. The "
+                "mismatches are:\n" + "\n".join(rows),
+                fix="cast or reshape the argument, or lower again for this type."))
         return self._fun._run_slow_path(
             self._entry, leaves, [to_array(x)._buffer for x in leaves])

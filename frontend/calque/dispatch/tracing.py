@@ -14,9 +14,10 @@ import numpy as np
 from calque.core import dtypes, monitoring
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.errors import explain
+from calque.core.mesh import get_mesh
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
-from calque.core.sharding import Sharding
+from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.trace import Tracer, current
 from calque.core.tracebacks import boundary
 from calque.core.types import Function
@@ -39,13 +40,20 @@ def check_callable(fun: Any) -> None:
         raise TypeError(explain(
             f"Expected a callable value, got {fun!r} of type {type(fun).__name__}.",
             fix="pass a function, not its result."))
+    if isinstance(fun, staticmethod):
+        raise TypeError(explain(f"staticmethod arguments are not supported, got {fun!r}.",
+                                fix="decorate the function first, then @staticmethod."))
+    if inspect.isgeneratorfunction(fun):
+        raise TypeError(explain(f"Expected a function, got a generator function: {fun!r}.",
+                                fix="return a tuple or a list of what it yields."))
 
 
 def wrapped(fun: Function, new: Function, verb: str) -> Function:
     """`new` under fun's name, with a docstring that says what it is of fun."""
     new = boundary(new)
     functools.update_wrapper(new, fun, updated=())  # not the attributes: jit's are its own
-    new.__doc__ = f"{verb} of {name_of(fun)}.\n\n{fun.__doc__ or ''}"
+    own = f"\n\nOriginal documentation:\n\n{fun.__doc__}" if fun.__doc__ else ""
+    new.__doc__ = f"{verb} of {name_of(fun)}.{own}"  # (as fun.__doc__ has it)
     return new
 
 
@@ -60,7 +68,7 @@ class ShapeDtypeStruct:
 
     Raises:
       ValueError: dtype is None.
-      TypeError: sharding is no Sharding.
+      TypeError: sharding is neither a Sharding nor, where a mesh is set, a PartitionSpec.
 
     Example:
       >>> import calque
@@ -74,6 +82,8 @@ class ShapeDtypeStruct:
                  sharding: Any = None) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        if isinstance(sharding, PartitionSpec) and not (mesh := get_mesh()).empty:
+            sharding = NamedSharding(mesh, sharding)
         if not (sharding is None or isinstance(sharding, Sharding)):
             raise TypeError(explain(
                 f"ShapeDtypeStruct: sharding should be a Sharding, got {sharding!r} of type "
@@ -117,7 +127,46 @@ class ShapeDtypeStruct:
         return made if self.sharding is None else made.marked(self.sharding)
 
     def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
         return self.shape[0]
+
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """The shape, dtype and sharding of an array, a tracer or a number.
+
+        Args:
+          x: what to describe.
+
+        Returns:
+          A ShapeDtypeStruct.
+
+        Example:
+          >>> import calque, calque.numpy as jnp
+          >>> calque.ShapeDtypeStruct.like(jnp.zeros((2, 3)))
+          ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+        """
+        aval = type_of(x)
+        return cls(aval.shape, aval.dtype, weak_type=aval.weak_type,
+                   sharding=x.sharding if getattr(x, "committed", False) else None)
+
+    def update(self, **changed: Any) -> ShapeDtypeStruct:
+        """The same with another shape, dtype, weak_type or sharding.
+
+        Args:
+          **changed: what is other.
+
+        Returns:
+          A ShapeDtypeStruct.
+
+        Example:
+          >>> import calque
+          >>> calque.ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))
+          ShapeDtypeStruct(shape=(4,), dtype=float32)
+        """
+        return ShapeDtypeStruct(
+            changed.pop("shape", self.shape), changed.pop("dtype", self.dtype),
+            **{"weak_type": self.weak_type, "sharding": self.sharding, **changed})
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""

@@ -21,6 +21,7 @@ from calque.dispatch.staging import eval_shape
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.nn.initializers import glorot_normal, normal, ones, zeros
 
+glorot, randn = glorot_normal, normal  # as older programs call them
 Layer = tuple[Callable[..., Any], Callable[..., Any]]
 
 

@@ -211,13 +211,15 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
       >>> checkify.check(jnp.sum(jnp.ones(2)) > 1, "too small")
     """
     if not is_arraylike(pred) or shape_of(pred) or dtype_of(pred) != dtypes.bool_:
-        raise TypeError(explain(f"check of a predicate that is no scalar: {pred}",
+        name = "debug_check" if debug else "check"
+        raise TypeError(explain(f"{name} takes a scalar pred as argument, got {pred}",
                                 fix="reduce it with .all() or .any()."))
     leaves, tree = tree_util.flatten((fmt_args, fmt_kwargs))
     for x in leaves:
         if not isinstance(x, (Array, Tracer, np.ndarray, np.generic)):
             raise TypeError(explain(
-                f"check formats arrays, not {x!r} of type {type(x)}.",
+                f"Formatting arguments to checkify.check need to be arrays, got {x!r} of type "
+                f"{type(x)}.",
                 fix="put it into the text, or make it an array."))
     if debug and current_trace.get().kind in ("eval", "lazy"):
         return

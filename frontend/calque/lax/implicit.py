@@ -56,13 +56,11 @@ def custom_root(f: Function, initial_guess: Any, solve: Function,
 
     def flat(*xs: Any) -> list[Any]:
         found, out_tree = tree_util.flatten(f(tree.unflatten(xs)))
-        if out_tree != tree:
-            raise TypeError(explain(
-                f"f() output pytree structure must match initial_guess, got {out_tree} and "
-                f"{tree}."))
+        _same_tree("f()", out_tree, tree)
         return found
 
-    program, consts = closed(stage(flat, [aval_of(x) for x in guess], "root"))
+    avals = [aval_of(x) for x in guess]
+    program, consts = closed(stage(flat, avals, "root"))
 
     def at(values: Any, x: Any) -> Any:
         return tree.unflatten(replay(program, *values, *tree_util.flatten(x)[0]))
@@ -70,31 +68,47 @@ def custom_root(f: Function, initial_guess: Any, solve: Function,
     trees: list[Any] = []
 
     def solved(*xs: Any) -> list[Any]:
-        leaves, out_tree = tree_util.flatten(solve(lambda x: at(consts, x), tree.unflatten(xs)))
+        out = solve(lambda x: at(consts, x), tree.unflatten(xs))
+        leaves, out_tree = tree_util.flatten(out)
         trees.append(out_tree)
+        _same_tree("solve()", tree_util.tree_structure(_first(out, has_aux)), tree)
         return leaves
 
-    # what solve closes over is an operand, too: it may be traced by who differentiates this
-    solver, held = closed(stage(solved, [aval_of(x) for x in guess], "solve"))
+    def moved(*values: Any) -> list[Any]:
+        x, right = (tree.unflatten(half) for half in (values[:len(guess)], values[len(guess):]))
+        found, out_tree = tree_util.flatten(
+            tangent_solve(linearize(lambda y: at(consts, y), x)[1], right))
+        _same_tree("tangent_solve()", out_tree, tree)
+        return found
+
+    # what the solvers close over are operands: they may be traced by who differentiates this
+    solver, held = closed(stage(solved, avals, "solve"))
+    tangent, more = closed(stage(moved, [*avals, *avals], "tangent_solve"))
 
     @custom_jvp
-    def root(values: Any, held: Any, start: Any) -> Any:
+    def root(values: Any, held: Any, more: Any, start: Any) -> Any:
         return trees[0].unflatten(replay(solver, *held, *start))
 
     @root.defjvp
     def rule(primals: Any, tangents: Any) -> Any:
-        values, held, start = primals
-        out = root(values, held, start)
+        out = root(*primals)
+        values, _, more, _ = primals
         x, *aux = out if has_aux else (out,)
         _, change = jvp(lambda v: at(v, x), (values,), (tangents[0],))
-        _, slope = linearize(lambda y: at(values, y), x)
-        moved = tangent_solve(slope, tree_util.tree_map(neg, change))
+        right = map(neg, tree_util.tree_leaves(change))
+        found = tree.unflatten(replay(tangent, *more, *tree_util.tree_leaves(x), *right))
         if not has_aux:
-            return out, moved
+            return out, found
         none = tree_util.tree_map(lambda v: instantiate(_zero(v)), aux[0])
-        return out, (moved, none)
+        return out, (found, none)
 
-    return root(list(consts), list(held), guess)
+    return root(list(consts), list(held), list(more), guess)
+
+
+def _same_tree(what: str, found: Any, wanted: Any) -> None:
+    if found != wanted:
+        raise TypeError(explain(
+            f"{what} output pytree structure must match initial_guess, got {found} and {wanted}."))
 
 
 def _zero(x: Any) -> Any:

@@ -11,7 +11,7 @@ from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.core.types import Shape
 from calque.dispatch.eager import lazy_eval
-from calque.dispatch.sharded.placing import made_on
+from calque.dispatch.sharded.placing import beside, made_on
 from calque.lax.elementwise import convert
 from calque.lax.operands import as_operand, as_sizes
 from calque.primitives import shape as sh
@@ -122,8 +122,9 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None,
         raise TypeError(explain(
             f"full must be called with scalar fill_value, got fill_value.shape "
             f"{shape_of(value)}.", fix="use jnp.full_like, which broadcasts."))
-    return varying_as(x, made_on("full_like", sharding, None,
-                                 lambda: spread_scalar(value, sizes, found, weak), sizes))
+    made = made_on("full_like", sharding, None,
+                   lambda: spread_scalar(value, sizes, found, weak), sizes)
+    return varying_as(x, beside(x, made) if sharding is None and shape is None else made)
 
 
 def varying_as(x: Any, made: Any) -> Any:

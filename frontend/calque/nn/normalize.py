@@ -46,6 +46,8 @@ def _logsumexp(name: str, a: Any, axis: Any, b: Any, keepdims: bool, where: Any)
         x, b = util.broadcast_all(name, x, b)
         x = choose_where(b != 0, x, -np.inf)
     x = ew.convert(x, dtype_of(x))  # no weak type
+    if where is not None:  # what is left out has no derivative: its exponential may be inf
+        x = choose_where(where, x, -np.inf)
     axes = util.axis_tuple(axis, ndim_of(x))
     real = ew.real(x) if util.is_complex(x) else x
     largest = _finite(_largest(real, axes, where))

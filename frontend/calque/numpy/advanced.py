@@ -19,10 +19,12 @@ from calque.core.dims import Dim, is_far, is_static
 from calque.core.errors import NonConcreteBooleanIndexError, explain
 from calque.core.lists import as_tuple, inserted, without
 from calque.core.primitive import Primitive
+from calque.core.sharding import SingleDeviceSharding
 from calque.core.trace import Tracer, at_bottom
 from calque.core.types import Axes, Shape
 from calque.dispatch.array import Array, from_numpy
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.sharded.placing import beside
 from calque.lax.gather import parse_mode, python_fill
 from calque.lax.index import counting_far, wrap_negative
 from calque.lax.scatter import scatter_apply
@@ -181,6 +183,8 @@ def plan(index: Any, shape: Shape, wrap: bool = True) -> Fancy:
                 if not item.ndim:  # True is one more axis of size 1, False one of size 0
                     shapes.append((int(item),))
             for column in columns:
+                if type(column) is np.ndarray and not column.shape and column.dtype.kind in "iu":
+                    ix.check_static(int(column), shape[len(runs)], len(runs))
                 if not shape[len(runs)] and column is item and not item.shape:
                     raise IndexError(explain(
                         f"index is out of bounds for axis {len(runs)} with size 0"))
@@ -289,7 +293,9 @@ def read(x: Any, fancy: Fancy, mode: Any = None, fill_value: Any = None, are_sor
         from calque.core.zeros import zeros
         if dtypes.is_key(aval.dtype):
             return sh.reshape(sh.slice_(sh.reshape(x, (aval.size,)), (0,), (0,)), fancy.shape)
-        return ew.convert(zeros(aval.update(shape=fancy.shape)), aval.dtype, aval.weak_type)
+        made = ew.convert(zeros(aval.update(shape=fancy.shape)), aval.dtype, aval.weak_type)
+        only = type(x) is Array and isinstance(aval.sharding, SingleDeviceSharding)
+        return beside(x, made) if only else made
     fills = parsed is GatherScatterMode.FILL_OR_DROP
     picked = None if fills else _picked(x, fancy)
     if picked is not None:

@@ -40,7 +40,7 @@ def full_constant(x: Any, value: Any) -> Any:
 
 def choose(mask: Any, yes: Any, no: Any) -> Any:
     """yes where mask, else no; scalars are spread."""
-    shape = util.common_shape("where", [shape_of(v) for v in (mask, yes, no)])
+    shape = util.common_shape("where", [shape_of(v) for v in (mask, yes, no)], ranks=False)
     return ew.select_n(*[util.broadcast_to(v, shape) for v in (mask, no, yes)])
 
 

@@ -43,6 +43,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import scatter as sc
 from calque.primitives import shape as sh
 from calque.primitives.gather import GatherScatterMode, default_fill
+from calque.primitives.random import filled_key
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -146,6 +147,9 @@ class Ref:
             if inside is None:
                 return found
             dtype = dtype_of(found)
+            if dtypes.is_key(dtype):
+                return ar.choose(np.bool_(inside) if isinstance(inside, bool) else inside, found,
+                                 filled_key(dtype) if fill_value is None else fill_value)
             value = default_fill(dtype) if fill_value is None else fill_value
             value = util.cast(util.one_array("get", dtypes.held(value, dtype)), dtype)
             if isinstance(inside, bool):

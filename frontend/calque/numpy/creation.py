@@ -15,14 +15,13 @@ from calque.core.trace import Tracer, at_bottom
 from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array, from_numpy, from_scalar
 from calque.dispatch.eager import lazy_eval
-from calque.dispatch.sharded.placing import made_on
-from calque.dispatch.sharded.shards import device_put
+from calque.dispatch.sharded.placing import beside, made_on
 from calque.lax.make import spread_scalar, varying_as
 from calque.lax.operands import as_size, as_sizes, numpy_operand
 from calque.numpy import util
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.random import random_wrap_p
+from calque.primitives.random import filled_key, random_wrap_p
 
 SMALL = 65536  # bytes up to which a list of arrays is put together on the host
 
@@ -253,9 +252,12 @@ def _stacked(x: Any, dtype: Any) -> Any:
 
 # ---- filled arrays
 def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, sharding: Any) -> Any:
-    wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype(name, dtype)
+    wanted: Any = dtypes.default_dtype(float) if dtype is None else util.user_dtype(name, dtype)
     sizes = as_sizes(name, shape)
     _check_sizes(name, sizes)
+    if dtypes.is_key(wanted):  # a key's words are the value
+        key = filled_key(wanted, value)
+        return made_on(name, device, sharding, lambda: util.broadcast_to(key, sizes), sizes)
     return made_on(name, device, sharding, lambda: spread_scalar(value, sizes, wanted), sizes)
 
 
@@ -404,10 +406,8 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
                       device, sharding)
         return random_wrap_p.bind(words, impl=keys.tag)
     made = _full(value, sizes, name, dtype, dtypes.dtype_and_weak(a), device, sharding)
-    where = None if shape is not None or isinstance(a, Tracer) or not isinstance(a, Array) else (
-        a.aval.sharding)
-    if where is not None and device is None and type(made) is Array:  # spread as a is
-        made = device_put(made, where)
+    if shape is None and device is None:
+        made = beside(a, made)
     return varying_as(a, made)
 
 
@@ -604,17 +604,21 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("tri", dtype)
     rows = as_size("tri", N)
     columns = rows if M is None else as_size("tri", M)
+    if isinstance(k, Tracer):
+        return ew.convert(below(rows, columns, k), wanted)
+    known = int(np.int32(int(k)))
     if at_bottom():
         with util.on_host("tri"):
-            return from_numpy(np.tri(rows, columns, int(k), dtype=np.int8).astype(wanted))
-    return ew.convert(below(rows, columns, int(k)), wanted)
+            return from_numpy(np.tri(rows, columns, known, dtype=np.int8).astype(wanted))
+    return ew.convert(below(rows, columns, known), wanted)
 
 
-def below(rows: int, columns: int, k: int) -> Any:
+def below(rows: int, columns: int, k: Any) -> Any:
     """The bool matrix of tri, recorded."""
     row = sh.iota(dtypes.int32, (rows, columns), 0)
     column = sh.iota(dtypes.int32, (rows, columns), 1)
-    return ew.ge(ew.add(row, np.int32(k)), column)
+    return ew.ge(ew.add(row, ew.match_shape(ew.convert(k, dtypes.int32), (rows, columns))),
+                 column)
 
 
 __all__ = ["array", "asarray", "copy", "empty", "empty_like", "eye", "full", "full_like",

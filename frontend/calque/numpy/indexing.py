@@ -16,6 +16,7 @@ import numpy as np
 
 from calque.core import dims, dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
+from calque.core.config import config
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.lists import as_tuple
 from calque.core.trace import Tracer, at_bottom
@@ -200,11 +201,19 @@ def _axis(item: Any, size: int, axis: int, position: int) -> Run | Traced:
         return _known(i, size) if isinstance(i, dims.Dim) else Traced(i, size)
     if isinstance(size, dims.Dim):
         return _known(i, size)
+    check_static(i, size, axis)
     wrapped = i + size if i < 0 else i
     clamped = min(max(wrapped, 0), size - 1)
     if clamped != wrapped and watched.get():
         return Traced(kind_of(size).type(i), size)
     return Run(clamped, 1, 1, True, clamped != wrapped)
+
+
+def check_static(i: int, size: Any, axis: int) -> None:
+    """IndexError for a known position outside, where jax_check_static_indices asks for it."""
+    if config.jax_check_static_indices and not -size <= i < size:
+        raise IndexError(explain(f"index {i} out of bounds for axis {axis} with size {size}",
+                                 fix="use an index within, or x.at[i].get(mode=...)."))
 
 
 def _known(i: Any, size: Any) -> Run | Traced:

@@ -102,7 +102,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None,
         raise ValueError(explain("size and fill_value arguments cannot be used in three-term "
                                  "where function."))
     dtype, weak = util.joined((x, y))
-    shape = util.common_shape("where", [shape_of(v) for v in (condition, x, y)])
+    shape = util.common_shape("where", [shape_of(v) for v in (condition, x, y)], ranks=False)
     if (dtype_of(condition) == dtypes.bool_ and shape_of(condition) in ((), shape)
             and all(util.is_cast_free(v, dtype, weak) and shape_of(v) == shape
                     for v in (x, y))):
@@ -274,8 +274,9 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     """
     x, y = util.promote("array_equiv", asarray(a1), asarray(a2))
     try:
-        x, y = util.broadcast_all("array_equiv", x, y)
-    except TypeError:
+        shape = util.common_shape("array_equiv", [shape_of(x), shape_of(y)], ranks=False)
+        x, y = util.broadcast_to(x, shape), util.broadcast_to(y, shape)
+    except (TypeError, ValueError):
         return util.array(np.False_)
     return _every(ew.eq(x, y))
 

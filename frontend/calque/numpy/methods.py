@@ -44,7 +44,7 @@ from calque.numpy.creation import array as make_array
 def _binary(symbol: str, f: Function, reflected: bool = False) -> Function:
     def method(self: Any, other: Any) -> Any:
         if not util.is_arraylike(other):
-            if isinstance(other, (list, tuple, set, dict)):
+            if type(other) in (list, tuple, set, dict):  # (a derived type may know better)
                 left, right = type(self).__name__, type(other).__name__
                 if reflected:
                     left, right = right, left

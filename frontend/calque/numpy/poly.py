@@ -511,10 +511,12 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
     if count < 0:
         raise ValueError(explain("N must be nonnegative"))
     powers = np.arange(count, dtype=np.int32)
+    powers = (powers if increasing else powers[::-1].copy())[None, :]
     with util.lazy_eval("vander"):
         x = util.array(x)
-        return ar.power(x[:, None], (powers if increasing else powers[::-1].copy())[None, :]
-                        ).astype(dtype_of(x))
+        if dtypes.is_inexact(dtype_of(x)):  # (an integer exponent is exact)
+            return ew.pow_(*util.aligned("vander", x[:, None], powers))
+        return ar.power(x[:, None], powers).astype(dtype_of(x))
 
 
 __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub",

@@ -15,12 +15,16 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.dims import check_positions
 from calque.core.errors import explain
+from calque.core.sharding import SingleDeviceSharding
+from calque.core.trace import Tracer
 from calque.core.types import Function
+from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.sharded.placing import beside
 from calque.lax.cumulative import cumsum
 from calque.lax.operands import as_size, as_sizes
 from calque.numpy import arithmetic as ar
-from calque.numpy import rounding, util
+from calque.numpy import rounding, ufuncs, util
 from calque.numpy.arithmetic import as_truth
 from calque.numpy.creation import asarray
 from calque.numpy.shapes import ravel, transpose
@@ -61,7 +65,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
         value = needed("nonzero", x, "The size argument of jnp.nonzero must be statically "
                        "specified to use jnp.nonzero within JAX transformations.",
                        "pass size=, or use jnp.where(condition, x, y).")
-        return tuple(asarray(p) for p in np.nonzero(value))
+        return tuple(_vector(x, p) for p in np.nonzero(value))
     for n in shape:
         check_positions("nonzero", n, dtypes.default_dtype(int))
     count = as_size("nonzero", size)
@@ -70,9 +74,17 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     fills = _fills(fill_value, len(shape))
     value = concrete_value(x)  # type: ignore[assignment]
     if value is not None and all(isinstance(f, (int, np.integer)) for f in fills):
-        return tuple(asarray(_filled(p, count, f)) for p, f in zip(np.nonzero(value), fills))
+        return tuple(_vector(x, _filled(p, count, f))
+                     for p, f in zip(np.nonzero(value), fills))
     with lazy_eval("nonzero"):
         return _traced(asarray(x), count, fills)
+
+
+def _vector(x: Any, places: Any) -> Any:
+    """Places in an array, on its device."""
+    made = asarray(places)
+    only = type(x) is Array and isinstance(x.aval.sharding, SingleDeviceSharding)
+    return beside(x, made) if only else made
 
 
 def _fills(fill_value: Any, rank: int) -> tuple[Any, ...]:
@@ -229,9 +241,11 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
       (Array([0, 1], dtype=int32), Array([1, 2], dtype=int32))
     """
     i = util.one_array("unravel_index", indices)
+    i = asarray(i)
+    if any(isinstance(n, Tracer) for n in (shape if isinstance(shape, (tuple, list)) else [shape])):
+        return _unraveled(i, [ew.convert(asarray(n), dtype_of(i)) for n in shape])
     sizes = as_sizes("unravel_index", shape)
     total = math.prod(sizes)
-    i = asarray(i)
     if not total:
         i = rounding.clip(i, 0, 0)
     else:
@@ -240,6 +254,20 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     found = []
     for n in reversed(sizes):
         i, rest = ar.divmod(i, max(n, 1))
+        found.append(rest)
+    return tuple(reversed(found))
+
+
+def _unraveled(i: Any, sizes: Sequence[Any]) -> tuple[Any, ...]:
+    """The same for sizes that are traced."""
+    total: Any = 1
+    for n in sizes:
+        total = ufuncs.multiply(total, n)
+    i = rounding.clip(i, ufuncs.negative(total), ufuncs.maximum(ufuncs.subtract(total, 1), 0))
+    i = ar.choose(ew.lt(i, ew.const(i, 0)), ufuncs.add(i, total), i)
+    found = []
+    for n in reversed(sizes):
+        i, rest = ar.divmod(i, ufuncs.maximum(n, 1))
         found.append(rest)
     return tuple(reversed(found))
 

@@ -60,6 +60,10 @@ def _contains(self: Any, value: Any) -> bool:
             "Array.__contains__: search array must be one-dimensional, got arr.shape="
             f"{self.shape}.",
             fix="use (x == value).any()."))
+    if getattr(value, "shape", ()):
+        raise ValueError(explain(
+            f"Array.__contains__: query value must be a scalar, got shape {value.shape}.",
+            fix="use jnp.isin(values, x)."))
     with lazy_eval("contains"):
         found = reductions.any(ufuncs.equal(self, value))
     return bool(found)

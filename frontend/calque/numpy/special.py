@@ -333,6 +333,11 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     weak = weak and util.weak_of(n)
     x = util.broadcast_to(util.cast(x, dtype, weak), shape)
     n = util.broadcast_to(util.cast(n, dtypes.int32), shape)
+    # what moves the least number beyond the largest; more would make infinity or 0 of 2**n, and
+    # NaN of their products
+    limits = dtypes.finfo(dtype)
+    most = np.int32(limits.maxexp - limits.minexp + limits.nmant + 1)
+    n = ew.clamp(np.int32(-most), n, most)
     # three factors, so that neither 2**n nor a product on the way leaves the dtype early
     third = ew.div(n, np.int32(3))
     rest = ew.sub(n, ew.mul(third, np.int32(2)))

@@ -86,6 +86,13 @@ def _plain(x: Any) -> Any:
     return x.dtype if isinstance(x, _ScalarMeta) else x
 
 
+def _of_limits(x: Any) -> np.dtype[Any]:
+    """The dtype whose limits are asked for: of a dtype, a scalar type of NumPy's or of ours, or
+    an array."""
+    kind = x if isinstance(x, type) and issubclass(x, np.generic) else getattr(x, "dtype", x)
+    return np.dtype(_plain(kind))
+
+
 class finfo(ml_dtypes.finfo):  # type: ignore[misc]  # noqa: N801 (NumPy's name)
     """Limits of a float dtype (bfloat16 and fp8 included).
 
@@ -96,7 +103,7 @@ class finfo(ml_dtypes.finfo):  # type: ignore[misc]  # noqa: N801 (NumPy's name)
     """
 
     def __new__(cls, dtype: Any) -> Any:
-        return ml_dtypes.finfo(np.dtype(_plain(getattr(dtype, "dtype", dtype))))
+        return ml_dtypes.finfo(_of_limits(dtype))
 
 
 class iinfo(ml_dtypes.iinfo):  # type: ignore[misc]  # noqa: N801 (NumPy's name)
@@ -109,10 +116,8 @@ class iinfo(ml_dtypes.iinfo):  # type: ignore[misc]  # noqa: N801 (NumPy's name)
     """
 
     def __new__(cls, dtype: Any) -> Any:
-        kind = _plain(getattr(dtype, "dtype", dtype))
-        if isinstance(dtype, int) and not isinstance(dtype, type):
-            kind = np.dtype(int)
-        return np.iinfo(np.dtype(kind))
+        number = isinstance(dtype, int) and not isinstance(dtype, type)
+        return np.iinfo(np.dtype(int) if number else _of_limits(dtype))
 
 
 def result_type(*args: Any) -> Any:

@@ -297,15 +297,21 @@ class ufunc(metaclass=_Kind):  # noqa: N801 (NumPy's name)
       Array([1, 3, 6], dtype=int32)
     """
 
+    __name__: str
+    _function: Function
+    _func: Function
+    nin: int
+    nout: int
+    identity: Any
+
     def __init__(self, func: Function, /, nin: int, nout: int, *, name: str | None = None,
                  nargs: int | None = None, identity: Any = None) -> None:
-        self.__name__ = name or func.__name__
-        self.__doc__ = func.__doc__
-        self._function = vectorize(func)
-        self._ufunc = _Methods(self._function, self.__name__, nin, nout, identity)
-        self.nin, self.nout, self.nargs, self.identity = nin, nout, nargs or nin, identity
-        for method in _NAMES:
-            setattr(self, method, getattr(self._ufunc, method))
+        function, name = vectorize(func), name or func.__name__
+        methods = _Methods(function, name, nin, nout, identity)
+        self.__dict__.update(
+            __name__=name, __doc__=func.__doc__, _func=func, _function=function, _ufunc=methods,
+            nin=nin, nout=nout, nargs=nargs or nin, identity=identity,
+            **{m: getattr(methods, m) for m in _NAMES})
 
     def __call__(self, *args: Any, out: None = None, where: None = None) -> Any:
         """The function of arrays."""
@@ -318,8 +324,17 @@ class ufunc(metaclass=_Kind):  # noqa: N801 (NumPy's name)
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{self!r}: {name} cannot be set.")
+
+    def _key(self) -> tuple[Any, ...]:
+        return self._func, self.__name__, self.nin, self.nout, self.identity
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is ufunc and self._key() == other._key()
+
     def __hash__(self) -> int:
-        return hash((self._function, self.nin, self.nout))
+        return hash(self._key())
 
 
 def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: Any = None) -> ufunc:

@@ -20,6 +20,7 @@ from calque.core.avals import is_complex as is_complex
 from calque.core.config import config
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.primitive import Primitive
+from calque.core.source import asked_by_ours
 from calque.core.trace import Tracer, concretization_error
 from calque.core.types import Axes, Ndarray, Shape
 from calque.dispatch.array import Array
@@ -215,9 +216,10 @@ def numeric(dtype: Any, weak: bool) -> tuple[Any, bool]:
 
 
 # ---- shapes
-def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
+def common_shape(name: str, shapes: Sequence[Shape], ranks: bool = True) -> Shape:
     """The broadcast shape, or the error that names the shapes: of two operands with equally many
-    axes a TypeError, of others a ValueError (as JAX, where the first comes from the primitive)."""
+    axes a TypeError, of others a ValueError (as JAX, where the first comes from the primitive).
+    ranks: jax_numpy_rank_promotion has a say."""
     filled = [s for s in shapes if s]
     if not filled:
         return ()
@@ -225,7 +227,7 @@ def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
     if all(s == first for s in filled):
         return first
     mixed = len({len(s) for s in filled}) > 1
-    if mixed:
+    if mixed and ranks:
         _rank_promotion(name, shapes)
     try:
         return broadcast_sizes(filled)
@@ -240,8 +242,14 @@ def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
                                 fix=fix)) from None
 
 
+# what broadcasts the operands that the user gives it; other functions of ours align their own
+_DOORS = tuple(f"numpy/{m}.py" for m in (
+    "util", "ufuncs", "methods", "arithmetic", "rounding", "special", "logic", "integers", "apply",
+    "picking"))
+
+
 def _rank_promotion(name: str, shapes: Sequence[Shape]) -> None:
-    if config.jax_numpy_rank_promotion == "allow":
+    if config.jax_numpy_rank_promotion == "allow" or asked_by_ours(*_DOORS):
         return
     text = " ".join(map(str, shapes))
     if config.jax_numpy_rank_promotion == "raise":

@@ -10,7 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, aval_of
+import numpy as np
+
+from calque.core.avals import HasAval, ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
@@ -27,7 +29,7 @@ from calque.transforms.explicit import is_explicit
 from calque.transforms.stage import stage
 from calque.trees import util as tree_util
 
-__all__ = ["shard_map"]
+__all__ = ["Infer", "shard_map"]
 
 P = PartitionSpec
 
@@ -52,9 +54,11 @@ def shard_map(f: Function | None = None, /, *, out_specs: Any, in_specs: Any = I
       out_specs: tree prefix of f's results of PartitionSpecs: how results are joined.  A mesh axis
         that a spec does not mention means that the result is the same along it.
       in_specs: tree prefix of the positional arguments (a tuple, or one spec for all): how they are
-        split; left out: as the arguments are, over Explicit axes.
+        split; left out: as the arguments are, over Explicit axes.  An argument that is no array may
+        have None: f gets it as it is.
       mesh: whose axes are mapped; left out: the context's (`set_mesh`).
-      axis_names: the axes that are mapped; none: all.
+      axis_names: the axes that are mapped; none: all, of the context's mesh those that no
+        enclosing shard_map maps.
       check_vma: keep track of the axes over which values vary, and check out_specs by it; gradients
         inside f depend on it.
 
@@ -84,20 +88,64 @@ def shard_map(f: Function | None = None, /, *, out_specs: Any, in_specs: Any = I
     chosen = frozenset((axis_names,) if isinstance(axis_names, str) else axis_names)
     if in_specs is not Infer and in_specs is not None:
         _check_specs("in_specs", in_specs)
-    _check_specs("out_specs", out_specs)
+    if not callable(out_specs):
+        _check_specs("out_specs", out_specs)
     jitted: dict[Any, JitFunction] = {}
+    bound: dict[Any, Function] = {}
 
     def run(*args: Any) -> Any:
+        if fixed := _as_they_are(in_specs, args):
+            rest = [i for i in range(len(args)) if i not in fixed]
+            key = tuple((i, type(x), x) for i, x in fixed.items())
+            if not _hashable(key) or key not in bound:
+                made = shard_map(_with(f, fixed), mesh=mesh, out_specs=out_specs, in_specs=tuple(
+                    in_specs[i] for i in rest), axis_names=axis_names, check_vma=check_vma)
+                if not _hashable(key):
+                    return made(*[args[i] for i in rest])
+                bound[key] = made
+            return bound[key](*[args[i] for i in rest])
         where = _mesh(mesh)
+        axes = chosen if mesh is not None or chosen else _left(where)
         if current.get() is not eval_trace:
-            return _apply(f, args, where, in_specs, out_specs, chosen, check_vma)
+            return _apply(f, args, where, in_specs, out_specs, axes, check_vma)
         if where not in jitted:
             jitted[where] = jit(functools.update_wrapper(
-                lambda *xs: _apply(f, xs, where, in_specs, out_specs, chosen, check_vma), f,
+                lambda *xs: _apply(f, xs, where, in_specs, out_specs, axes, check_vma), f,
                 updated=()))
         return jitted[where](*args)
 
     return wrapped(f, run, "shard_map")
+
+
+def _as_they_are(in_specs: Any, args: tuple[Any, ...]) -> dict[int, Any]:
+    """Arguments whose spec is None and that are no arrays: f gets them as they are."""
+    if not isinstance(in_specs, (tuple, list)) or len(in_specs) != len(args):
+        return {}
+    return {i: x for i, (s, x) in enumerate(zip(in_specs, args)) if s is None and not all(
+        isinstance(v, (HasAval, np.ndarray, np.generic)) for v in tree_util.tree_leaves(x))}
+
+
+def _with(f: Function, fixed: dict[int, Any]) -> Function:
+    """f of its other arguments."""
+    def call(*args: Any) -> Any:
+        others = iter(args)
+        return f(*[fixed[i] if i in fixed else next(others)
+                   for i in range(len(args) + len(fixed))])
+    return functools.update_wrapper(call, f, updated=())
+
+
+def _hashable(x: Any) -> bool:
+    try:
+        hash(x)
+    except TypeError:
+        return False
+    return True
+
+
+def _left(mesh: Mesh | AbstractMesh) -> frozenset[Any]:
+    """The axes of the context's mesh that no enclosing shard_map maps."""
+    taken = get_abstract_mesh().manual_axes
+    return frozenset(n for n in mesh.axis_names if n not in taken) if taken else frozenset()
 
 
 def _mesh(given: Any) -> Mesh | AbstractMesh:
@@ -169,7 +217,8 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
         out = f(*a)
         outs, out_tree = tree_util.flatten(out)
         check_outputs(name, outs, out_tree)
-        flat_out = _flat_specs("out_specs", out_specs, out)
+        flat_out = _flat_specs(  # (smap's are known when f has run)
+            "out_specs", out_specs() if callable(out_specs) else out_specs, out)
         _check_names("out_specs", flat_out, manual)
         made = []
         for i, (o, s) in enumerate(zip(outs, flat_out)):

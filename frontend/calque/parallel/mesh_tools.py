@@ -31,15 +31,15 @@ from calque.trees import util as tree_util
 __all__ = ["auto_axes", "explicit_axes", "make_mesh", "reshard"]
 
 
-def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Any], *,
-              devices: Sequence[Any] | None = None, axis_types: Any = None) -> Mesh:
+def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *,
+              devices: Sequence[Any] | None = None) -> Mesh:
     """A mesh of the first devices.
 
     Args:
       axis_shapes: sizes of the axes.
       axis_names: their names.
-      devices: which ones; None: the default backend's.
       axis_types: an AxisType for each axis; None: Explicit.
+      devices: which ones; None: the default backend's.
 
     Returns:
       A Mesh.

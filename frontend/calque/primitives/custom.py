@@ -18,14 +18,15 @@ from calque.core.program import Program
 from calque.core.refs import Frame
 from calque.core.trace import current
 from calque.core.types import Function, Params, Shape
-from calque.core.zeros import Zero, instantiate, is_zero, nonzero_mask, nonzeros, zero_like
+from calque.core.zeros import Zero, instantiate, is_zero, nonzero_mask, zero_like
 from calque.primitives.call import jit_p, unmask
 from calque.primitives.reduce import reduce_sum
-from calque.transforms.jvp import jvp_flat
+from calque.transforms.jvp import jvp_flat, jvp_program
 from calque.transforms.linearize import linearize_flat
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.vmap import (
     all_to_front,
+    front_axes,
     mapped_to_front,
     move_axis,
     named,
@@ -123,9 +124,15 @@ def _is_float0(x: Any) -> bool:
 def _staged(*args: Any, fun: Any, num_consts: int, **params: Any) -> tuple[list[Any], Any]:
     if isinstance(fun, Program):
         return list(args), {"fun": fun, "num_consts": num_consts, **params}
-    program, consts = closed(stage(lambda *xs: fun(*xs), [aval_of(a) for a in args], "custom",
-                                   frame=Frame(current.get(), reads=True)))
+    program, consts = closed(_program(fun, args))
     return [*consts, *args], {"fun": program, "num_consts": num_consts + len(consts), **params}
+
+
+def _program(fun: Any, args: Sequence[Any]) -> Program:
+    """The function of an equation as a Program of these operands."""
+    return fun if isinstance(fun, Program) else stage(
+        lambda *xs: fun(*xs), [aval_of(a) for a in args], "custom",
+        frame=Frame(current.get(), reads=True))
 
 
 def _inline(*args: Any, fun: Any, **_: Any) -> list[Any]:
@@ -142,16 +149,6 @@ def _abstract(*avals: ShapedArray, fun: Any, **_: Any) -> list[ShapedArray]:
     return list(fun.out_avals)
 
 
-def _batched(fun: Any, size: int, dims: Sequence[int | None]) -> Rule:
-    """fun over a batch: all results along axis 0; it may use the axis by its name, later too."""
-    name = named.get()
-
-    def every(*xs: Any) -> list[Any]:
-        outs, axes = vmap_flat(lambda *ys: run(fun, ys), size, xs, dims, name)
-        return all_to_front(outs, axes, size)
-    return Rule(every)
-
-
 def _no_closed_tangents(name: str, tangents: Sequence[Any]) -> None:
     if not all(is_zero(t) for t in tangents):
         raise TypeError(explain(
@@ -165,6 +162,45 @@ for _p in (custom_jvp_p, custom_vjp_p, custom_vmap_p):
     _p.staged, _p.inline, _p.abstract = _staged, _inline, _abstract
 
 
+# how a function of one element runs over a batch: (f, values, their axes) -> (results, their axes)
+Over = Callable[[Callable[..., Sequence[Any]], Sequence[Any], Sequence[int | None]],
+                tuple[list[Any], list[int | None]]]
+
+
+def _anew(size: int) -> Over:
+    """In a vmap trace of its own."""
+    name = named.get()  # (it may use the axis by its name, later too)
+    return lambda f, values, dims: vmap_flat(f, size, values, dims, name)
+
+
+class _Batch:
+    """A batch over which a function and its rules run.  Results are mapped along axis 0 where an
+    operand is mapped; else (functions close over mapped values) as the first that runs has it.
+    `alike`: all or none is mapped."""
+
+    def __init__(self, over: Over, size: int, dims: Sequence[int | None], alike: bool = False
+                 ) -> None:
+        self.over, self.size, self.dims, self.alike = over, size, list(dims), alike
+        self.forced = any(d is not None for d in dims)
+        self.found: list[int | None] = []
+        self.known = False
+
+    def run(self, fun: Any) -> Rule:
+        """The function on all elements."""
+        return Rule(lambda *xs: self.fit(*self.over(lambda *ys: run(fun, ys), xs, self.dims)))
+
+    def fit(self, outs: Sequence[Any], axes: Sequence[int | None], parts: int = 1) -> list[Any]:
+        """Values with these axes as results have them; `parts` values belong to each result."""
+        count = len(outs) // parts
+        if not self.known:
+            mapped = [self.forced or any(a is not None for a in axes[i::count])
+                      for i in range(count)]
+            self.found = front_axes([any(mapped)] * count if self.alike else mapped)
+            self.known = True
+        return all_to_front(outs, axes, self.size,
+                            [d is not None for _ in range(parts) for d in self.found])
+
+
 # ---- custom_jvp: jvp(primals, tangents) -> (outputs, tangents), flat lists
 def _jvp_of(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, jvp: Rule,
             num_consts: int, symbolic_zeros: bool) -> Any:
@@ -173,14 +209,13 @@ def _jvp_of(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, jvp: R
     return outs, taken(moved)
 
 
-def _batch_of_jvp(size: int, args: Sequence[Any], dims: Sequence[int | None], *, fun: Any,
-                  jvp: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
-    own, name = list(dims[num_consts:]), named.get()
+def _over_jvp(over: Over, size: int, args: Sequence[Any], dims: Sequence[int | None], *,
+              fun: Any, jvp: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
+    batch, own = _Batch(over, size, dims), list(dims[num_consts:])
 
     def every(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         count = len(primals)
         real = [not (isinstance(t, SymbolicZero) or _is_float0(t)) for t in tangents]
-        given = flagged(tangents, real)
 
         def one(*xs: Any) -> list[Any]:
             some = iter(xs[count:])
@@ -188,14 +223,18 @@ def _batch_of_jvp(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
             outs, moved = jvp(list(xs[:count]), ts)
             return [*outs, *shown(taken(moved), False)]
 
-        axes = [*own, *flagged(own, real)]
-        outs, moved_to = vmap_flat(one, size, [*primals, *given], axes, name)
-        flat = all_to_front(outs, moved_to, size)
+        flat = batch.fit(*over(one, [*primals, *flagged(tangents, real)],
+                               [*own, *flagged(own, real)]), parts=2)
         return flat[:len(flat) // 2], flat[len(flat) // 2:]
 
-    outs = custom_jvp_p.bind(*args, fun=_batched(fun, size, dims), jvp=Rule(every),
-                             num_consts=num_consts, symbolic_zeros=symbolic_zeros)
-    return outs, [0] * len(outs)
+    outs = custom_jvp_p.bind(*args, fun=batch.run(fun), jvp=Rule(every), num_consts=num_consts,
+                             symbolic_zeros=symbolic_zeros)
+    return outs, batch.found
+
+
+def _batch_of_jvp(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+                  ) -> Any:
+    return _over_jvp(_anew(size), size, args, dims, **params)
 
 
 def _element(t: Any, axis: int | None) -> Any:
@@ -213,7 +252,7 @@ def _transpose_of_jvp(cts: Sequence[Any], *args: Any, fun: Any, **_: Any) -> Any
 
 
 custom_jvp_p.jvp, custom_jvp_p.batch = _jvp_of, _batch_of_jvp
-custom_jvp_p.transpose = _transpose_of_jvp
+custom_jvp_p.transpose, custom_jvp_p.within = _transpose_of_jvp, _over_jvp
 
 
 def without_derivative(x: Any, refuse: Function) -> list[Any]:
@@ -250,66 +289,75 @@ def _linearize_vjp(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any,
     return outs, apply
 
 
-def _batch_of_vjp(size: int, args: Sequence[Any], dims: Sequence[int | None], *, fun: Any,
-                  fwd: Rule, bwd: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
-    own = list(dims[num_consts:])
-    axes: list[int | None] = []  # of the residuals, known when fwd has run
-    name = named.get()
+def _over_vjp(over: Over, size: int, args: Sequence[Any], dims: Sequence[int | None], *,
+              fun: Any, fwd: Rule, bwd: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
+    batch, own = _Batch(over, size, dims, alike=True), list(dims[num_consts:])
+    inner: list[int | None] = []  # axes of the residuals, known when fwd has run
 
     def forward(primals: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any], list[Any]]:
-        counts: list[int] = []
+        one, counts = _flat_fwd(fwd, nonzero)
+        flat, found = over(one, primals, own)
+        inner[:] = found[counts[0]:]
+        return batch.fit(flat[:counts[0]], found[:counts[0]]), flat[counts[0]:]
 
-        def one(*xs: Any) -> list[Any]:
-            outs, residuals = fwd(list(xs), nonzero)
-            counts.append(len(outs))
-            return [*outs, *residuals]
-
-        flat, found = vmap_flat(one, size, primals, own, name)
-        n = counts[0]
-        axes[:] = found[n:]
-        return all_to_front(flat[:n], found, size), flat[n:]
-
-    outs = custom_vjp_p.bind(
-        *args, fun=_batched(fun, size, dims), fwd=Rule(forward),
-        bwd=Rule(_batched_bwd(bwd, size, axes, own)), num_consts=num_consts,
-        symbolic_zeros=symbolic_zeros)
-    return outs, [0] * len(outs)
+    outs = custom_vjp_p.bind(*args, fun=batch.run(fun), fwd=Rule(forward),
+                             bwd=Rule(_batched_bwd(bwd, batch, inner, own)),
+                             num_consts=num_consts, symbolic_zeros=symbolic_zeros)
+    return outs, batch.found
 
 
-def _batched_bwd(bwd: Rule, size: int, axes: Sequence[int | None], dims: Sequence[int | None]
-                 ) -> Callable[..., list[Any]]:
-    name = named.get()
+def _batch_of_vjp(size: int, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+                  ) -> Any:
+    return _over_vjp(_anew(size), size, args, dims, **params)
 
+
+def _flat_fwd(fwd: Rule, nonzero: Sequence[bool]
+              ) -> tuple[Callable[..., list[Any]], list[int]]:
+    """A forward rule that gives results and residuals in one list, and how many are results."""
+    counts: list[int] = []
+
+    def one(*xs: Any) -> list[Any]:
+        outs, residuals = fwd(list(xs), nonzero)
+        counts.append(len(outs))
+        return [*outs, *residuals]
+    return one, counts
+
+
+def _batched_bwd(bwd: Rule, batch: _Batch, axes: Sequence[int | None],
+                 dims: Sequence[int | None]) -> Callable[..., list[Any]]:
     def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        mapped = any(d is not None for d in batch.found)
         n = len(residuals)
         real = [not (isinstance(c, SymbolicZero) or _is_float0(c)) for c in cts]
         kinds: list[Any] = []
+        axis = 0 if mapped else None
 
         def one(*xs: Any) -> list[Any]:
             given = iter(xs[n:])
-            some = [next(given) if r else _element(c, 0) for c, r in zip(cts, real)]
+            some = [next(given) if r else _element(c, axis) for c, r in zip(cts, real)]
             found = bwd(list(xs[:n]), some)
             kinds[:] = [f is None or is_zero(f) for f in found]
             return [f for f in found if not (f is None or is_zero(f))]
 
         given = flagged(cts, real)
-        flat, out_axes = vmap_flat(one, size, [*residuals, *given], [*axes, *[0] * len(given)],
-                                   name)
+        flat, out_axes = batch.over(one, [*residuals, *given], [*axes, *[axis] * len(given)])
         pairs = iter(zip(flat, out_axes))
         made: list[Any] = []
         for zero, d in zip(kinds, dims):
             if zero:
                 made.append(None)
                 continue
-            value, axis = next(pairs)
-            value = to_front(value, axis, size)
-            made.append(reduce_sum(value, (0,)) if d is None else move_axis(value, 0, d))
+            value, at = next(pairs)
+            if mapped or at is not None:
+                value = to_front(value, at, batch.size)
+                value = reduce_sum(value, (0,)) if d is None else move_axis(value, 0, d)
+            made.append(value)
         return made
     return backward
 
 
 custom_vjp_p.jvp, custom_vjp_p.linearize = _no_forward_mode, _linearize_vjp
-custom_vjp_p.batch = _batch_of_vjp
+custom_vjp_p.batch, custom_vjp_p.within = _batch_of_vjp, _over_vjp
 
 
 # ---- custom_lin: the linear map of a custom_vjp, known by its transpose only
@@ -339,52 +387,60 @@ custom_lin_p.inline = _no_forward_mode
 def _vmap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, rule: Rule,
               num_consts: int) -> Any:
     """The derivative is again a custom_vmap: of fun's derivative, by the rule's derivative."""
-    _no_closed_tangents("custom_vmap", tangents[:num_consts])
-    n = len(primals)
-    real = nonzero_mask(tangents)
-    mask: list[bool] = []
-
-    def forward(*xs: Any) -> list[Any]:
-        given = iter(xs[n:])
-        ts = [next(given) if r else t for r, t in zip(real, tangents)]
-        outs, moved = jvp_flat(lambda *ys: run(fun, ys), xs[:n], ts)
-        mask[:] = nonzero_mask(moved)
-        return [*outs, *nonzeros(moved)]
+    n, real = len(primals), nonzero_mask(tangents)
+    if any(real[:num_consts]):  # of a closed-over value, of which the rule knows nothing
+        return jvp_flat(lambda *xs: run(fun, xs), primals, tangents)
+    forward, mask = jvp_program(_program(fun, primals), real)
 
     def batched(size: int, flags: Sequence[bool], *xs: Any) -> Any:
         given = iter(zip(xs[n - num_consts:], flags[n - num_consts:]))
-        both: list[tuple[Any, Any, bool]] = []
-        for x, f, r in zip(xs, flags, real[num_consts:]):
-            if not r:
-                both.append((x, None, f))
-                continue
-            t, g = next(given)
-            wide = f or g
-            both.append((x if f or not wide else to_front(x, None, size),
-                         t if g or not wide else to_front(t, None, size), wide))
-        marks: list[Any] = []
+        pairs = [(x, f, *(next(given) if r else (zero_like(x), f)))
+                 for x, f, r in zip(xs, flags, real[num_consts:])]
+        if any(f and g for _, f, _, g in pairs):  # primals and tangents alike
+            wide = [f or g for _, f, _, g in pairs]
+            values = [v if is_zero(v) or m == w else to_front(v, None, size)
+                      for (p, f, t, g), w in zip(pairs, wide) for v, m in ((p, f), (t, g))]
+            return _derived_rule(rule, size, wide, values[::2], values[1::2], mask)
+        return _rule_over(rule, size, pairs, mask)
 
-        def outer(*ys: Any) -> list[Any]:
-            outs, flags_out = rule(size, [w for *_, w in both], *ys)
-            marks[:] = flags_out
-            return list(outs)
-
-        outs, moved = jvp_flat(outer, [p for p, *_ in both],
-                               [zero_like(p) if t is None else t for p, t, _ in both])
-        return ([*outs, *map(instantiate, flagged(moved, mask))],
-                [*marks, *flagged(marks, mask)])
-
-    made = custom_vmap_p.bind(*primals, *flagged(tangents, real),
-                              fun=Rule(forward), rule=Rule(batched), num_consts=num_consts)
-    n_out = len(mask) if mask else len(made)
+    made = custom_vmap_p.bind(*primals, *flagged(tangents, real), fun=forward, rule=Rule(batched),
+                              num_consts=num_consts)
+    n_out = len(mask)
     return made[:n_out], unmask(made[n_out:], mask, made)
+
+
+def _derived_rule(rule: Rule, size: int, flags: Sequence[bool], primals: Sequence[Any],
+                  tangents: Sequence[Any], mask: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+    """Results of a rule and their tangents, with flags of both."""
+    marks: list[Any] = []
+
+    def outer(*xs: Any) -> list[Any]:
+        outs, marks[:] = rule(size, list(flags), *xs)
+        return list(outs)
+    outs, moved = jvp_flat(outer, primals, tangents)
+    return [*outs, *map(instantiate, flagged(moved, mask))], [*marks, *flagged(marks, mask)]
+
+
+def _rule_over(rule: Rule, size: int, pairs: Sequence[tuple[Any, bool, Any, bool]],
+               mask: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+    """The same where either primals or tangents are batched, as in jacfwd: a batch of what the
+    rule gives of operands that are not batched."""
+    real = [not is_zero(t) for _, _, t, _ in pairs]
+    flat = [p for p, *_ in pairs] + [t for _, _, t, _ in pairs if not is_zero(t)]
+    axes = front_axes([f for _, f, *_ in pairs] + flagged([g for *_, g in pairs], real))
+
+    def one(*xs: Any) -> list[Any]:
+        some = iter(xs[len(pairs):])
+        ts = [next(some) if r else t for r, (_, _, t, _) in zip(real, pairs)]
+        outs, _ = _derived_rule(rule, size, [False] * len(pairs), xs[:len(pairs)], ts, mask)
+        return outs
+    outs, found = vmap_flat(one, size, flat, axes, named.get())
+    return mapped_to_front(outs, found), [d is not None for d in found]
 
 
 def _vmap_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any, rule: Rule,
                     num_consts: int) -> Any:
     """Values by the function with its rule, the linear part by what it computes."""
-    if any(nonzero[:num_consts]):
-        _no_closed_tangents("custom_vmap", [None])
     outs = custom_vmap_p.bind(*primals, fun=fun, rule=rule, num_consts=num_consts)
     _, mask, program = linearize_flat(lambda *xs: run(fun, xs), primals, nonzero)
 

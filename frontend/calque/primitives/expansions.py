@@ -28,8 +28,9 @@ from calque.transforms.stage import closed, stage
 
 U32, U64, INT = np.dtype("uint32"), np.dtype("uint64"), np.dtype("int32")
 SIGNED: dict[int, Dtype] = {2: np.dtype("int16"), 4: INT, 8: np.dtype("int64")}
-MOST_SORTED = 4096  # numbers that a loop sorts by itself
 MOST_SELECTED = 8  # of them that top_k finds one by one
+MOST_MERGED = 8192  # steps of merging by which a loop sorts itself: 40 us, as a sort from the host
+MOST_DRAWN = 1024  # numbers of one key: of more the cores' vectors are worth a step from the host
 
 
 class NoExpansion(Exception):
@@ -50,6 +51,12 @@ def _like(x: Any, value: Any) -> Any:
 
 
 # ---- random bits
+def _drawn(count: int) -> int:
+    if count > MOST_DRAWN:
+        raise NoExpansion(f"{count} numbers of one key")
+    return count
+
+
 def _words(keys: Any, full: Shape) -> list[Any]:
     """The two words of each key, spread over the trailing axes of `full`."""
     lead = shape_of(keys)[:-1]
@@ -62,9 +69,7 @@ def _words(keys: Any, full: Shape) -> list[Any]:
 
 def _counted(keys: Any, shape: Shape) -> Any:
     """Threefry's two words, in one of 64 bits, of each position within `shape` under each key."""
-    size = math.prod(shape)
-    if size > 1 << 32:
-        raise NoExpansion("more than 2^32 numbers")
+    size = _drawn(math.prod(shape))
     lead = shape_of(keys)[:-1]
     full = (*lead, *shape)
     low = _full(0, full, U32)
@@ -76,7 +81,7 @@ def _counted(keys: Any, shape: Shape) -> Any:
 
 def _flat(keys: Any, count: int) -> Any:
     """The original stream: counts 0..count-1 are cut in two halves, each a word of the counter."""
-    lead, half = shape_of(keys)[:-1], (count + 1) // 2
+    lead, half = shape_of(keys)[:-1], (_drawn(count) + 1) // 2
     full, axis = (*lead, half), len(shape_of(keys)) - 1
     low = sh.iota(U32, full, axis)
     high = ew.add(low, _like(low, half))
@@ -245,13 +250,14 @@ def _loop(times: Any, start: Sequence[Any], step: Callable[..., Sequence[Any]],
 def _sort(*xs: Any, dimension: int, num_keys: int, is_stable: bool) -> list[Any]:
     shape = shape_of(xs[0])
     n, total = shape[dimension], math.prod(shape)
-    if total > MOST_SORTED or any(dtype_of(x).kind == "c" for x in xs):
+    levels = (n - 1).bit_length()
+    if total * levels > MOST_MERGED or any(dtype_of(x).kind == "c" for x in xs):
         raise NoExpansion(f"sort of {total} numbers")
     last = len(shape) - 1
     order = [*[i for i in range(len(shape)) if i != dimension], dimension]
     back = list(np.argsort(order))
     flat = [sh.reshape(sh.transpose(x, order) if dimension != last else x, (total,)) for x in xs]
-    for level in range((n - 1).bit_length()):
+    for level in range(levels):
         flat = _merged(flat, n, total, 1 << level, num_keys)
     moved = tuple(shape[i] for i in order)
     made = [sh.reshape(x, moved) for x in flat]

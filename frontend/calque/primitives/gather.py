@@ -449,8 +449,8 @@ gather_p.abstract, gather_p.jvp, gather_p.transpose, gather_p.batch = (
 
 def default_fill(dtype: Any) -> Any:
     """What FILL_OR_DROP puts in: NaN, the smallest signed, the largest unsigned integer, True."""
-    if dtypes.is_key(dtype):
-        return 0
+    if dtypes.is_key(dtype):  # of each of its words
+        return 2**32 - 1
     if dtypes.is_inexact(dtype):
         return float("nan")
     if dtype == dtypes.bool_:

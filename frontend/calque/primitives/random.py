@@ -29,6 +29,11 @@ def _need_key(name: str, a: ShapedArray) -> None:
                                 fix="make one with random.key(seed) or random.wrap_key_data."))
 
 
+def impl_of(kind: dtypes.KeyDtype) -> dict[str, str]:
+    """Parameters of primitives that make keys of a kind."""
+    return {} if kind == dtypes.key_dtype else {"impl": kind.tag}
+
+
 # ---- threefry2x32: four words -> the two words of a block, the first above the second
 threefry2x32_p = Primitive("threefry2x32", elementwise=True, differentiable=False, memory="fresh",
                            weight=40)
@@ -81,6 +86,12 @@ def _unwrap_abstract(k: ShapedArray) -> ShapedArray:
 random_wrap_p.abstract, random_unwrap_p.abstract = _wrap_abstract, _unwrap_abstract
 random_wrap_p.batch = batch_first(random_wrap_p)
 random_unwrap_p.batch = batch_first(random_unwrap_p)
+
+
+def filled_key(kind: dtypes.KeyDtype, word: int = 2**32 - 1) -> Any:
+    """A key of equal words: what is read outside of an array of keys."""
+    return random_wrap_p.bind(np.full((kind.words,), word, np.uint32), **impl_of(kind))
+
 
 # ---- random_split: key -> keys of `shape`
 random_split_p = _key_primitive("random_split", memory="fresh", weight=40)

@@ -7,6 +7,7 @@ Start reading at `key_of`.
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,14 @@ def _is_legacy(key: Any) -> bool:
     return not dtypes.is_key(a.dtype)
 
 
+def _old_form(name: str) -> None:
+    text = f"Legacy uint32 key array passed as key to jax.random function: {name}."
+    fix = "make keys with random.key(seed), or wrap the words: random.wrap_key_data(words)."
+    if config.jax_legacy_prng_key == "error":
+        raise ValueError(explain(text, fix=fix))
+    warnings.warn(f"{text}\n  Fix: {fix}", stacklevel=2)
+
+
 def key_of(name: str, key: Any, batched: bool = False) -> Any:
     """A typed key from either form; TypeError or ValueError for anything else."""
     if not isinstance(key, (Array, Tracer, np.ndarray)):
@@ -44,14 +53,17 @@ def key_of(name: str, key: Any, batched: bool = False) -> Any:
     else:
         if a.dtype != np.dtype("uint32"):
             raise TypeError(explain(
-                f"{name}: PRNG key must be a typed key or a uint32 array, got {a.short()}."))
+                f"{name}: JAX encountered invalid PRNG key data: a PRNG key must be a typed key "
+                f"or a uint32 array, got {a.short()}."))
+        if config.jax_legacy_prng_key != "allow":
+            _old_form(name)
         kind = _kind(None)
         if a.shape[-1:] != (kind.words,):
             raise TypeError(explain(
                 f"{name}: JAX encountered invalid PRNG key data: expected key_data.shape to end "
                 f"with ({kind.words},); got {a.shape}, for {kind.impl}.",
                 fix="wrap the words of another implementation: wrap_key_data(words, impl=...)."))
-        key, shape = prim.random_wrap_p.bind(key, **_given(kind)), a.shape[:-1]
+        key, shape = prim.random_wrap_p.bind(key, **prim.impl_of(kind)), a.shape[:-1]
     if shape and not batched:
         raise ValueError(explain(
             f"{name} accepts a single key, but was given a key array of shape {shape} != ().",
@@ -60,6 +72,11 @@ def key_of(name: str, key: Any, batched: bool = False) -> Any:
 
 
 def _seed(seed: Any) -> Any:
+    offset = config.jax_random_seed_offset
+    if offset and not isinstance(seed, (int, np.integer)):
+        seed = _integer(seed)
+        return ew.add(seed, np.asarray(offset).astype(dtype_of(seed)))
+    seed = seed + offset if offset else seed
     if isinstance(seed, (int, np.integer)):
         if not -2**63 <= int(seed) < (2**64 if isinstance(seed, np.unsignedinteger) else 2**63):
             raise OverflowError(explain(
@@ -69,6 +86,10 @@ def _seed(seed: Any) -> Any:
         if config.jax_enable_x64:
             return np.uint64(bits)
         return np.int64(bits if bits < 2**63 else bits - 2**64).astype(np.int32)
+    return _integer(seed)
+
+
+def _integer(seed: Any) -> Any:
     a = aval_of(seed)
     if not dtypes.is_integer(a.dtype):
         raise TypeError(explain(f"PRNG key seed must be an integer; got {seed!r}."))
@@ -82,11 +103,6 @@ def _seed(seed: Any) -> Any:
 def _kind(impl: Any) -> dtypes.KeyDtype:
     """The dtype of keys of an implementation; None: the configured one."""
     return dtypes.key_dtype_of(config.jax_default_prng_impl if impl is None else impl)
-
-
-def _given(kind: dtypes.KeyDtype) -> dict[str, str]:
-    """Parameters of primitives that make keys."""
-    return {} if kind == dtypes.key_dtype else {"impl": kind.tag}
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
@@ -116,7 +132,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
         raise ValueError(explain(
             "Cannot specify both `impl` and `dtype` arguments to random.key.", fix="give one."))
     kind = _kind(impl if dtype is None else dtype)
-    return prim.random_seed_p.bind(_seed(seed), **_given(kind))
+    return prim.random_seed_p.bind(_seed(seed), **prim.impl_of(kind))
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
@@ -142,26 +158,27 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
     """
     kind = _kind(impl)
     with lazy_eval("PRNGKey"):
-        made = prim.random_seed_p.bind(_seed(seed), **_given(kind))
+        made = prim.random_seed_p.bind(_seed(seed), **prim.impl_of(kind))
         if config.jax_enable_custom_prng:
             return made
         return prim.random_unwrap_p.bind(made)
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     """A typed key from its words.
 
     Args:
       key_bits_array: uint32[..., n], n words a key: 2 for threefry2x32 and philox4x32, 1 for
         philox2x32, 4 for the others.
       impl: name of an implementation (see `key`).
+      dtype: the same as a dtype of keys, or what has one.
 
     Returns:
       Keys of shape [...].
 
     Raises:
       TypeError: the words are not uint32, or their last axis is not n.
-      ValueError: there is no such implementation.
+      ValueError: there is no such implementation, or impl and dtype are both given.
 
     Example:
       >>> import calque.random as random
@@ -170,7 +187,12 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
       Array((), dtype=key<fry>) overlaying:
       [0 1]
     """
-    return prim.random_wrap_p.bind(key_bits_array, **_given(_kind(impl)))
+    if dtype is not None:
+        if impl is not None:
+            raise ValueError(explain("wrap_key_data: Cannot specify both `impl` and `dtype`.",
+                                     fix="give one of them."))
+        impl = dtype
+    return prim.random_wrap_p.bind(key_bits_array, **prim.impl_of(_kind(impl)))
 
 
 def key_data(keys: Any) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import dtype_of, ndim_of, shape_of
+from calque.core.avals import HasAval, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import util
 from calque.numpy.creation import asarray
@@ -65,8 +65,8 @@ class RegularGridInterpolator:
         if len(points) > len(shape):
             raise ValueError(explain(f"there are {len(points)} point arrays, but values has "
                                      f"{len(shape)} dimensions", fix="pass one for each axis."))
-        if fill_value is not None and not np.can_cast(np.asarray(fill_value).dtype,
-                                                      dtype_of(values), "same_kind"):
+        kind = fill_value.dtype if isinstance(fill_value, HasAval) else np.asarray(fill_value).dtype
+        if fill_value is not None and not np.can_cast(kind, dtype_of(values), "same_kind"):
             raise ValueError(explain("fill_value must be either 'None' or of a type compatible "
                                      "with values", fix="pass a number of values' dtype."))
         self.grid = tuple(asarray(p) for p in points)

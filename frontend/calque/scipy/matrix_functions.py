@@ -307,7 +307,7 @@ def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str 
 
     Args:
       d: diagonal; array of shape (n,).
-      e: what stands beside it; array of shape (n - 1,).
+      e: what stands above it, its conjugate below; array of shape (n - 1,).
       eigvals_only: leave the eigenvectors out.
       select: 'a': all, 'i': those whose numbers are within select_range.
       select_range: the first and the last number.
@@ -356,7 +356,7 @@ def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str 
                 f"eigh_tridiagonal: Got empty index range in select_range={select_range}.",
                 fix=f"give the first and the last of {n}."))
         chosen = slice(first, last + 1)
-    matrix = jnp.diag(d.real.astype(d.dtype)) + jnp.diag(e, -1) + jnp.diag(jnp.conj(e), 1)
+    matrix = jnp.diag(d.real.astype(d.dtype)) + jnp.diag(e, 1) + jnp.diag(jnp.conj(e), -1)
     if eigvals_only:
         return jnp.linalg.eigvalsh(matrix, symmetrize_input=False)[chosen]
     w, v = jnp.linalg.eigh(matrix, symmetrize_input=False)

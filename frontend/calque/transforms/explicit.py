@@ -46,10 +46,10 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
         mesh, specs = params["mesh"], params["out_specs"]
         if AxisType.Explicit not in mesh.axis_types:
             return plain
-        return [a.marked(NamedSharding(mesh, s), a.vma) for a, s in zip(plain, specs)]
+        return [_split(a, mesh, s) for a, s in zip(plain, specs)]
     if prim.name == "sharding_constraint":
         s = params["sharding"]
-        return [a.marked(s, a.vma) if isinstance(s, NamedSharding) and s.explicit else a
+        return [_split(a, s.mesh, s.spec) if isinstance(s, NamedSharding) and s.explicit else a
                 for a in plain]
     if prim.higher_order:  # as their inner programs say
         return of_types(outs)
@@ -61,10 +61,15 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
     specs = of_equation(prim, ins, plain, params, known, mesh)
     if prim.name in _CUTS and known[0] is not None:
         specs = [_cut(known[0], ins[0], plain[0])]
-    made = [a.marked(NamedSharding(mesh, s), a.vma) for a, s in zip(plain, specs)]
+    made = [_split(a, mesh, s) for a, s in zip(plain, specs)]
     if prim.factors is not None and replaying.get() is None and not resolved.get():
         _check(prim, ins, made, params)
     return made
+
+
+def _split(a: ShapedArray, mesh: Any, spec: PartitionSpec) -> ShapedArray:
+    """A type over a mesh, its spec with an entry for each axis."""
+    return a.marked(NamedSharding(mesh, spec.of_rank(a.ndim)), a.vma)
 
 
 def _cut(sharding: NamedSharding, a: ShapedArray, out: ShapedArray) -> PartitionSpec:

@@ -105,8 +105,25 @@ class BatchTrace(Trace):
     def wrap(self, value: Any, axis: int | None) -> Any:
         return value if axis is None else BatchTracer(self, value, axis)
 
+    def again(self, f: Callable[..., Sequence[Any]], args: Sequence[Any],
+              axes: Sequence[int | None]) -> tuple[list[Any], list[int | None]]:
+        """Results of f with their axes, as from vmap_flat: over the trace that is current, and of
+        this very axis while it is open, so that f may close over values of this trace."""
+        if not self.open:
+            return vmap_flat(f, self.size, args, axes, self.axis_name, self.devices, self.spmd)
+        before, self.parent = self.parent, current.get()
+        try:
+            with as_current(self):
+                outs = f(*map(self.wrap, args, axes))
+            pairs = [self.split(o) for o in outs]
+        finally:
+            self.parent = before
+        return [v for v, _ in pairs], [d for _, d in pairs]
+
     def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         assert self.parent is not None
+        if prim.within is not None and not isinstance(params["fun"], Program):
+            return self._within(prim, args, params)
         mine = any(type(a) is BatchTracer and a._trace is self for a in args)
         if self.axis_name is not None and (
                 mine and prim.inline is not None  # (its rules may use the axis)
@@ -127,6 +144,17 @@ class BatchTrace(Trace):
         if prim.multiple_results:
             return list(map(self.wrap, out, axis))
         return self.wrap(out, axis)
+
+    def _within(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
+        """What holds Python functions, which run in this trace, mapped operands or not."""
+        assert self.parent is not None and prim.within is not None
+        if self.devices is not of_devices.get() or self.spmd is not spmd_axes.get():
+            return self._told(self._within, prim, args, params)
+        pairs = [self.split(a) for a in args]
+        with as_current(self.parent):
+            out, axis = prim.within(self.again, self.size, [v for v, _ in pairs],
+                                    [d for _, d in pairs], **params)
+        return list(map(self.wrap, out, axis))
 
     def _told(self, way: Function, prim: Primitive, args: Sequence[Any],
               params: Params) -> Any:

@@ -365,3 +365,19 @@ class Partial(functools.partial):  # type: ignore[type-arg]
 register_pytree_node(
     Partial, lambda p: ((p.args, p.keywords), p.func),
     lambda func, children: Partial(func, *children[0], **children[1]))
+
+
+def by_paths(tree: Any, is_leaf: Callable[..., bool], children: Callable[[Any], Any]
+             ) -> Callable[[Any], bool]:
+    """is_leaf(path, subtree) as a function of subtrees, for a walk of this tree from its root on;
+    children: the pairs of key and child of a node, in a tuple with what is static, or None."""
+    marks: list[bool] = []
+
+    def walk(node: Any, path: tuple[Any, ...]) -> None:
+        marks.append(bool(is_leaf(path, node)))
+        if not marks[-1]:
+            for key, child in (children(node) or ((), None))[0]:
+                walk(child, (*path, key))
+    walk(tree, ())
+    left = iter(marks)
+    return lambda _: next(left)

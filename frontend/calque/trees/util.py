@@ -21,6 +21,7 @@ from calque.trees.nodes import (
     KeyPath,
     Partial,
     SequenceKey,
+    by_paths,
     keystr,
     register_dataclass,
     register_pytree_node,
@@ -546,13 +547,15 @@ default_registry = PyTreeRegistry()
 
 
 # ---- paths
-def tree_flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None
+def tree_flatten_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None,
+                           is_leaf_takes_path: bool = False
                            ) -> tuple[list[tuple[tuple[Any, ...], Any]], Any]:
     """([(path, leaf), ...], treedef) of a tree.
 
     Args:
       tree: a tree.
       is_leaf: called with each subtree; where it is true the subtree is a leaf.
+      is_leaf_takes_path: it is called with its path and the subtree.
 
     Returns:
       The list of pairs (a path is a tuple of SequenceKey, DictKey, GetAttrKey or
@@ -566,18 +569,20 @@ def tree_flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = No
       >>> tree_util.tree_flatten_with_path({"a": [5]})[0]
       [((DictKey(key='a'), SequenceKey(idx=0)), 5)]
     """
+    if is_leaf_takes_path and is_leaf is not None:
+        is_leaf = by_paths(tree, is_leaf, default_registry.flatten_one_level_with_keys)
     accessors, leaves, treedef = optree.tree_flatten_with_accessor(
         tree, is_leaf, namespace=NAMESPACE)
     return [(_as_key(a), x) for a, x in zip(accessors, leaves)], structure_of(treedef)
 
 
-def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None
-                          ) -> list[tuple[tuple[Any, ...], Any]]:
+def tree_leaves_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None,
+                          is_leaf_takes_path: bool = False) -> list[tuple[tuple[Any, ...], Any]]:
     """[(path, leaf), ...] of a tree.
 
     Args:
       tree: a tree.
-      is_leaf: called with each subtree; where it is true the subtree is a leaf.
+      is_leaf, is_leaf_takes_path: as for tree_flatten_with_path.
 
     Returns:
       A list of pairs; a path is a tuple of keys.
@@ -592,18 +597,19 @@ def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = Non
       ['a'][0] 5
       ['a'][1] 6
     """
-    return tree_flatten_with_path(tree, is_leaf)[0]
+    return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
 def tree_map_with_path(f: Function, tree: Any, *rest: Any,
-                       is_leaf: Callable[[Any], bool] | None = None) -> Any:
+                       is_leaf: Callable[..., bool] | None = None,
+                       is_leaf_takes_path: bool = False) -> Any:
     """tree_map of a function that is also given the leaf's path.
 
     Args:
       f: function of a path and as many leaves as there are trees.
       tree: gives the structure of the result.
       *rest: trees of that structure; they may have deeper trees in place of leaves.
-      is_leaf: called with each subtree of `tree`; where it is true the subtree is a leaf.
+      is_leaf, is_leaf_takes_path: as for tree_flatten_with_path, of `tree`.
 
     Returns:
       A tree of the structure of `tree`.
@@ -616,6 +622,6 @@ def tree_map_with_path(f: Function, tree: Any, *rest: Any,
       >>> tree_util.tree_map_with_path(lambda p, x: tree_util.keystr(p) + f"={x}", {"a": [5]})
       {'a': ["['a'][0]=5"]}
     """
-    pairs, treedef = tree_flatten_with_path(tree, is_leaf)
+    pairs, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     others = [_flatten_up_to(treedef, r, i) for i, r in enumerate(rest)]
     return treedef.unflatten([f(p, x, *ys) for (p, x), *ys in zip(pairs, *others)])

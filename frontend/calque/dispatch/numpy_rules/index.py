@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.dispatch.numpy_rules.elementwise import BF16, COMPLEX, FLOATS, INTEGERS
 from calque.primitives.gather import GatherScatterMode, default_fill
 from calque.primitives.scatter import window_sizes
@@ -47,7 +48,11 @@ def _gather(out: Any, x: Value, indices: Value, *, dimension_numbers: Any, slice
     if mode is GatherScatterMode.FILL_OR_DROP and not inside.all():
         fill = default_fill(out.dtype) if fill_value is None else fill_value
         there = inside.reshape(*inside.shape, *(1,) * x.ndim)
-        made = np.where(there, made, np.asarray(fill).astype(x.dtype))
+        if dtypes.is_key(out.dtype):  # an element holds all words of a key
+            words = np.full(x.dtype.itemsize // 4, fill, np.uint32)
+            made = np.where(there, made, words.view(x.dtype)[0])
+        else:
+            made = np.where(there, made, np.asarray(fill).astype(x.dtype))
     gone = {*d.collapsed_slice_dims, *d.operand_batching_dims}
     made = made.squeeze(tuple(batch + a for a in gone))
     order, window = [], iter(range(batch, made.ndim))

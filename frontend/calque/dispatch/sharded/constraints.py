@@ -77,7 +77,9 @@ def as_sharding(what: str, argument: str, given: Any) -> Any:
 def _constrained(v: Any, given: Any) -> Any:
     sharding = as_sharding("with_sharding_constraint", "shardings", given)
     if sharding is None:
-        return v
+        raise ValueError(explain(
+            "One of with_sharding_constraint arguments got sharding None which is not allowed.",
+            fix="pass a Sharding, or leave the leaf out."))
     (x,) = as_values([v])
     shape = shape_of(x)
     check_rank("One of with_sharding_constraint arguments", shape, sharding)

@@ -103,7 +103,8 @@ def _incompatible(what: str, one: Sharding, also: str, other: Sharding) -> Value
 
 def _labelled(avals: Sequence[ShapedArray], specs: Sequence[PartitionSpec], mesh: Mesh,
               given: Sequence[ShapedArray]) -> list[ShapedArray]:
-    """Results with their shardings; one that an argument has is written as there."""
+    """Results with their shardings; one that an argument has is written as there, but over
+    Explicit axes with an entry for each axis."""
     made = []
     for a, spec in zip(avals, specs):
         sharding: Any = None
@@ -113,7 +114,10 @@ def _labelled(avals: Sequence[ShapedArray], specs: Sequence[PartitionSpec], mesh
                     and s.spec.of_rank(a.ndim) == spec.of_rank(a.ndim)):
                 sharding = s
                 break
-        made.append(a.plain.marked(sharding or NamedSharding(mesh, spec), a.vma))
+        sharding = sharding or NamedSharding(mesh, spec)
+        if sharding.explicit:
+            sharding = NamedSharding(mesh, sharding.spec.of_rank(a.ndim))
+        made.append(a.plain.marked(sharding, a.vma))
     return made
 
 

@@ -35,6 +35,10 @@ class PlacedFunction(JitFunction):
         self._in, self._out, self._device = in_shardings, out_shardings, device
         self._cache = Memo()  # not that of the same function without shardings
 
+    def __reduce__(self) -> Any:
+        kind, given = super().__reduce__()
+        return kind, (*given, self._in, self._out, self._device)
+
     def _trace(self, key: tuple[Any, ...], fun: Function, tree: Any,
                avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         wanted: list[Any] = [None] * len(avals)

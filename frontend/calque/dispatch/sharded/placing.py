@@ -16,7 +16,7 @@ from calque.core.errors import explain
 from calque.core.mesh import AxisType, Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.core.types import Function
-from calque.dispatch.array import current_device
+from calque.dispatch.array import Array, current_device
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.shards import check_devices, check_divides, device_put, place
 from calque.primitives.placement import constrain
@@ -127,4 +127,10 @@ def made_on(name: str, device: Any, out_sharding: Any, make: Callable[[], Any],
     return device_put(made, where)
 
 
-__all__ = ["explicit_sharding", "made_on", "named", "resharded", "resharding"]
+def beside(x: Any, made: Any) -> Any:
+    """A new array on the device, or spread over the mesh, where x was put."""
+    where = x.aval.sharding if type(x) is Array else None
+    return made if where is None or type(made) is not Array else device_put(made, where)
+
+
+__all__ = ["beside", "explicit_sharding", "made_on", "named", "resharded", "resharding"]

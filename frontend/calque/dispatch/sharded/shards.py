@@ -402,15 +402,16 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
     return _pieced(shape, sharding, dtype or arrays[0].dtype, pieces)
 
 
-def make_array_from_process_local_data(sharding: Sharding, local_data: Any,
-                                       global_shape: Sequence[int] | None = None) -> Array:
+def make_array_from_process_local_data(sharding: Any, local_data: Any,
+                                       global_shape: Any = None) -> Array:
     """An array of what each process has of it: all, where there is one process.
 
     Args:
-      sharding: how it is spread.
+      sharding: how it is spread: what `device_put` takes.
       local_data: tree of NumPy arrays: of a dimension that is split between processes this one's
         part, or all of it where global_shape says that it is.
-      global_shape: of the whole array; None: the processes' data together.
+      global_shape: of the whole array (a tree prefix of shapes); None: the processes' data
+        together.
 
     Returns:
       An Array, or a tree of them.
@@ -425,19 +426,30 @@ def make_array_from_process_local_data(sharding: Sharding, local_data: Any,
       >>> calque.make_array_from_process_local_data(where, np.ones(2, np.float32))
       Array([1., 1.], dtype=float32)
     """
-    def one(data: Any) -> Array:
+    sharding = place(sharding)
+    leaves, tree = tree_util.flatten(local_data)
+
+    def one(data: Any, whole: Any) -> Array:
         data = np.asarray(data)
         if sharding.spans:
             assert isinstance(sharding, NamedSharding)
-            return _of_local(data, sharding, global_shape)
-        if global_shape is not None and _global_shape(global_shape) != data.shape:
+            return _of_local(data, sharding, whole)
+        if whole is not None and _global_shape(whole) != data.shape:
             raise ValueError(explain(
-                f"make_array_from_process_local_data: global_shape {tuple(global_shape)} is not "
+                f"make_array_from_process_local_data: global_shape {tuple(whole)} is not "
                 f"that of the data, {data.shape}, and the sharding is of one process.",
                 fix="leave global_shape out."))
         return device_put(data, sharding)
 
-    return tree_util.tree_map(one, local_data)
+    shapes = tree_util.prefix_leaves(global_shape, local_data, _is_shape, lambda error: explain(
+        f"make_array_from_process_local_data: global_shape {global_shape} is no tree prefix of the "
+        f"data: {error}", fix="give one shape, or one for each array."))
+    return tree.unflatten(list(map(one, leaves, shapes)))
+
+
+def _is_shape(x: Any) -> bool:
+    return x is None or isinstance(x, (tuple, list)) and all(
+        n is None or isinstance(n, (int, np.integer)) for n in x)
 
 
 def _of_local(data: Ndarray, sharding: NamedSharding, given: Any) -> Array:
