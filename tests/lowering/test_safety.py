@@ -544,7 +544,8 @@ def test_an_update_by_what_it_reads_needs_no_copy() -> None:
 def test_tuples_of_numbers_are_no_calls() -> None:
     """A reduction over axes (a tuple) that flows into the update makes no copy of its operand; a
     call (Programs) may write what it is given, and makes one."""
-    x, aval = np.ones(9, np.float32), ShapedArray((9,), np.dtype("f4"))
+    n = 40_000  # (a smaller program would be a kernel as a whole)
+    x, aval = np.ones(n, np.float32), ShapedArray((n,), np.dtype("f4"))
 
     def copies(f: Callable[..., Any]) -> int:
         program = stage(lambda x: [f(lax.sin(x))], [aval])

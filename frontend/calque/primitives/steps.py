@@ -155,7 +155,8 @@ def _early(body: Program, k: int, end: int, times: int) -> list[Equation]:
             continue
         made.update(dict.fromkeys(e.outputs, e))
         p = e.primitive
-        if not (p.kernel or p.elementwise or p.higher_order or _user(e)) and times * sum(
+        known = p.kernel and p.kernel != "expanded"
+        if not (known or p.elementwise or p.higher_order or _user(e)) and times * sum(
                 v.aval.nbytes for v in e.outputs) <= LARGEST:
             wanted.append(e)
     found: set[int] = set()
