@@ -129,8 +129,10 @@ def made_on(name: str, device: Any, out_sharding: Any, make: Callable[[], Any],
 
 def beside(x: Any, made: Any) -> Any:
     """A new array on the device, or spread over the mesh, where x was put."""
-    where = x.aval.sharding if type(x) is Array else None
-    return made if where is None or type(made) is not Array else device_put(made, where)
+    where = x.aval.sharding if isinstance(x, Array) else None  # (of several processes, too)
+    if where is None or type(made) is not Array or made.aval.sharding is not None:
+        return made
+    return device_put(made, where)
 
 
 __all__ = ["beside", "explicit_sharding", "made_on", "named", "resharded", "resharding"]
