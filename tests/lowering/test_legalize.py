@@ -191,6 +191,16 @@ def test_sorts_of_any_length(n: int) -> None:
         np.testing.assert_array_equal(got[i], np.argsort(np.roll(x, i), kind="stable"))
 
 
+@pytest.mark.parametrize("f", [
+    lambda x: jnp.cumsum(x, 0), lambda x: jnp.cumsum(x, 1), lambda x: jnp.sort(x, 0),
+    lambda x: jnp.argmax(x, 1), lambda x: lax.top_k(x, 0)[1],
+    lambda x: random.uniform(random.key(1), x.shape) + random.split(random.key(2), 0).size])
+def test_empty_arrays(f: Any) -> None:
+    x = np.ones((0, 3), np.float32)
+    got = calque.jit(lambda x: lax.scan(lambda c, _: (c, f(c)), x, None, 3)[1])(x)
+    np.testing.assert_array_equal(got, np.stack([np.asarray(f(x))] * 3))
+
+
 def test_rows_of_environments() -> None:
     """Many loops at once, with keys of their own."""
     def walk(key: Any) -> Any:

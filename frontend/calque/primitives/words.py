@@ -70,6 +70,8 @@ def _words_of(a: ShapedArray) -> ShapedArray:
 def _words(e: Equation, xs: list[Any], masked: bool) -> Sequence[Any]:
     """The results of an equation on words."""
     if e.name in EXPANSIONS:
+        if not all(a.aval.size for a in (*e.inputs, *e.outputs)):
+            raise NoExpansion("kernels have no empty arrays")
         return EXPANSIONS[e.name](*xs, **e.params)
     if e.name == "convert_element_type":
         return [ew.convert(xs[0], e.params["new_dtype"])]
