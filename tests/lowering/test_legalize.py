@@ -131,6 +131,23 @@ def test_keys_of_other_generators_go_another_way() -> None:
     assert np.asarray(calque.jit(loop)(key)).shape == (3,)
 
 
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg", "philox2x32", "philox4x32",
+                                  "threefry4x32"])
+def test_keys_of_other_generators_that_loops_make(impl: str) -> None:
+    def made(i: Any) -> Any:
+        return random.uniform(random.key(i, impl=impl), (3,))
+
+    def wrapped(words: Any) -> Any:
+        return random.bits(random.wrap_key_data(words, impl=impl), (3,))
+
+    words = np.asarray(random.key_data(random.key(5, impl=impl)))
+    got = calque.jit(lambda w: lax.scan(lambda c, i: (c + 1, (made(i), wrapped(c))), w,
+                                        jnp.arange(3))[1])(words)
+    for i in range(3):
+        np.testing.assert_array_equal(got[0][i], made(i))
+        np.testing.assert_array_equal(got[1][i], wrapped(words + np.uint32(i)))
+
+
 def turned(x: Any, i: Any) -> Any:
     """Other numbers each step."""
     return jnp.roll(x, i, -1)

@@ -69,6 +69,8 @@ def _words_of(a: ShapedArray) -> ShapedArray:
 
 def _words(e: Equation, xs: list[Any], masked: bool) -> Sequence[Any]:
     """The results of an equation on words."""
+    for a in (*e.inputs, *e.outputs):
+        _words_of(a.aval)  # (keys of other kinds are made in loops, too)
     if e.name in EXPANSIONS:
         if not all(a.aval.size for a in (*e.inputs, *e.outputs)):
             raise NoExpansion("kernels have no empty arrays")
