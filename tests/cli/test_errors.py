@@ -152,7 +152,8 @@ def test_changed_bytes_under_a_new_digest(changed, calque, folder, files):
         data[at + 4] ^= 0x40
         what = "the native code's tables are outside"
     else:
-        at = bytes(data).index(b"\x0d\x00\x00\x00\x00")  # an instruction: 0, to a register
+        code = bytes(data)[:bytes(data).index(b"\x7fELF")]  # ends with the functions' instructions,
+        at = code.rindex(b"\x0d\x00\x00\x00\x00")  # one of which is: 0, to a register
         data[at + 5:at + 7] = b"\xff\x7f"
         what = "register 32767 is used, which is none of its function's"
     (folder / "changed.vmfb").write_bytes(join([bytes(data)]))
