@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from calque.core import monitoring
 from calque.lowering import compiler_process, compiler_server
 from calque.lowering.folders import cache_directory, home_directory, own_directory
+from calque.runtime import branch_moves
 
 if TYPE_CHECKING:
     from calque.lowering.targets import Target
@@ -44,6 +45,9 @@ MANDATORY = (
 )
 # IREE reads a library of ukernels into every program, which only its tiling of data calls.
 _CPU_FLAGS = ("--iree-llvmcpu-reassociate-fp-reductions", "--iree-llvmcpu-enable-ukernels=none")
+
+# What the host may step through or choose among (in a kernel it costs a look at the code only).
+_STEPS = re.compile(rb"while|stablehlo\.(case|if)|scf\.(for|if|index_switch)|func\.call")
 
 STAGES = compiler_server.STAGES
 SHORT_WAYS = compiler_server.SHORT_WAYS
@@ -94,7 +98,9 @@ def compile_module(source: bytes | str, target: Target, options: tuple[str, ...]
 
     `careful` lets the compiler's verifier look at the program after every pass.
     """
-    return run_compiler(_as_bytes(source), all_flags(target, options), careful=careful)
+    module = _as_bytes(source)
+    vmfb = run_compiler(module, all_flags(target, options), careful=careful)
+    return branch_moves.mend(vmfb) if _STEPS.search(module) else vmfb
 
 
 def compile_to(source: bytes | str, target: Target, stage: str,

@@ -22,10 +22,10 @@ from calque.runtime.flatbuffer import Damaged
 
 _TABLES: dict[str, Any] = json.loads(Path(__file__).with_name("bytecode.json").read_text("ascii"))
 _VERSION: int = _TABLES["version"]
-_LAYOUTS: list[dict[int, str]] = [
+LAYOUTS: list[dict[int, str]] = [
     {code: layout for layout, codes in _TABLES[name].items() for code in codes}
     for name in ("core", "f32", "f64")]
-_PREFIXES = {_TABLES["prefixes"][name]: i for i, name in ((1, "f32"), (2, "f64"))}
+PREFIXES = {_TABLES["prefixes"][name]: i for i, name in ((1, "f32"), (2, "f64"))}
 _RETURN: int = _TABLES["return"]
 _IMPORT = 1 << 31  # in a function's number: it is one of another module
 _NUMBER = 0x3fff  # of a register of references; the bits above say what it is
@@ -55,9 +55,14 @@ class Code:
     variables: int
 
 
+def is_known(version: int) -> bool:
+    """Whether the layouts are those of a module's version."""
+    return version >> 16 == _VERSION >> 16
+
+
 def check(code: Code) -> None:
     """Damaged where a function's code leads outside."""
-    if code.version >> 16 != _VERSION >> 16:
+    if not is_known(code.version):
         return
     counts = [_counts(s) for s in code.signatures], [_counts(s) for s in code.imports]
     for function, (_, gives) in zip(code.functions, counts[0], strict=True):
@@ -121,9 +126,9 @@ class _Walk:
 
     def step(self) -> None:
         opcode, table = self.take(1), 0
-        if opcode in _PREFIXES:
-            table, opcode = _PREFIXES[opcode], self.take(1)
-        layout = _LAYOUTS[table].get(opcode)
+        if opcode in PREFIXES:
+            table, opcode = PREFIXES[opcode], self.take(1)
+        layout = LAYOUTS[table].get(opcode)
         if layout is None:
             raise Damaged(f"there is no instruction {opcode}")
         callee = None

@@ -63,8 +63,9 @@ def read_program(part: bytes) -> Program:
     """What a module says, all of whose structure has been looked at; Damaged otherwise."""
     data = memoryview(part)
     start, end = _place(data)
+    module = read(data[start:end], _SCHEMA, "Module", _IDENTIFIER)
     (name, _, _, _, types, dependencies, imports, exports, signatures, constants, _, state,
-     descriptors, version, code, sources) = read(data[start:end], _SCHEMA, "Module", _IDENTIFIER)
+     *_, sources) = module
     _text(name, "the module")
     for (full_name,) in types or ():
         _text(full_name, "a type")
@@ -85,14 +86,25 @@ def read_program(part: bytes) -> Program:
     size, references = (n or 0 for n in state or (0, 0))
     if size > _MOST_STATE or references > _MOST_STATE // 16:
         raise Damaged(f"its variables take {size} bytes and {references} references")
-    bytecode.check(bytecode.Code(
-        version or 0, code or b"", _descriptors(descriptors or b"", len(signatures)),
-        [bytes(s[0] or b"") for s in signatures], [bytes(i[1][0] or b"") for i in imports or ()],
-        len(types or ()), size))
+    bytecode.check(_code(module))
     _check_sources(*sources or (None, None, None))
     _check_constants(data, (end + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT, constants or ())
     return Program(functions, tuple(_text(d[0], "a module that it calls")
                                     for d in dependencies or ()))
+
+
+def read_code(data: memoryview) -> bytecode.Code:
+    """The code of a module, as a part of its bytes; Damaged where it has none."""
+    start, end = _place(data)
+    return _code(read(data[start:end], _SCHEMA, "Module", _IDENTIFIER))
+
+
+def _code(module: Sequence[Any]) -> bytecode.Code:
+    types, _, imports, _, signatures, _, _, state, descriptors, version, code = module[4:15]
+    return bytecode.Code(
+        version or 0, code or b"", _descriptors(descriptors or b"", len(signatures or ())),
+        [bytes(s[0] or b"") for s in signatures or ()],
+        [bytes(i[1][0] or b"") for i in imports or ()], len(types or ()), (state or (0,))[0] or 0)
 
 
 def _place(data: memoryview) -> tuple[int, int]:
