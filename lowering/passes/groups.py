@@ -2,16 +2,19 @@
 stretches of what is left (passes/chains)."""
 from __future__ import annotations
 
-from calque.core.program import Program, Var, eliminate_dead_code
-from calque.lowering.passes import loops
+from calque.core.program import Equation, Program, Var, eliminate_dead_code
+from calque.lowering.passes import cost, loops
 from calque.lowering.passes.chains import chains
 from calque.lowering.passes.components import split_components
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.rows import Finder, is_fold
 
+_STEPPED = frozenset(("scan", "while", "cond"))
+
 
 def grouped(p: Program) -> Program:
-    """p with each group as a call that says so (params "rows"); p itself where there is none."""
+    """p with each group as a call that says so (params "rows"), in loops that are no kernels and in
+    branches, too; p itself where there is none."""
     return p.derived(("rows", loops.enabled), lambda: _grouped(p))
 
 
@@ -19,7 +22,9 @@ def _grouped(p: Program) -> Program:
     if not loops.enabled:
         return p
     whole = eliminate_dead_code(flat(p))
-    live = split_components(whole)
+    inner = [_with_groups(e) for e in whole.equations]
+    same = all(a is b for a, b in zip(inner, whole.equations))
+    live = split_components(whole if same else whole.replace(equations=inner))
     results = {o for o in live.outputs if isinstance(o, Var)}
     finder, found = Finder(live.equations, results), live is not whole
     for i, e in enumerate(live.equations):
@@ -29,3 +34,7 @@ def _grouped(p: Program) -> Program:
     for group in chains(finder):
         found |= finder.join(group)
     return live.replace(equations=finder.ordered()) if found else p
+
+
+def _with_groups(e: Equation) -> Equation:
+    return e.with_inner(grouped) if e.name in _STEPPED and not cost.is_kernel(e) else e

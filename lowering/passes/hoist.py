@@ -118,13 +118,31 @@ def _read(known: Sequence[Equation], free: set[Equation]) -> list[Equation]:
 
 def _invariant(body: Program, consts: Sequence[Var]) -> tuple[list[Equation], set[Equation]]:
     """What depends on consts alone, and what of it is free; not calls of Python, as the loop may
-    take no step."""
+    take no step.  What is too large to keep moves with all that reads it, such as comparisons of
+    every pair that are counted."""
+    staying: set[Equation] = set()
+    while True:
+        found, free = _depending_on(body, consts, staying)
+        moving = set(found)
+        read = {a for e in body.equations if e not in moving for a in e.inputs} | set(body.outputs)
+        kept = {e for e in found if _is_large(e) and any(v in read for v in e.outputs)}
+        if not kept:
+            return found, free
+        staying |= kept
+
+
+def _is_large(e: Equation) -> bool:
+    return any(guess(v.aval.size) > LARGEST for v in e.outputs)
+
+
+def _depending_on(body: Program, consts: Sequence[Var], staying: set[Equation]
+                  ) -> tuple[list[Equation], set[Equation]]:
     known: set[Atom] = set(consts)
     cheap: set[Atom] = set()
     found, free = [], set()
     for e in body.equations:
-        if is_callback(e) or not all(isinstance(a, Literal) or a in known for a in e.inputs) or (
-                any(guess(v.aval.size) > LARGEST for v in e.outputs)):
+        if is_callback(e) or e in staying or not all(
+                isinstance(a, Literal) or a in known for a in e.inputs):
             continue
         if _is_free(e, cheap):
             free.add(e)
