@@ -301,3 +301,49 @@ def test_results_that_int32_does_not_hold_are_refused(f: Any, always: bool) -> N
     if not always:
         with calque.enable_x64(True):
             calque.eval_shape(f, x)
+
+
+def _moved(start: int, size: int, stride: int, length: int) -> slice:
+    """Where a window lies, moved inside."""
+    extent = (size - 1) * stride + 1
+    first = min(max(start, 0), length - extent)
+    return slice(first, first + extent, stride)
+
+
+@pytest.mark.parametrize("start, size, stride", [(1, 2, 1), (9, 2, 1), (0, 2, 2), (2, 1, 3)])
+def test_slices_with_computed_starts(start: int, size: int, stride: int) -> None:
+    """calque.ds as an index of arrays and of `.at`: read, beside everything else, and written."""
+    x = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    s = _moved(start, size, stride, 4)
+
+    def read(x: Any, start: Any) -> list[Any]:
+        w = calque.ds(start, size, stride)
+        return [x[:, w], x[1, w], x[..., w, 2], x[0, w, [4, 0]], x[:, w, None, ::2],
+                x.at[:, w].get()]
+
+    want = [x[:, s], x[1, s], x[..., s, 2], x[0, s, [4, 0]], x[:, s, None, ::2], x[:, s]]
+    for got in (read(jnp.asarray(x), start), calque.jit(read)(x, start)):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_array_equal(a, b)
+    changed = x.copy()
+    changed[:, s, 1] += 2
+    changed[2, s] = 7
+    up = calque.jit(lambda x, i: x.at[:, calque.ds(i, size, stride), 1].add(2).at[
+        2, calque.ds(i, size, stride)].set(7))
+    np.testing.assert_array_equal(up(x, start), changed)
+    rows = calque.vmap(lambda i: jnp.asarray(x)[0, calque.ds(i, 2)])(np.array([0, 2, 1]))
+    np.testing.assert_array_equal(rows, np.stack([x[0, i:i + 2] for i in (0, 2, 1)]))
+
+
+def test_a_computed_slice_longer_than_its_axis_is_refused() -> None:
+    with pytest.raises(TypeError, match="slice_sizes must be less than or equal to operand"):
+        jnp.zeros((3, 4))[calque.ds(0, 5)]
+
+
+def test_columns_and_rows_by_letter() -> None:
+    """NumPy's documentation of r_ and c_, whose matrices are arrays here."""
+    for letter in "rc":
+        np.testing.assert_array_equal(jnp.c_[letter, [1, 2, 3], [4, 5, 6]],
+                                      [[1, 4], [2, 5], [3, 6]])
+    np.testing.assert_array_equal(jnp.r_["r", [1, 2], [4]], [[1, 2, 4]])
+    np.testing.assert_array_equal(jnp.r_["c", [1, 2], [4]], [[1], [2], [4]])

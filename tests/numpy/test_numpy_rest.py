@@ -89,6 +89,16 @@ def test_forms_of_einsum() -> None:
     close(grads, 2 * R[0])
 
 
+def test_sums_of_tables_of_coefficients() -> None:
+    """A polynomial's coefficients may be rows: shorter tables are added to the last rows."""
+    a, b = np.arange(6.0).reshape(3, 2), np.array([[10.0, 20]])
+    for f, sign in ((jnp.polyadd, 1), (jnp.polysub, -1)):
+        want = a.copy()
+        want[2:] += sign * b
+        np.testing.assert_array_equal(f(jnp.asarray(a), jnp.asarray(b)), want)
+        np.testing.assert_array_equal(f(jnp.asarray(b), jnp.asarray(a)), sign * want)
+
+
 @pytest.mark.parametrize("jit, chosen", by_each(range(15), 0.25))
 def test_polynomials(jit: Any, chosen: list[int]) -> None:
     p, q = R[0, 0], np.array([2.0, 1, 3], np.float32)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 import copy
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,10 @@ from calque.core.trace import Tracer
 from calque.core.types import Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
-from calque.lax import dynamic_slice, dynamic_update_slice
+from calque.lax import dynamic_update_slice
 from calque.numpy import asarray, zeros
+from calque.numpy.computed_slices import Slice as Slice
+from calque.numpy.computed_slices import window
 from calque.primitives.elementwise import convert
 
 
@@ -142,7 +143,7 @@ def get(ref: Ref, idx: Any = None) -> Any:
       >>> calque.ref.get(calque.new_ref(jnp.arange(5)), slice(1, 3))
       Array([1, 2], dtype=int32)
     """
-    value, _, idx = _window(read(_checked("ref_get", ref)), _index(ref, idx))
+    value, _, idx = window(read(_checked("ref_get", ref)), _index(ref, idx))
     return value if idx is None else value[idx]
 
 
@@ -231,8 +232,8 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
                                 fix="pass an array; convert lists with jnp.asarray."))
     idx = _index(ref, idx)
     with lazy_eval(name):
-        window, starts, idx = _window(old, idx)
-        part = window if idx is None else window[idx]
+        named, starts, idx = window(old, idx)
+        part = named if idx is None else named[idx]
         want, have = aval_of(part), aval_of(value)
         if have.weak_type and have.dtype != want.dtype and _kind(have) == _kind(want):
             value = convert(value, want.dtype)  # a Python number
@@ -241,9 +242,9 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
         if not isinstance(value, (Array, Tracer)):
             value = asarray(value, have.dtype)
         if name == "addupdate":
-            new = window + value if idx is None else window.at[idx].add(value, mode=_mode(idx))
+            new = named + value if idx is None else named.at[idx].add(value, mode=_mode(idx))
         else:
-            new = value if idx is None else window.at[idx].set(value, mode=_mode(idx))
+            new = value if idx is None else named.at[idx].set(value, mode=_mode(idx))
         if starts is not None:
             new = dynamic_update_slice(old, new, starts)
         assign(ref, new)
@@ -284,26 +285,6 @@ def _checked(name: str, ref: Any) -> Ref:
 
 
 # ---- indices
-@dataclasses.dataclass(frozen=True)
-class Slice:
-    """`size` elements from `start` on, which may be computed (see `ds`).
-
-    Args:
-      start: integer.
-      size: a Python int.
-      stride: from one to the next.
-
-    Example:
-      >>> import calque
-      >>> calque.ds(1, 4, 2)
-      Slice(start=1, size=4, stride=2)
-    """
-
-    start: Any
-    size: int
-    stride: int = 1
-
-
 def ds(start: Any, size: Any = None, stride: int | None = None) -> Any:
     """An index of `size` elements from `start` on, which may be computed.
 
@@ -313,7 +294,7 @@ def ds(start: Any, size: Any = None, stride: int | None = None) -> Any:
       stride: from one to the next, a Python int; None is 1.
 
     Returns:
-      An index for references.
+      An index for arrays, their `.at` and references.
 
     Raises:
       Nothing.
@@ -353,23 +334,6 @@ def _index(ref: Ref, idx: Any) -> Any:
             break
         parts[-1 - i] = _of_axis(p, ref.shape[-1 - i])
     return tuple(parts)
-
-
-def _window(value: Any, idx: Any) -> tuple[Any, list[Any] | None, Any]:
-    """(the part of an array that Slices with computed starts name, its starts, idx within it):
-    such Slices stay slices of their axes, whatever else is indexed."""
-    if idx is None or not any(isinstance(p, Slice) for p in idx):
-        return value, None, idx
-    shape = value.shape
-    skipped = len(shape) - sum(p is not Ellipsis for p in idx)  # axes that an Ellipsis stands for
-    starts: list[Any] = [0] * len(shape)
-    sizes, rest, d = list(shape), list(idx), 0
-    for i, p in enumerate(idx):
-        if isinstance(p, Slice):
-            starts[d], sizes[d] = p.start, (p.size - 1) * p.stride + 1 if p.size else 0
-            rest[i] = slice(None, None, p.stride)
-        d += skipped if p is Ellipsis else 1
-    return dynamic_slice(value, starts, sizes), starts, tuple(rest)
 
 
 def _of_axis(part: Any, size: int) -> Any:

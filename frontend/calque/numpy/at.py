@@ -24,6 +24,7 @@ from calque.dispatch.sharded.placing import resharded
 from calque.numpy import advanced, util
 from calque.numpy import arithmetic as ar
 from calque.numpy import ufuncs as uf
+from calque.numpy.computed_slices import WindowRef, has_slice
 from calque.numpy.creation import asarray
 from calque.numpy.indexing import (
     is_basic,
@@ -78,6 +79,8 @@ class At:
         self.array = array
 
     def __getitem__(self, index: Any) -> Ref:
+        if has_slice(index):
+            return WindowRef(self.array, index, Ref)  # type: ignore[return-value]
         return Ref(self.array, index)
 
     def __repr__(self) -> str:

@@ -38,6 +38,7 @@ from calque.numpy import (
 from calque.numpy import contract as ct
 from calque.numpy.advanced import take
 from calque.numpy.at import At
+from calque.numpy.computed_slices import has_slice, window
 from calque.numpy.creation import array as make_array
 
 
@@ -88,6 +89,8 @@ def _getitem(self: Any, index: Any) -> Any:
     if type(index) is int and index.bit_length() > 31 and not is_far(shape_of(self)):
         dtypes.check_fits(index)
     try:
+        if has_slice(index):
+            self, _, index = window(self, index)
         return take(self, index)
     except Exception as error:
         hide_ours(error)

@@ -46,7 +46,8 @@ def _vector(name: str, x: Any) -> Any:
 
 def _front(x: Any, count: int) -> Any:
     """Zeros before the coefficients."""
-    return sh.pad(x, dtype_of(x).type(0), ((count, 0, 0),))
+    rest = [(0, 0, 0)] * (len(shape_of(x)) - 1)
+    return sh.pad(x, dtype_of(x).type(0), ((count, 0, 0), *rest))
 
 
 def _trimmed(name: str, x: Any) -> Any:
@@ -139,7 +140,9 @@ def polysub(a1: Any, a2: Any) -> Any:
 def _sum(name: str, a1: Any, a2: Any, prim: Any) -> Any:
     util.check_arrays(name, a1, a2)
     with util.lazy_eval(name):
-        x, y = (_vector(name, v) for v in _arrays(name, a1, a2))
+        x, y = _arrays(name, a1, a2)
+        if not all(len(shape_of(v)) > 1 for v in (x, y)):
+            x, y = _vector(name, x), _vector(name, y)
         n = max(shape_of(x)[0], shape_of(y)[0])
         return prim.bind(*[_front(v, n - shape_of(v)[0]) for v in (x, y)])
 

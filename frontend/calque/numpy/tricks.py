@@ -63,8 +63,10 @@ class _Join:
         items = list(key) if isinstance(key, tuple) else [key]
         axis, ndmin, trans1d = self._defaults
         if items and isinstance(items[0], str) and items[0] in ("r", "c"):  # a row or a column
-            flat = concatenate([self._piece(i, 1, -1) for i in items[1:]], 0)
-            return flat[None, :] if items[0] == "r" else flat[:, None]
+            made = concatenate([self._piece(i, ndmin, trans1d) for i in items[1:]], axis)
+            if made.ndim != 1:
+                return made
+            return made[None, :] if items[0] == "r" else made[:, None]
         if items and isinstance(items[0], str):
             axis, ndmin, trans1d = self._directive(items.pop(0))
         return concatenate([self._piece(i, ndmin, trans1d) for i in items], axis)

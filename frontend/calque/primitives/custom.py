@@ -264,7 +264,7 @@ def without_derivative(x: Any, refuse: Function) -> list[Any]:
 # ---- custom_vjp: fwd(*primals) -> (outputs, residuals); bwd(residuals, cotangents)
 def _no_forward_mode(*_: Any, **__: Any) -> Any:
     raise TypeError(explain(
-        "can't apply forward-mode differentiation (jvp) to a custom_vjp function.",
+        "can't apply forward-mode autodiff (jvp) to a custom_vjp function.",
         fix="use reverse mode (grad, vjp), or give the function a custom_jvp rule instead."))
 
 
