@@ -8,7 +8,6 @@ Start reading at `Array`.
 from __future__ import annotations
 
 import asyncio
-import functools
 import gc
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -478,31 +477,16 @@ def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
     return Array(buffer, ShapedArray(array.shape, dtype, weak))
 
 
-@functools.lru_cache(maxsize=1024)
-def _scalar(kind: type, bits: Any, value: Any, dtype: Any, device: Device) -> Array:
-    return from_numpy(np.asarray(value, dtype), kind in (int, float, complex), device)
-
-
-def scalar_argument(value: Any) -> Array:
-    """A rank-0 array of a Python or NumPy scalar for a call that only reads it: recent ones are
-    used again, with their memory, so nobody may delete, donate or hand out this one."""
-    aval, value = aval_of(value), dtypes.plain_number(value)
-    key = float(value).hex() if isinstance(value, float) else value
-    if isinstance(value, complex):
-        key = (float(value.real).hex(), float(value.imag).hex())
+def from_scalar(value: Any) -> Array:
+    """A rank-0 array of a Python or NumPy scalar, with memory of its own."""
+    aval = aval_of(value)
     try:
-        made = _scalar(type(value), key, value, aval.dtype, current_device())
+        made = np.array(dtypes.plain_number(value), aval.dtype)
     except OverflowError:
         raise OverflowError(explain(
             f"Python int {value} too large to convert to {aval.dtype}.",
             fix="pass an array of a wider dtype, or enable x64.")) from None
-    return made if made.aval is aval else Array(made._buffer, aval)
-
-
-def from_scalar(value: Any) -> Array:
-    """A rank-0 array of a Python or NumPy scalar, with memory of its own."""
-    made = scalar_argument(value)
-    return Array(Buffer.of_host(made._numpy().copy(), made._buffer.device), made.aval)
+    return Array(Buffer.of_host(made, current_device()), aval)
 
 
 def to_array(x: Any) -> Array:

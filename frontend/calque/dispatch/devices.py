@@ -266,6 +266,8 @@ def block_until_ready(x: Any) -> Any:
       >>> calque.block_until_ready((jnp.asarray(1), "done"))
       (Array(1, dtype=int32, weak_type=True), 'done')
     """
+    if type(x) is Array:
+        return x.block_until_ready()
     for v in tree_util.tree_leaves(x):
         if hasattr(v, "block_until_ready"):
             v.block_until_ready()

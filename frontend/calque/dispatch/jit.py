@@ -165,18 +165,25 @@ class JitFunction:
     # ---- the hot path
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # written flat on purpose: each helper call costs 0.1 us of 5
-        if not self._plain or _current() is not eval_trace or watchers:
+        if _current() is not eval_trace or watchers:
             return self._call_slow_path(args, kwargs)
         now = config.process_key if _local_key() is None else config.key()
-        read = None if kwargs or self._reader is None else self._reader(args, now)
+        read = None if self._reader is None else self._reader(args, kwargs, now)
         if read is None:
+            if not self._plain:
+                return self._call_unread(args, kwargs)
             read = signatures.read(self._name, args, kwargs, now)
             self._unread += 1
-            if self._unread in _READER_AT and not kwargs:
-                self._reader = signatures.reader(args, read[0][0])
+            if self._unread in _READER_AT:
+                self._reader = signatures.reader(args, kwargs, read[0][0])
         key, buffers, leaves = read
-        entry = self._cache.get(key)
+        try:
+            entry = self._cache.get(key)
+        except TypeError:  # a static argument that cannot be hashed
+            return self._call_slow_path(args, kwargs)
         if entry is None:
+            if not self._plain:
+                return self._call_slow_path(args, kwargs)
             if config.jax_disable_jit:
                 return self._fun(*args, **kwargs)
             try:
@@ -282,6 +289,19 @@ class JitFunction:
         return tuple(sorted(found))
 
     # ---- static arguments, calls inside transformations
+    def _call_unread(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call with static arguments whose structure the reader does not know."""
+        out = self._call_slow_path(args, kwargs)
+        self._unread += 1
+        if self._unread in _READER_AT and not trace.axis_env.get():
+            _, dynamic, rest, _ = self._split_static(args, kwargs)
+            tree = tree_util.flatten((dynamic, rest))[1]
+            self._reader = signatures.reader(
+                args, kwargs, signatures.short_tree(tree, bool(rest)),
+                (tuple(i % len(args) for i in self._static_argnums if -len(args) <= i < len(args)),
+                 self._static_argnames))
+        return out
+
     def _split_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]
                       ) -> tuple[Function, tuple[Any, ...], dict[str, Any], Any]:
         """(function of the dynamic arguments, those arguments, the static key)."""

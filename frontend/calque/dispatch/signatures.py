@@ -2,8 +2,9 @@
 
 `read` takes any arguments.  Flattening a tree costs optree half a microsecond a node, and a loop
 calls one function with one structure again and again: `reader` writes a Python function that takes
-just that structure apart (tuples, lists, dictionaries, None, all leaves Arrays), in a third of it.
-A structure is its short form in keys (`whole_tree`).
+just that structure apart (tuples, named ones, lists, dictionaries, None; leaves are Arrays, Python
+numbers and NumPy arrays, each of the type it was), with keywords and static arguments, in a third
+of it.  A structure is its short form in keys (`whole_tree`).
 """
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ import optree
 
 from calque.core.avals import ShapedArray
 from calque.core.refs import AbstractRef, Ref
-from calque.dispatch.array import Array, scalar_argument, to_array
+from calque.dispatch.array import Array, to_array
+from calque.dispatch.host_arguments import NUMBERS, ndarray, number
 from calque.dispatch.sharded.spanning import GlobalArray
 from calque.dispatch.tracing import argument_path, check_arguments
 from calque.trees import util as tree_util
@@ -25,11 +27,11 @@ _NAMESPACE = tree_util.NAMESPACE  # type: ignore[attr-defined]
 _KINDS = optree.PyTreeKind
 # the key of a signature, (structure, configuration, *avals); buffers; leaves
 Read = tuple[tuple[Any, ...], list[Any], Sequence[Any]]
-Reader = Callable[[tuple[Any, ...], Any], Read | None]
+Reader = Callable[[tuple[Any, ...], dict[str, Any], Any], Read | None]
 _LEAVES = frozenset((Array, float, int, bool, complex, np.ndarray, np.float32, np.float64, np.int32,
                      np.int64))
 
-_NUMBERS = frozenset((bool, int, float, complex))
+_NUMBERS = frozenset(NUMBERS)
 
 
 def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) -> Read:
@@ -55,54 +57,110 @@ def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) 
                 signature.append(x.abstract)
                 buffers.append(None)
                 continue
-            x = scalar_argument(x) if type(x) in _NUMBERS else to_array(x)
+            x = number(x, config) if type(x) in _NUMBERS else to_array(x)
         signature.append(x.aval)
         buffers.append(x._own or x._buffer)  # a pending array owns none yet
     return tuple(signature), buffers, leaves
 
 
-def reader(args: tuple[Any, ...], key: Any) -> Reader | None:
-    """A function that reads positional arguments structured like these, and says None to others;
-    None where the structure has nodes of other kinds.  key: what stands for it in keys.
+def reader(args: tuple[Any, ...], kwargs: dict[str, Any], key: Any,
+           static: tuple[Sequence[int], Sequence[str]] = ((), ())) -> Reader | None:
+    """A function that reads arguments structured like these, and says None to others; None where
+    the structure has nodes of other kinds.  key: what stands for it in keys; static: positions and
+    names of arguments that are no leaves, whose values are in the key.
 
     It is made of text, and what reaches the text is ours: words of the grammar below, x0, x1, ...,
     and numbers of children.  Types, keys of dicts and whatever else is a user's are bound as
     names in the namespace; their reprs are never written (tests/dispatch/test_jit.py tries)."""
-    tree = optree.tree_structure(args, namespace=_NAMESPACE)
-    if not 0 < tree.num_leaves <= MOST_LEAVES:
-        return None
-    made = _Source(tree)
+    made = _Source(args, kwargs, *static)
     if not made.plain:
         return None
-    leaves = [f"x{i}" for i in range(tree.num_leaves)]
-    same = " is ".join(["Array", *[f"type({x})" for x in leaves]])
     text = "\n".join([
-        "def read(args, config):", "    try:", *[f"        {line}" for line in made.lines],
+        "def read(args, kwargs, config):", "    try:", *[f"        {x}" for x in made.lines],
         "    except (ValueError, KeyError):", "        return None",
-        f"    if not ({same}):", "        return None",
-        f"    return ((key, config, {', '.join(f'{x}.aval' for x in leaves)}),",
-        f"            [{', '.join(f'{x}._own or {x}._buffer' for x in leaves)}],",
-        f"            ({', '.join(leaves)},))"])
-    names = {"Array": Array, "key": key, **made.names}
+        *[f"    {x}" for x in made.checks()],
+        f"    return ((key, config, {made.static}"
+        f"{''.join(f'{x}.aval, ' for x in made.arrays)}),",
+        f"            [{', '.join(f'{x}._own or {x}._buffer' for x in made.arrays)}],",
+        f"            ({''.join(f'{x}, ' for x in made.leaves)}))"])
+    names = {"Array": Array, "key": key, "number": number, "ndarray": ndarray, "array": np.ndarray,
+             **made.names}
     exec(compile(text, "<calque: arguments>", "exec"), names)
     return names["read"]
 
 
 class _Source:
-    """Lines that take `args` apart into x0, x1, ... in the order of the leaves."""
+    """Lines that take `args` and `kwargs` apart into x0, x1, ... in the order of the leaves."""
 
-    def __init__(self, tree: Any) -> None:
-        self.lines: list[str] = []
-        self.names: dict[str, Any] = {}  # keys of dictionaries
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int],
+                 fixed: Sequence[str]) -> None:
+        self.lines = [f"if len(args) != {len(args)} or len(kwargs) != {len(kwargs)}: return None"]
+        self.names: dict[str, Any] = {}  # keys of dictionaries, types
+        self.leaves: list[str] = []
+        self.kinds: list[type] = []
         self.nodes = 0
-        self.plain = self.node(tree, "args", 0)
+        by_place, by_name = [], []
+        self.plain = True
+        for i, value in enumerate(args):
+            if i in positions:
+                by_place.append(f"({i}, type(args[{i}]), args[{i}])")
+            else:
+                self.argument(value, f"args[{i}]")
+        for k in sorted(kwargs):
+            name = self.bound(k)
+            if k in fixed:
+                by_name.append(f"({name}, type(kwargs[{name}]), kwargs[{name}])")
+                self.lines.append(f"kwargs[{name}]")
+            else:
+                self.argument(kwargs[k], f"kwargs[{name}]")
+        self.static = ""
+        if positions or fixed:
+            self.static = f"(({''.join(f'{x}, ' for x in by_place)}), " \
+                          f"({''.join(f'{x}, ' for x in by_name)})), "
+        self.plain = self.plain and 0 < len(self.leaves) <= MOST_LEAVES
+        self.arrays = [x if kind is Array else f"m{x}"
+                       for x, kind in zip(self.leaves, self.kinds)]
+
+    def checks(self) -> list[str]:
+        """Lines that say None to leaves of other types, and make arrays of what is none."""
+        asked: dict[str, list[str]] = {}
+        made = []
+        for x, kind in zip(self.leaves, self.kinds):
+            asked.setdefault("array" if kind is np.ndarray else kind.__name__, []).append(x)
+            if kind is np.ndarray:
+                made += [f"if {x}.dtype.kind not in 'biufc': return None",
+                         f"m{x} = ndarray({x}, config)"]
+            elif kind is not Array:
+                made.append(f"m{x} = number({x}, config)")
+        tests = [" is ".join([kind, *[f"type({x})" for x in some]]) for kind, some in asked.items()]
+        return [f"if not ({' and '.join(tests)}): return None", *made]
+
+    def bound(self, value: Any) -> str:
+        name = f"k{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def argument(self, value: Any, here: str) -> None:
+        leaves, tree = optree.tree_flatten(value, None, namespace=_NAMESPACE)
+        first = len(self.leaves)
+        self.leaves += [f"x{first + i}" for i in range(len(leaves))]
+        self.kinds += [type(x) for x in leaves]
+        if not all(type(x) in _READ for x in leaves):
+            self.plain = False
+        if tree.kind == _KINDS.LEAF:
+            self.lines.append(f"x{first} = {here}")
+        elif self.plain:
+            self.nodes += 1
+            name = f"n{self.nodes}"
+            self.lines.append(f"{name} = {here}")
+            self.plain = self.node(tree, name, first)
 
     def node(self, tree: Any, here: str, first: int) -> bool:
         """Lines for a node whose leaves begin at x{first}; False where it is of another kind."""
         if tree.kind == _KINDS.NONE:
             self.lines.append(f"if {here} is not None: return None")
             return True
-        if tree.kind not in (_KINDS.TUPLE, _KINDS.LIST, _KINDS.DICT):
+        if tree.kind not in (_KINDS.TUPLE, _KINDS.LIST, _KINDS.DICT, _KINDS.NAMEDTUPLE):
             return False
         children, places, inner = tree.children(), [], []
         for child in children:
@@ -113,16 +171,17 @@ class _Source:
                 places.append(f"n{self.nodes}")
                 inner.append((child, places[-1], first))
             first += child.num_leaves
-        self.lines.append(f"if type({here}) is not {tree.type.__name__} or "
+        self.lines.append(f"if type({here}) is not {self.bound(tree.type)} or "
                           f"len({here}) != {len(children)}: return None")
         if tree.kind == _KINDS.DICT:
             for place, k in zip(places, tree.entries()):
-                name = f"k{len(self.names)}"
-                self.names[name] = k
-                self.lines.append(f"{place} = {here}[{name}]")
+                self.lines.append(f"{place} = {here}[{self.bound(k)}]")
         elif places:
             self.lines.append(f"({', '.join(places)},) = {here}")
         return all([self.node(*part) for part in inner])
+
+
+_READ = frozenset((Array, np.ndarray, *NUMBERS))
 
 
 # ---- structures in keys

@@ -1,0 +1,87 @@
+"""Python numbers and NumPy arrays as arguments of calls: Arrays of them, for one call to read.
+
+A loop calls one function with a number, or with the model's parameters as numbers, again and again:
+those of lately are used again, with their memory, and what dtype a number has is asked once for
+each configuration.  Nobody may delete, donate or hand out what `number` gives.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray, aval_of
+from calque.core.errors import explain
+from calque.dispatch.array import Array, current_device, from_numpy
+from calque.runtime import Buffer, Device
+
+NUMBERS = (bool, int, float, complex)
+MOST = 1024  # numbers of a type that are kept
+
+
+class _Table:
+    """What is known for one configuration: avals of numbers, of arrays; the numbers of lately."""
+
+    __slots__ = ("arrays", "avals", "device", "key", "kept")
+
+    def __init__(self, key: Any, device: Device) -> None:
+        self.key, self.device = key, device
+        self.avals: dict[type, ShapedArray] = {kind: aval_of(kind()) for kind in NUMBERS}
+        self.kept: dict[type, dict[Any, Array]] = {kind: {} for kind in NUMBERS}
+        self.arrays: dict[Any, ShapedArray] = {}
+
+
+_table: _Table | None = None
+
+
+def _table_of(key: Any) -> _Table:
+    """The table for a configuration, by its key."""
+    global _table
+    device, known = current_device(), _table
+    if known is None or known.key != key or known.device is not device:
+        known = _Table(key, device)
+    known.key = key  # the same object next time
+    _table = known
+    return known
+
+
+def number(value: Any, key: Any) -> Array:
+    """A rank-0 array of a Python number; key: of the configuration (config.key())."""
+    table = _table
+    if table is None or table.key is not key:
+        table = _table_of(key)
+    kept = table.kept[type(value)]
+    # zeros differ by their signs, and not as keys; complex numbers in parts of them
+    mark = value if value and type(value) is not complex else repr(value)
+    found = kept.get(mark)
+    if found is None:
+        if len(kept) >= MOST:
+            kept.clear()
+        found = kept[mark] = Array(_rank_0(value, table.avals[type(value)], table.device),
+                                   table.avals[type(value)])
+    return found
+
+
+def ndarray(value: Any, key: Any) -> Array:
+    """A copy of a NumPy array of numbers, of that type itself."""
+    table = _table
+    if table is None or table.key is not key:
+        table = _table_of(key)
+    aval = table.arrays.get((value.shape, value.dtype))
+    if aval is None:
+        made = from_numpy(value)
+        if made.dtype == value.dtype:  # (others are converted)
+            if len(table.arrays) >= MOST:
+                table.arrays.clear()
+            table.arrays[value.shape, value.dtype] = made.aval
+        return made
+    return Array(Buffer.from_numpy(value, table.device), aval)
+
+
+def _rank_0(value: Any, aval: ShapedArray, device: Device) -> Buffer:
+    try:
+        return Buffer.of_host(np.array(value, aval.dtype), device)
+    except OverflowError:
+        raise OverflowError(explain(
+            f"Python int {value} too large to convert to {aval.dtype}.",
+            fix="pass an array of a wider dtype, or enable x64.")) from None
