@@ -1,6 +1,6 @@
-"""Python numbers and NumPy arrays as arguments of calls (dispatch/host_arguments), read by functions
-that are written for a structure (signatures.reader): values, dtypes and memory are those of the
-first call, however often they come.  Oracle: NumPy, and the call by itself."""
+"""Python numbers and NumPy arrays as arguments of calls (dispatch/host_arguments), read by
+functions that are written for a structure (signatures.reader): values, dtypes and memory are those
+of the first call, however often they come.  Oracle: NumPy, and the call by itself."""
 from __future__ import annotations
 
 import functools
@@ -102,7 +102,7 @@ def test_arrays_of_numpys_are_copied() -> None:
     for dtype in ("bool", "int8", "uint16", "int64", "float16", "float64", "complex64"):
         want = np.ones(3, dtype)
         out = often(f, want)
-        assert out.dtype == jnp.zeros(0, dtype).dtype
+        assert out.dtype == {"int64": "int32", "float64": "float32"}.get(dtype, dtype)
         np.testing.assert_array_equal(np.asarray(out), want)
 
 
