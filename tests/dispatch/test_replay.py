@@ -203,3 +203,45 @@ def test_large_arrays_of_which_parts_are_read():
     i = jnp.asarray([3, 399, -1])
     for _ in range(3):
         np.testing.assert_array_equal(jnp.take(x, i, axis=0), np.asarray(x)[[3, 399, 399]])
+
+
+# ---- signatures that come again and again are compiled (replay._OFTEN)
+KEY = calque.random.key(7)
+X = np.random.default_rng(0).normal(size=8).astype(np.float32)
+AGAIN = {
+    "normal": lambda x: calque.random.normal(KEY, (4,)),
+    "split": lambda x: calque.random.key_data(calque.random.split(KEY)),
+    "categorical": lambda x: calque.random.categorical(KEY, x),
+    "softplus": calque.nn.softplus, "median": jnp.median, "percentile": lambda x: jnp.percentile(
+        x, 30.0), "interp": lambda x: jnp.interp(x, jnp.sort(x), x),
+    "var": jnp.var, "std": jnp.std, "norm": jnp.linalg.norm, "logsumexp": calque.nn.logsumexp,
+    "cov": jnp.cov, "trapezoid": jnp.trapezoid, "polyval": lambda x: jnp.polyval(x, x)}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_call_gives_the_same_bits_however_often(name):
+    x = jnp.asarray(X)
+    first = np.asarray(AGAIN[name](x))
+    for _ in range(40):
+        assert np.asarray(AGAIN[name](x)).tobytes() == first.tobytes()
+    want = calque.jit(AGAIN[name])(x)
+    np.testing.assert_allclose(first, want, rtol=1e-6)  # (a compiled sum has another order)
+
+
+def test_what_is_compiled_sees_devices_configuration_and_deletion():
+    x = jnp.asarray(X)
+    for _ in range(20):
+        calque.nn.softplus(x)
+    for d in (*calque.devices(), *calque.devices()) * 2:
+        moved = calque.device_put(x, d)
+        assert calque.nn.softplus(moved).devices() == {d}
+        np.testing.assert_allclose(calque.nn.softplus(moved), np.logaddexp(X, 0), rtol=1e-6)
+    with calque.enable_x64(True):
+        wide = jnp.asarray(X.astype(np.float64))
+        assert calque.nn.softplus(wide).dtype == np.float64
+    with calque.debug_nans(True), pytest.raises(FloatingPointError):
+        calque.nn.softplus(jnp.full(8, jnp.nan))
+    gone = jnp.asarray(X)
+    gone.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        calque.nn.softplus(gone)

@@ -6,7 +6,8 @@
                  staging.py (make_jaxpr, eval_shape), cost_analysis of stages: costs.py
   eager.py       running now: the ladder, executables, lazy recording; on it numpy_rules/ (small
                  arrays), shape_polymorphic.py (elementwise, one executable for all shapes),
-                 precompiled.py (those compiled ahead), replay.py (recorded public functions)
+                 precompiled.py (those compiled ahead), replay.py (recorded public functions;
+                 same_bits.py: which of them may be compiled as a whole)
   sharded/       arrays over several devices and processes
   devices.py     devices and moving data; mismatch.py  messages about trees of unequal types
 

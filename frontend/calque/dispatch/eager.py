@@ -15,7 +15,7 @@ import pathlib
 import re
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -248,15 +248,21 @@ def run_program(program: Program, args: Sequence[Array], reason: str = "") -> li
     if any([a._buffer.device is not device for a in args]):
         device, moved = on_one(args, [a._buffer for a in args])
         args = [Array(b, a.aval) for b, a in zip(moved, args)]
-    arrays = shape_polymorphic.run(program, args, device, reason)
-    if arrays is not None:
-        check_floats(arrays)
-        return arrays
-    buffers = [*[on_device(c, device) for c in program.consts], *[a._buffer for a in args]]
-    outs = compiled(program, device, reason=reason)(buffers)
+    outs = prepared(program, device, reason)([a._buffer for a in args])
     arrays = [Array(b, o.aval) for b, o in zip(outs, program.outputs)]
     check_floats(arrays)
     return arrays
+
+
+def prepared(program: Program, device: Device, reason: str
+             ) -> Callable[[Sequence[Buffer]], list[Buffer]]:
+    """What runs a Program on buffers of a device (its consts are there)."""
+    flat = shape_polymorphic.prepared(program, device, reason)
+    if flat is not None:
+        return flat
+    made = compiled(program, device, reason=reason)
+    consts = [on_device(c, device) for c in program.consts]
+    return lambda buffers: made([*consts, *buffers])
 
 
 def _device_of(args: Sequence[Array]) -> Device:

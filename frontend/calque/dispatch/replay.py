@@ -27,10 +27,12 @@ from calque.core.tracebacks import hide_ours
 from calque.core.types import Function, Params
 from calque.dispatch import numpy_rules, shape_polymorphic
 from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
-from calque.dispatch.eager import is_literal, lazy_eval, run_program
+from calque.dispatch.eager import is_literal, lazy_eval, prepared, run_program
+from calque.dispatch.same_bits import is_exact
 from calque.dispatch.sharded import labels
+from calque.dispatch.sharded.partition import spans_processes
 from calque.dispatch.sharded.spanning import made
-from calque.lowering.flat import is_flat
+from calque.lowering.flat import flatten, is_flat
 from calque.runtime import Buffer
 from calque.transforms.explicit import of_types, resolved
 from calque.transforms.stage import StageTrace, literal_value
@@ -38,7 +40,7 @@ from calque.transforms.stage import StageTrace, literal_value
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PLAIN = frozenset((int, bool, str, bytes, complex, type(None), type(Ellipsis)))
-_plans = Memo(16384)
+_plans = Memo(4096)  # (they hold their executables)
 _STREAK = 16  # new signatures of a function in a row; then one is recorded when it comes again
 
 
@@ -172,7 +174,9 @@ def _record(f: Function, args: Any, kwargs: Any, arrays: list[Array]
     if labels.any_of(avals) or labels.program_places(program):
         pack = _labelling(pack, labels.of_program(program, avals, lambda i: f"args[{i}]"))
     steps = _steps(program)
-    return _Whole(program, pack) if steps is None else _OnHost(program, steps, pack)
+    if steps is None or _is_slow(program) and flatten(program) is not None:
+        return _Whole(program, pack)  # (one executable serves all shapes)
+    return _OnHost(program, steps, pack)
 
 
 def _only(outs: list[Array]) -> Array:
@@ -208,18 +212,28 @@ def _lifted(p: Program) -> Program:
 class _Whole:
     """One Program."""
 
-    __slots__ = ("pack", "program", "reason")
+    __slots__ = ("avals", "device", "pack", "program", "reason", "ready", "spans")
 
     def __init__(self, program: Program, pack: Callable[[list[Array]], Any]) -> None:
         self.program, self.pack = program, pack
         self.reason = f"eager {program.name}"
+        self.avals = [o.aval for o in program.outputs]
+        self.spans = spans_processes(program, [v.aval for v in program.inputs])
+        self.ready: Any = None  # what ran last, on this device, and for these processors
+        self.device: Any = None
 
     def run(self, arrays: list[Array]) -> list[Array] | None:
-        device = arrays[0]._buffer.device if arrays else None
-        for a in arrays:
-            if a._buffer.device is not device:
+        buffers = [a._own or a._buffer for a in arrays]
+        device = buffers[0].device if buffers else current_device()
+        for b in buffers:
+            if b.device is not device:
                 return None
-        return run_program(self.program, arrays, self.reason)
+        if self.spans:
+            return run_program(self.program, arrays, self.reason)
+        place = device, config.calque_cpu
+        if self.device != place:
+            self.ready, self.device = prepared(self.program, device, self.reason), place
+        return [Array(b, a) for b, a in zip(self.ready(buffers), self.avals)]
 
 
 Step = tuple[Any, ShapedArray | list[ShapedArray], dict[str, Any], tuple[int, ...], Any]
@@ -227,17 +241,25 @@ Steps = tuple[list[Any], list[Step], list[int], list[float]]
 
 
 class _OnHost:
-    """Steps by NumPy over numbered values; the Program where a rule turns out to leave a dtype."""
+    """Steps by NumPy over numbered values; the Program where a rule turns out to leave a dtype, and
+    where a signature whose steps take longer than a compiled call comes again and again."""
 
-    __slots__ = ("avals", "constants", "limits", "outs", "pack", "program", "steps", "whole")
+    __slots__ = ("avals", "constants", "left", "limits", "outs", "pack", "program", "steps",
+                 "whole")
 
     def __init__(self, program: Program, steps: Steps, pack: Callable[[list[Array]], Any]) -> None:
         self.program, self.pack = program, pack
         self.constants, self.steps, self.outs, self.limits = steps
         self.avals = [o.aval for o in program.outputs]
         self.whole: _Whole | None = None
+        # calls until it is compiled; 0: never, as where one call would not give the next one's bits
+        self.left = _OFTEN if _is_slow(program) and is_exact(program) else 0
 
     def run(self, arrays: list[Array]) -> list[Array] | None:
+        if self.left:
+            self.left -= 1
+            if not self.left:
+                self.whole = _Whole(self.program, self.pack)
         if self.whole is not None:
             return self.whole.run(arrays)
         concrete_value = numpy_rules.concrete_value
@@ -263,6 +285,22 @@ class _OnHost:
                 else:
                     values.extend(np.asarray(m) for m in made)
         return [numpy_rules.result(a, values[i], device) for a, i in zip(self.avals, self.outs)]
+
+
+_OFTEN = 16  # calls of a signature
+_CALL_US = 20  # what a compiled call costs, twice, in microseconds
+_SLOW_STEPS = {"random_bits": 60, "random_split": 25, "random_fold_in": 25, "random_seed": 10,
+               "sort": 8, "top_k": 8, "gather": 8, "scatter": 8, "scatter_add": 8}
+
+
+def _is_slow(p: Program) -> bool:
+    """Whether its steps by NumPy take longer than a compiled call."""
+    return sum(map(_step_us, p.equations)) > _CALL_US
+
+
+def _step_us(e: Equation) -> int:
+    """What an equation takes by NumPy, about, on a few elements."""
+    return _SLOW_STEPS.get(e.name, 2 if e.name in numpy_rules.RULES else 9)
 
 
 def _steps(p: Program) -> Steps | None:

@@ -2,12 +2,12 @@
 
 Eagerly, `jnp.sin(x)` runs one executable for all shapes of x: the arrays are passed flat, under
 one axis of unknown size (lowering/flat).  Executables are those compiled ahead (precompiled.py),
-else they are compiled one at a time.  Start reading at `evaluate` and `run`.
+else they are compiled one at a time.  Start reading at `evaluate` and `prepared`.
 """
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from calque.lowering.cache import compile_cached
 from calque.lowering.flat import entry_name, flat_aval, flatten, is_flat, lower_flat
 from calque.lowering.passes import cost
 from calque.lowering.targets import runnable_target
-from calque.runtime import Device, FlatExecutable, Module
+from calque.runtime import Buffer, Device, FlatExecutable, Module
 
 _lock = threading.Lock()
 _memory = Memo()
@@ -106,20 +106,20 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Array | No
     return Array(made[0], out)
 
 
-def run(program: Program, args: Sequence[Array], device: Device, reason: str
-        ) -> list[Array] | None:
-    """The results of a recorded Program that is elementwise over one shape, else None."""
+def prepared(program: Program, device: Device, reason: str
+             ) -> Callable[[Sequence[Buffer]], list[Buffer]] | None:
+    """What runs a recorded Program that is elementwise over one shape; None for others."""
     if not device.is_host:
         return None
-    flat = flatten(program)
+    flat: Program | None = program.derived("any shape", lambda: flatten(program))
     if flat is None:
         return None
     key = (device, config.calque_cpu, flat.key())
     found = _memory.get(key)
     if found is None:
         found = _ready(key, lambda: flat, device, f"{reason}, any shape")
-    buffers = [*[on_device(c, device) for c in program.consts], *[a._buffer for a in args]]
+    consts = [on_device(c, device) for c in program.consts]
     shape = program.outputs[0].aval.shape
-    size = program.outputs[0].aval.size
-    made = found.executable(buffers, shape, size * found.weight < cost.INLINE_WORK)
-    return [Array(b, o.aval) for b, o in zip(made, program.outputs)]
+    inline = program.outputs[0].aval.size * found.weight < cost.INLINE_WORK
+    executable = found.executable
+    return lambda buffers: executable([*consts, *buffers], shape, inline)
