@@ -45,6 +45,10 @@ SHARE = 8  # groups that IREE's workers take at once where each has so many: of 
 # take 16 and 9, which is 1.2 times as slow as 32 (benchmarks/suite.py, convolution_nhwc)
 ROOMS = 4 << 20  # bytes of work space of all groups from 8 on, or a part of the matrices' bytes:
 ROOMS_PART = 4  # fresh pages of 7 MB cost 1024^3 6% (`--cells`), and it lies beside the results
+LEAST_VECTOR = 1 << 12  # elements of a matrix from which on a vector times it is the kernel's,
+LEAST_VECTOR_SIZE = 8  # and of its sides
+VECTOR_GROUPS = 16
+VECTOR_GROUP = 1 << 16  # bytes of a matrix that are worth a workgroup
 STRIP = 32 << 10  # bytes of sums of few rows: a first level cache
 
 Dims = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
@@ -179,6 +183,33 @@ def shape_of_product(x: Value, y: Value, dims: Dims) -> Shape:
             *[y.shape[i] for i in other_axes(y.ndim, yc, yb)])
 
 
+def vector_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) -> Value | None:
+    """dot_general where one operand is a vector, or a row or a column, of each batch: the other is
+    read once, as it lies; None where it is small, or neither rows nor columns lie in memory."""
+    (xc, yc), (xb, yb), shape = *dims, shape_of_product(x, y, dims)
+    xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
+    m, n = math.prod(x.shape[i] for i in xf), math.prod(y.shape[i] for i in yf)
+    if n != 1:
+        if m != 1:
+            return None
+        x, y, (xb, yb), (xc, yc), xf, m = y, x, (yb, xb), (yc, xc), yf, n
+    batch, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xc))
+    if m * k < LEAST_VECTOR or min(m, k) < LEAST_VECTOR_SIZE:
+        return None
+    a, strides = _operand(ctx, x, (xb, xf, xc))
+    if 1 not in strides[1:]:
+        return None
+    v, (v_batch, v_step, _) = _operand(ctx, y, (yb, yc, ()))
+    if v_step != 1:
+        v, v_batch = ctx.b.transpose(y, [*yb, *yc, *other_axes(y.ndim, yc, yb)]), k
+    part = LINE if strides[2] == 1 else 4 * LINE  # of a group's sums; or of what it reads of a row
+    groups = max(1, min(VECTOR_GROUPS, batch * m * k * x.dtype.itemsize // VECTOR_GROUP,
+                        batch * max(1, m * sums.itemsize // part)))
+    scalars = (batch, m, k, *strides, v_batch)
+    return emit_native(ctx, "gemm", f"calque_gemv_{SUFFIXES[x.dtype.name]}", [a, v],
+                       [(shape, sums)], scalars, groups)[0]
+
+
 def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value | None:
     """dot_general of operands of one dtype, with sums of `dtype`; None where IREE's form stays."""
     (xc, yc), (xb, yb), target = *dims, ctx.target
@@ -187,6 +218,9 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
         return None
     if not is_static((*x.shape, *y.shape)):
         return None
+    made = vector_product(ctx, x, y, dims, sums)
+    if made is not None:
+        return made
     xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     batch, m, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xf, xc))
     n = math.prod(y.shape[i] for i in yf)

@@ -5,7 +5,7 @@
  * (gemm_tile.h).  K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplication",
  * ACM TOMS 34 (2008); F. Van Zee, R. van de Geijn, "BLIS: a framework for rapidly instantiating BLAS
  * functionality", ACM TOMS 41 (2015).  Few rows are not worth packing b for: they are added up in
- * strips (stream).  What the windows of a convolution see is an operand, too: its elements are found
+ * strips (stream); so is a matrix times a vector (gemv.inc.h).  What the windows of a convolution see is an operand, too: its elements are found
  * by their places (gemm_windows.inc.h).  Conventions: README.md.
  */
 #ifndef __clang__ /* vectors that are returned: of functions that are always inlined */
@@ -47,7 +47,10 @@ enum {
   STEP = 4,    /* elements of a row of a that lie side by side when packed */
   DEPTH = 256, /* most products of a block: a panel of b is at most half of a first level cache */
   TALL = 168,  /* most rows of a block: with DEPTH a fraction of a second level cache */
-  LINE = 64    /* bytes of a cache's line */
+  LINE = 64,   /* bytes of a cache's line */
+  ROWS = 4,    /* rows that are multiplied by a vector at once, or */
+  RUN = 8,     /* that are added up at once (gemv.inc.h), */
+  SUMS = 8192  /* bytes of sums that stay in a first level cache */
 };
 
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -256,6 +256,8 @@ void IN(calque_convolve)(const T *x_base, int64_t x_at, const T *y_base, int64_t
   }
 }
 
+#include "gemv.inc.h"
+
 #undef T
 #undef BITS
 #undef SUFFIX

@@ -59,8 +59,10 @@ def _dynamic_dot(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Val
 
 
 def _is_vecmat(ctx: Context, x: Value, y: Value, dims: Any) -> bool:
-    """A long vector times a wide row-major matrix: IREE's own tiles read it four times slower."""
-    return (ctx.cpu and is_static((*x.shape, *y.shape)) and x.ndim == 1
+    """A long vector times a wide row-major matrix, where there is no C kernel for it: IREE's own
+    tiles read it four times slower."""
+    return (ctx.cpu and not gemm.takes(ctx.target, x.dtype.name)
+            and is_static((*x.shape, *y.shape)) and x.ndim == 1
             and dims == (((0,), (0,)), ((), ())) and y.ndim == 2
             and min(y.shape) >= 512 and x.dtype == y.dtype
             and x.dtype in (F32, F64))

@@ -1,0 +1,109 @@
+"""Matrices times vectors, or one row or column of a matrix, through jit: every spelling, dtype and
+level, by the kernel that reads the matrix once as it lies (gemv.inc.h).  Oracle: NumPy in f64."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import config, lax
+from calque.lowering.kernels import gemm
+from calque.lowering.targets import host_target, parse_target
+
+HERE = [level for level in gemm.LEVELS if host_target().arch == "x86_64" and set(
+    parse_target(f"cpu:{level}").features) <= set(host_target().features)]
+pytestmark = pytest.mark.skipif(
+    not all(gemm.takes(parse_target(f"cpu:{level}"), "float32") for level in HERE) or not HERE,
+    reason="no C kernel of this machine's levels")
+
+RNG = np.random.default_rng(2)
+N, K = 150, 77
+A, B = RNG.standard_normal((N, K)), RNG.standard_normal((5, N, K))
+V, U, W = RNG.standard_normal(K), RNG.standard_normal(N), RNG.standard_normal((5, K))
+# (module, matrices, vectors) -> a product, each way of writing one
+SPELLINGS: dict[str, Callable[..., Any]] = {
+    "A @ v": lambda np, a, b, v, u, w: a @ v, "u @ A": lambda np, a, b, v, u, w: u @ a,
+    "row @ A": lambda np, a, b, v, u, w: u[None] @ a,
+    "row @ A.T": lambda np, a, b, v, u, w: v[None] @ a.T,
+    "A @ column": lambda np, a, b, v, u, w: a @ v[:, None],
+    "A.T @ u": lambda np, a, b, v, u, w: a.T @ u,
+    "part @ v": lambda np, a, b, v, u, w: a[10:140, 5:] @ v[5:],
+    "every second": lambda np, a, b, v, u, w: a[:, ::2] @ v[::2],
+    "tensordot": lambda np, a, b, v, u, w: np.tensordot(v, a, (0, 1)),
+    "batch": lambda np, a, b, v, u, w: np.einsum("bnk,bk->bn", b, w),
+    "batch, one vector": lambda np, a, b, v, u, w: b @ v,
+    "batch of columns": lambda np, a, b, v, u, w: b @ w[:, :, None],
+    "batch inside": lambda np, a, b, v, u, w: np.einsum("bnk,kb->nb", b, w.T),
+    "two axes": lambda np, a, b, v, u, w: np.einsum("bnk,bk->n", b, w)}
+
+
+@pytest.fixture(params=HERE)
+def level(request: pytest.FixtureRequest) -> Iterator[str]:
+    with config.context("calque_cpu", request.param):
+        yield request.param
+
+
+def close(got: Any, want: Any, dtype: Any, terms: int) -> None:
+    """Within what sums of so many products of normal numbers lose."""
+    wide = {"float64": 2.0**-52, "complex128": 2.0**-52}.get(str(dtype), 2.0**-23)
+    kept = {"bfloat16": 2.0**-8, "float16": 2.0**-11}.get(str(dtype), wide)
+    size = np.abs(want).max()
+    np.testing.assert_allclose(np.asarray(got).astype(want.dtype), want, rtol=2 * kept,
+                               atol=8 * wide * terms**0.5 * size)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", ml_dtypes.bfloat16, "float16",
+                                   "complex64"], ids=str)
+def test_every_spelling(dtype: Any, level: str) -> None:
+    with calque.enable_x64(True):
+        args = [x.astype(dtype) for x in (A, B, V, U, W)]
+        wide = "c16" if np.dtype(dtype).kind == "c" else "f8"
+        run = calque.jit(lambda *xs: [f(jnp, *xs) for f in SPELLINGS.values()])
+        for (name, f), got in zip(SPELLINGS.items(), run(*args), strict=True):
+            assert got.dtype == np.dtype(dtype), name
+            close(got, f(np, *[x.astype(wide) for x in args]), np.dtype(dtype), 5 * N)
+
+
+def test_which_way_it_goes() -> None:
+    """The kernel takes vectors, rows and columns; what is small stays IREE's."""
+    def text(f: Any, *xs: Any) -> str:
+        return str(calque.jit(f).lower(*xs).as_text())
+
+    a = np.ones((100, 100), np.float32)
+    for f in (lambda a: a @ a[0], lambda a: a[:1] @ a, lambda a: a[:1] @ a.T,
+              lambda a: a @ a[:, :1]):
+        assert "calque_gemv_f32" in text(f, a)
+    assert "calque_gemv" not in text(lambda a: a @ a[0], a[:20, :20])
+    assert "calque_gemv" not in text(lambda a: a @ a, a)
+
+
+def test_derivatives_loops_and_batches(level: str) -> None:
+    """A power iteration's value and slope, by hand; a vmap over vectors multiplies matrices."""
+    a, v = (A[:, :N // 2].T @ A[:, :N // 2] / N).astype(np.float32), V[:N // 2].astype(np.float32)
+
+    def last(a: Any, v: Any) -> Any:
+        return lax.fori_loop(0, 5, lambda i, x: jnp.tanh(a @ x), v).sum()
+
+    def by_hand(a: Any, v: Any) -> tuple[Any, Any]:
+        xs = [v]
+        for _ in range(5):
+            xs.append(np.tanh(a @ xs[-1]))
+        slope, back = np.zeros_like(a), np.ones_like(v)
+        for x, y in zip(xs[-2::-1], xs[:0:-1]):
+            back = back * (1 - y * y)
+            slope += np.outer(back, x)
+            back = a.T @ back
+        return xs[-1].sum(), slope
+
+    value, slope = calque.jit(calque.value_and_grad(last))(a, v)
+    want, want_slope = by_hand(a.astype("f8"), v.astype("f8"))
+    np.testing.assert_allclose(value, want, rtol=1e-5)
+    np.testing.assert_allclose(slope, want_slope, rtol=1e-4, atol=1e-5 * np.abs(want_slope).max())
+    vs = RNG.standard_normal((3, N // 2)).astype(np.float32)
+    got = calque.jit(calque.vmap(lambda x: a @ x))(vs)
+    np.testing.assert_allclose(got, vs @ a.T, rtol=1e-4, atol=1e-5)
