@@ -227,13 +227,6 @@ def test_donation_with_a_live_view_copies() -> None:
     assert float(y[0]) == 7.0 and view[0] == 0.0
 
 
-def test_the_same_array_donated_and_read() -> None:
-    f = calque.jit(lambda x, y: (x.at[0].set(7.0), y + 0), donate_argnums=0)
-    x = jnp.arange(1000.0) * 1
-    a, b = f(x, x)
-    assert float(a[0]) == 7.0 and float(b[0]) == 0.0
-
-
 def test_arguments_are_never_changed() -> None:
     f = calque.jit(lambda x: (x, x.at[7].set(99.0), x.reshape(10, 10).at[0].set(5.0)))
     x = jnp.arange(100.0)
@@ -474,7 +467,7 @@ def test_static_and_donated_arguments_traced_by_two_threads_at_once() -> None:
     ((0, 2), (1,), "b"), ((0, 2), (3, 1), "bd"), ((-1,), (-2,), "c")])
 def test_positions_of_donated_arguments_count_static_ones(static: Any, donated: Any,
                                                           dead: str) -> None:
-    f = calque.jit(lambda a, b, c, d: (a + b + c + d) * 1, static_argnums=static,
+    f = calque.jit(lambda a, b, c, d: (a + b + c + d, a - b - c - d), static_argnums=static,
                    donate_argnums=donated)
     values = [1 if i in {s % 4 for s in static} else jnp.arange(4) for i in range(4)]
     f(*values)

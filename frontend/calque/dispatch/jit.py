@@ -26,7 +26,7 @@ from calque.core.refs import AbstractRef, Uses
 from calque.core.trace import Tracer, current, eval_trace
 from calque.core.tracebacks import filter_traceback
 from calque.core.types import Function
-from calque.dispatch import signatures, stages
+from calque.dispatch import donation, signatures, stages
 from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
 from calque.dispatch.eager import Compiled, check_floats, compiled
 from calque.dispatch.mismatch import argument_names
@@ -58,7 +58,7 @@ class _Entry:
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
                  "donated", "captures_tracers", "slow_path", "run", "device", "spans", "uses",
-                 "_slow", "_checked", "quick")
+                 "_slow", "_checked", "_given", "quick")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
                  uses: Uses) -> None:
@@ -71,6 +71,7 @@ class _Entry:
         self.out_avals = program.out_avals[:uses.count]
         self.single = tree_util.treedef_is_leaf(out_tree)
         self.donated = tuple(i for i in donated if i not in uses.places)
+        self._given: tuple[int, ...] | None = None
         # such calls always take the slow path: donation, references, checks of results
         self._slow = bool(donated or self.uses or config.jax_debug_nans or config.jax_debug_infs)
         self.slow_path = True  # until it is compiled
@@ -83,6 +84,16 @@ class _Entry:
     def place_in(self, spans: bool) -> None:
         """Note where its arrays are; calls over several processes take the slow path."""
         self.spans, self._checked, self._slow = spans, self._slow, self._slow or spans
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """Which of the donated arguments are given away; of the others there is a warning, once."""
+        if self._given is None:
+            read = donation.read_of(self.program, self.donated)
+            self._given = donation.usable(self.in_avals, self.out_avals, read)
+            if rest := without(read, {read.index(i) for i in self._given}):
+                donation.warn([self.in_avals[i] for i in rest])
+        return self._given
 
     def own_program(self) -> Program:
         """The Program that this process runs; its own consts come before the program's."""
@@ -101,7 +112,7 @@ class _Entry:
             else:
                 program = _with_numbers(self.program)
                 consts = list(program.consts)
-            made = compiled(program, device, tuple(d + len(consts) for d in self.donated), reason,
+            made = compiled(program, device, tuple(d + len(consts) for d in self.given), reason,
                             lasting=False)
             if made.lowered.callbacks:
                 name_messages(made.lowered, self.program)
@@ -200,7 +211,7 @@ class JitFunction:
             escaped = next(c for c in entry.program.consts if isinstance(c, Tracer))
             raise trace.escaped_tracer_error(escaped, self._name)
         given = leaves
-        for i in entry.donated:  # a number's memory is that of other calls' numbers
+        for i in entry.given:  # a number's memory is that of other calls' numbers
             if type(leaves[i]) in (bool, int, float, complex):
                 buffers[i] = to_array(leaves[i])._buffer
         if entry.uses is not None:
@@ -214,9 +225,10 @@ class JitFunction:
         device = buffers[0].device if buffers else current_device()
         if any(b.device is not device for b in buffers):
             device, buffers = on_one(leaves, buffers)
+        donation.check(self._name, buffers, entry.given)
         reason = f"{self._name}: first call with this signature"
         outs = entry.ready(device, reason)([*entry.consts, *buffers])
-        for i in entry.donated:
+        for i in entry.given:
             if not buffers[i].is_deleted():
                 buffers[i].delete()
         make = spanning.made if entry.spans else Array

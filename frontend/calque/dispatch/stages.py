@@ -178,6 +178,7 @@ class Traced(_Stage):
             raise NotImplementedError(explain(
                 f"lower: platforms {tuple(lowering_platforms)}, the current device is of {here!r}.",
                 fix="calque.export writes for other platforms, calque.aot compiles for them."))
+        _ = self._entry.given  # warns of what is donated in vain
         return Lowered(self._fun, self._entry, self._in_tree)
 
 
@@ -308,7 +309,7 @@ class Compiled(_Stage):
         vmfb = self.runtime_executable().vmfb
         return CompiledMemoryStats(
             0 if vmfb is None else len(vmfb), sum(a.nbytes for a in p.in_avals),
-            sum(a.nbytes for a in p.out_avals), sum(p.in_avals[i].nbytes for i in entry.donated))
+            sum(a.nbytes for a in p.out_avals), sum(p.in_avals[i].nbytes for i in entry.given))
 
     def runtime_executable(self) -> Any:
         """The executable on the device, with its .vmfb; how it looks is no promise."""
