@@ -1,4 +1,4 @@
-"""Donation: which arguments' memory a program can use for its results, and what is said of the rest.
+"""Donation: whose memory a program can use for its results, and what is said of the rest.
 
 As in JAX: an argument is given away where a result of as many bytes is left for it; one that no
 result can use is warned of when the program is compiled, and stays alive.  What a program does not
