@@ -107,14 +107,22 @@ def _tuple(types: Sequence[AxisType]) -> str:
     return f"({', '.join(map(repr, types))}{',' if len(types) == 1 else ''})"
 
 
-def _types(given: Any, count: int) -> tuple[AxisType, ...]:
+def _types(given: Any, names: tuple[Any, ...]) -> tuple[AxisType, ...]:
+    if any(n is None for n in names):
+        raise ValueError(explain(f"Mesh axis names cannot be None. Got: {names}",
+                                 fix="name every axis."))
     if given is None:
-        return (AxisType.Auto,) * count
-    types = (given,) * count if isinstance(given, AxisType) else tuple(given)
-    if len(types) != count or not all(isinstance(t, AxisType) for t in types):
+        return (AxisType.Auto,) * len(names)
+    types = (given,) if isinstance(given, AxisType) else tuple(given)
+    if not all(isinstance(t, AxisType) for t in types):
+        raise TypeError(explain(
+            f"axis_types must be of type `jax.sharding.AxisType`. Got {types} of type "
+            f"{tuple(map(type, types))}", fix="pass (AxisType.Auto, AxisType.Explicit)."))
+    if len(types) != len(names):
         raise ValueError(explain(
-            f"axis_types must be one AxisType for each axis name, got {given} for {count} names.",
-            fix="pass a tuple such as (AxisType.Auto, AxisType.Explicit)."))
+            "Number of axis names should match the number of axis_types. Got "
+            f"axis_names={names} and axis_types={_tuple(types)}",
+            fix=f"pass a tuple of {len(names)}, such as (AxisType.Auto,) * {len(names)}."))
     return types
 
 
@@ -150,7 +158,7 @@ class Mesh(_Axes):
         self.devices.flags.writeable = False
         self.grid = grid_of(self.devices, self.axis_names)  # None: all are of one process
         self.axis_sizes = self.devices.shape
-        self.axis_types = _types(axis_types, len(self.axis_names))
+        self.axis_types = _types(axis_types, self.axis_names)
         self._hash = hash((tuple(self.devices.flat), self.axis_sizes, self.axis_names,
                            self.axis_types))
         self._tokens: list[Any] = []
@@ -256,12 +264,17 @@ class AbstractMesh(_Axes):
             raise ValueError(explain(
                 f"AbstractMesh: {len(self.axis_sizes)} sizes and {len(self.axis_names)} names.",
                 fix="give a size for each name."))
-        self.axis_types = _types(axis_types, len(self.axis_names))
+        self.axis_types = _types(axis_types, self.axis_names)
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
         """Itself."""
         return self
+
+    @property
+    def abstract_device(self) -> None:
+        """None: what devices it is for is not kept."""
+        return None
 
     def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None,
                **_: Any) -> AbstractMesh:

@@ -16,7 +16,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, is_arraylike, shape_of
-from calque.core.errors import explain
+from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.mesh import Mesh, get_mesh
 from calque.core.processes import agree
 from calque.core.sharding import (
@@ -335,11 +335,18 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
     for device, index in sharding.addressable_devices_indices_map(shape).items():
         key = tuple((s.start, s.stop) for s in index)
         if key not in known:
-            piece = known[key] = np.asarray(data_callback(index))
+            given = data_callback(index)
+            if isinstance(given, Tracer):
+                raise UnexpectedTracerError(explain(
+                    "jax.make_array_from_callback cannot be called within a traced context: the "
+                    f"callback gives a traced value {given.aval}.",
+                    fix="call it outside of jit and the like."))
+            piece = known[key] = np.asarray(given)
             if piece.shape != want:
                 raise ValueError(explain(
-                    f"make_array_from_callback: the callback returned data of shape {piece.shape} "
-                    f"for index {index}; it should be of shape {want}.",
+                    f"make_array_from_callback: Expected shard shape {want} doesn't match the "
+                    f"single device array shape {piece.shape}, which the callback returned for "
+                    f"index {index}.",
                     fix="return the part that the index names: data[index]."))
         pieces[device] = known[key]
     first = next(iter(pieces.values()))
@@ -374,10 +381,30 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
       Array([1., 1.], dtype=float32)
     """
     shape = _global_shape(shape)
-    if not isinstance(arrays, (list, tuple)) or not all(type(a) is Array for a in arrays):
+    if not isinstance(arrays, (list, tuple)):
         raise TypeError(explain(
-            "make_array_from_single_device_arrays `arrays` argument must be a list or tuple of "
+            "jax.make_array_from_single_device_arrays `arrays` argument must be a list or tuple of "
             f"Arrays, got {type(arrays)}.", fix="pass [x.data for x in shards]."))
+    if not all(type(a) is Array for a in arrays):
+        raise ValueError(explain(
+            "jax.make_array_from_single_device_arrays requires a list of concrete arrays as input, "
+            f"got {[type(a).__name__ for a in arrays]}.",
+            fix="call it outside of jit and the like."))
+    if not arrays and dtype is None:
+        raise ValueError(explain(
+            "If the Array has no addressable shards, `dtype` must be provided via the `dtype` "
+            "argument to `jax.make_array_from_single_device_arrays`.", fix="dtype=jnp.float32."))
+    if dtype is not None and any(a.dtype != dtype for a in arrays):
+        raise ValueError(explain(
+            "If `dtype` is provided to `jax.make_array_from_single_device_arrays`, it must match "
+            f"the dtype of the addressable shards. Got dtype={dtype} and {arrays[0].dtype}.",
+            fix="leave dtype out."))
+    for a in arrays:
+        if len(a.devices()) != 1:
+            raise ValueError(explain(
+                "When making an array from single-device arrays the input arrays must have one "
+                f"shard each. An argument array had {len(a.devices())} shard(s).",
+                fix="pass [x.data for x in array.addressable_shards]."))
     check_divides("make_array_from_single_device_arrays", shape, sharding)
     _check_part("make_array_from_single_device_arrays", sharding)
     want, count = sharding.shard_shape(shape), len(sharding.addressable_devices)
@@ -387,7 +414,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
             f"each device of {sharding!r}, got {len(arrays)}.", fix="pass one for each device."))
     pieces = {}
     for a in arrays:
-        (device,) = a.devices() if len(a.devices()) == 1 else (None,)
+        (device,) = a.devices()
         if a.shape != want or device not in sharding.addressable_devices:
             raise ValueError(explain(
                 f"make_array_from_single_device_arrays: got an array of shape {a.shape} on "

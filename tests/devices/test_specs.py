@@ -1,0 +1,101 @@
+"""PartitionSpecs with sums, memory kinds and axis types: what is kept, compared, refused."""
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import calque
+import calque.numpy as jnp
+from calque.errors import JaxRuntimeError, UnexpectedTracerError
+from calque.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, SingleDeviceSharding
+from calque.sharding import PartitionSpec as P
+
+_axes = st.sets(st.sampled_from("abcdef"))
+
+
+@settings(deadline=None, max_examples=100, derandomize=True)
+@given(st.lists(st.sampled_from(["a", "b", None, ("c", "d")]), max_size=3), _axes, _axes)
+def test_specs_keep_their_sums(partitions: list[object], unreduced: set[str],
+                               reduced: set[str]) -> None:
+    """Overlapping axes are refused; else a spec is what it was made of, also copied and pickled."""
+    flat = {n for p in partitions for n in (p if isinstance(p, tuple) else (p,)) if n}
+    if flat & (unreduced | reduced) or unreduced & reduced:
+        with pytest.raises(ValueError, match="cannot overlap"):
+            P(*partitions, unreduced=unreduced, reduced=reduced)
+        return
+    spec = P(*partitions, unreduced=unreduced, reduced=reduced)
+    for same in (spec, pickle.loads(pickle.dumps(spec)), copy.deepcopy(spec),
+                 eval(repr(spec), {"P": P})):
+        assert same == spec and hash(same) == hash(spec)
+        assert (same.partitions, same.unreduced, same.reduced) == (
+            tuple(partitions), unreduced, reduced)
+    assert (spec == P(*partitions)) == (not unreduced | reduced)
+    assert (spec + P(None)).unreduced == unreduced
+
+
+def test_specs_that_are_refused() -> None:
+    mesh = calque.make_mesh((1, 1), ("x", "y"), (AxisType.Explicit, AxisType.Auto))
+    for spec, message in ((P(unreduced={"a"}), "Unreduced axes a is not found in mesh"),
+                          (P(unreduced={"y"}), "can only refer to mesh axes that is of type"),
+                          (P(reduced={None}), "reduced cannot contain None")):
+        with pytest.raises(ValueError, match=message):
+            NamedSharding(mesh, spec)
+    with pytest.raises(ValueError, match="cannot contain a nested tuple"):
+        P(("a", ("b",)))
+    with pytest.raises(TypeError, match="Subclassing `jax.P` is prohibited"):
+        type("Own", (P,), {})
+    with pytest.raises(NotImplementedError, match="arrays of unreduced sharding are not supported"):
+        calque.device_put(jnp.ones(4), NamedSharding(mesh, P(unreduced={"x"})))
+    kept = calque.device_put(jnp.ones(4), NamedSharding(mesh, P(reduced={"x"})))
+    np.testing.assert_array_equal(kept, np.ones(4))
+
+
+def test_memory_kinds() -> None:
+    device = calque.devices()[0]
+    kinds = [m.kind for m in device.addressable_memories()]
+    assert kinds == ["device", "pinned_host", "unpinned_host"]
+    assert device.default_memory() == device.memory("device")
+    mesh = calque.make_mesh((1,), ("x",))
+    for made in (NamedSharding(mesh, P("x")), SingleDeviceSharding(device)):
+        for kind in kinds:
+            other = made.with_memory_kind(kind)
+            assert other.memory_kind == kind and (other == made) == (kind == "device")
+            assert other.is_equivalent_to(made, 1) == (kind == "device")
+            assert pickle.loads(pickle.dumps(other)) == other
+            assert f"memory_kind={kind}" in repr(other)
+            x = calque.device_put(jnp.arange(4.0), other)
+            assert x.sharding == other
+            np.testing.assert_array_equal(x * 2, np.arange(4.0) * 2)
+        with pytest.raises(ValueError, match="Could not find memory addressable"):
+            made.with_memory_kind("hbm")
+    with pytest.raises(JaxRuntimeError, match="the following memory kinds: device, pin"):
+        device.memory("hbm")
+    assert NamedSharding(mesh.abstract_mesh, P(), memory_kind="any").memory_kind == "any"
+
+
+def test_meshes_that_are_refused() -> None:
+    for types in (AxisType.Auto, (AxisType.Auto,)):
+        with pytest.raises(ValueError, match="Number of axis names should match the"):
+            AbstractMesh((1, 1), ("a", "b"), types)
+    with pytest.raises(TypeError, match="must be of type `jax.sharding.AxisType`"):
+        AbstractMesh((1,), "a", (1,))
+    with pytest.raises(ValueError, match="Mesh axis names cannot be None"):
+        Mesh([calque.devices()[0]], (None,))
+
+
+def test_arrays_of_parts_that_are_refused() -> None:
+    where = NamedSharding(calque.make_mesh((1,), ("x",)), P("x"))
+    x = jnp.arange(4)
+    with pytest.raises(ValueError, match="it must match the dtype of the addressable shards"):
+        calque.make_array_from_single_device_arrays((4,), where, [x], dtype=jnp.float32)
+    with pytest.raises(ValueError, match="`dtype` must be provided via"):
+        calque.make_array_from_single_device_arrays((4,), where, [])
+    with pytest.raises(ValueError, match="requires a list of concrete arrays"):
+        calque.jit(lambda v: calque.make_array_from_single_device_arrays((4,), where, [v]))(x)
+    with pytest.raises(UnexpectedTracerError, match="cannot be called within a traced context"):
+        calque.jit(lambda v: calque.make_array_from_callback((4,), where, lambda i: v[i]))(x)
