@@ -99,3 +99,81 @@ def test_arrays_of_parts_that_are_refused() -> None:
         calque.jit(lambda v: calque.make_array_from_single_device_arrays((4,), where, [v]))(x)
     with pytest.raises(UnexpectedTracerError, match="cannot be called within a traced context"):
         calque.jit(lambda v: calque.make_array_from_callback((4,), where, lambda i: v[i]))(x)
+
+
+def test_new_arrays_are_on_the_mesh_of_set_mesh() -> None:
+    """Those that nobody placed, and what comes of them; `with mesh:` is for bare specs only."""
+    devices = np.array(calque.devices()[:4])
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        mesh = Mesh(devices.reshape(2, 2), ("x", "y"), (kind, kind))
+        empty = P() if kind is AxisType.Auto else P(None)
+        with calque.set_mesh(mesh):
+            made = [jnp.zeros(4), jnp.arange(4.0), jnp.array([1.0]), jnp.arange(3.0) + 1,
+                    calque.jit(lambda v: v + 1)(np.ones(4, np.float32)),
+                    calque.jit(lambda: jnp.ones(2))()]
+            for x in made:
+                assert x.sharding == NamedSharding(mesh, empty) and x.committed
+            placed = calque.device_put(np.arange(4.0, dtype=np.float32), P("x"))
+            np.testing.assert_array_equal(placed + jnp.ones(4), np.arange(4.0) + 1)
+            assert (placed + jnp.ones(4)).sharding.spec == P("x")
+            with pytest.raises(ValueError, match="jit's context mesh with device ids"):
+                calque.jit(lambda v: v + 1)(calque.device_put(np.ones(2), calque.devices()[5]))
+        with mesh:
+            assert not jnp.zeros(4).committed
+        assert not jnp.zeros(4).committed
+        assert calque.jit(lambda v: v + 1)(made[0]).sharding == made[0].sharding
+    with pytest.raises(ValueError, match="contains manual axes"):
+        calque.set_mesh(Mesh(devices, ("x",), (AxisType.Manual,)))
+
+
+def test_scatter_keeps_what_its_windows_cover() -> None:
+    """Over Explicit axes, in vmap: values against NumPy, types as the operand's."""
+    mesh = calque.make_mesh((2, 2), ("x", "y"))
+    with calque.set_mesh(mesh):
+        x = calque.device_put(np.zeros((2, 10, 8), np.float32), P("x", None, "y"))
+        at = calque.device_put(np.array([2, 3], np.int32), P("x"))
+        y = calque.device_put(np.arange(16.0, dtype=np.float32).reshape(2, 8), P("x", "y"))
+        for name in ("set", "add", "mul", "min", "max"):
+            out = calque.jit(calque.vmap(lambda a, i, b, m=name: getattr(a.at[i], m)(b)))(x, at, y)
+            want = np.zeros((2, 10, 8))
+            if name in ("set", "add", "max"):
+                want[[0, 1], [2, 3]] = np.asarray(y)
+            np.testing.assert_array_equal(out, want)
+            assert out.sharding.spec == P("x", None, "y")
+
+
+def test_device_put_gives_away_and_copies() -> None:
+    x = jnp.arange(8.0)
+    assert calque.device_put(x) is x
+    copied = calque.device_put(x, may_alias=False)
+    x.delete()
+    np.testing.assert_array_equal(copied, np.arange(8.0))
+    where = NamedSharding(Mesh(calque.devices()[:4], ("x",)), P("x"))
+    a, b = jnp.ones(4), jnp.ones(4)
+    given, kept = calque.device_put((a, b), where, donate=(True, False))
+    assert a.is_deleted() and not b.is_deleted() and given.sharding == kept.sharding == where
+    np.testing.assert_array_equal(given, np.ones(4))
+    with pytest.raises(ValueError, match="may_alias and donate cannot be True"):
+        calque.device_put(b, donate=True, may_alias=True)
+
+
+def test_places_that_are_said_twice() -> None:
+    device, where = calque.devices()[0], NamedSharding(calque.make_mesh((1,), ("x",)), P())
+    with pytest.raises(ValueError, match="can't specify both a device and a backend"):
+        calque.jit(lambda v: v, device=device, backend="cpu")
+    with pytest.raises(ValueError, match="then out_shardings should not be specified"):
+        calque.jit(lambda v: v, device=device, out_shardings=where)
+    with pytest.raises(ValueError, match="Unconstrained dims are not allowed"):
+        calque.jit(lambda v: v, in_shardings=where.update(spec=P(P.UNCONSTRAINED)))
+    with pytest.raises(ValueError, match="only valid for values of rank at least 2"):
+        calque.ShapeDtypeStruct((4,), "float32", sharding=where.update(spec=P(None, "x")))
+    with pytest.raises(NotImplementedError, match="unreduced sharding are not supported"):
+        calque.shard_map(lambda v: v, mesh=calque.make_mesh((1,), ("x",)), out_specs=P(),
+                         in_specs=P(unreduced={"x"}))(jnp.ones(2))
+
+
+def test_lowered_for_other_platforms() -> None:
+    traced = calque.jit(jnp.sin).trace(1.0)
+    with pytest.raises(ValueError, match=r"lowered for platforms \('tpu',\)"):
+        traced.lower(lowering_platforms=("tpu",)).compile()
+    assert traced.lower(lowering_platforms=("cpu", "tpu")).compile()(0.0) == 0

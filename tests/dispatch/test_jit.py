@@ -493,8 +493,8 @@ def test_options_that_say_nothing_are_taken() -> None:
         calque.jit(lambda x: x, in_shardings=(None, 3))
     with pytest.raises(NotImplementedError, match="xla_x"):
         calque.jit(lambda x: x, compiler_options={"xla_x": True})
-    with pytest.raises(NotImplementedError, match="platforms"):
-        calque.jit(lambda x: x + 1).trace(1).lower(lowering_platforms=("tpu",))
+    with pytest.raises(ValueError, match="platforms"):
+        calque.jit(lambda x: x + 1).trace(1).lower(lowering_platforms=("tpu",)).compile()
     with pytest.raises(NotImplementedError, match="xla_x"):
         lowered.compile({"xla_x": True})
 

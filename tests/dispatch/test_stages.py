@@ -37,7 +37,7 @@ def test_stages_tell_their_arguments():
     assert int(z) == 7
     stats = compiled.memory_analysis()
     assert stats.argument_size_in_bytes == 48 + 24 + 4 and stats.alias_size_in_bytes == 24
-    assert stats.output_size_in_bytes == 32 + 4 and stats.generated_code_size_in_bytes > 0
+    assert stats.output_size_in_bytes == 32 + 4 + 24 and stats.generated_code_size_in_bytes > 0
     assert isinstance(f, stages.Wrapped) and isinstance(lowered, stages.Lowered)
 
 

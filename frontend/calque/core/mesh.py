@@ -207,12 +207,12 @@ class Mesh(_Axes):
                     self.axis_types if axis_types is None else axis_types)
 
     def __enter__(self) -> Mesh:
-        self._tokens.append(_context.get())
+        self._tokens.append((_context.get(), _places.get()))
         _set(self)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        _set(self._tokens.pop())
+        _set(*self._tokens.pop())
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -331,9 +331,19 @@ _abstract: contextvars.ContextVar[AbstractMesh | None] = contextvars.ContextVar(
     "calque_abstract_mesh", default=None)
 
 
-def _set(mesh: Mesh) -> None:
+_places: contextvars.ContextVar[bool] = contextvars.ContextVar("calque_mesh_places", default=False)
+
+
+def _set(mesh: Mesh, places: bool = False) -> None:
+    """places: whether new arrays are over the mesh (set_mesh); else it is that of bare specs."""
     _context.set(mesh)
-    config.depend(None if mesh.empty else mesh)
+    _places.set(places)
+    config.depend(None if mesh.empty else (mesh, places))
+
+
+def placing_mesh() -> Mesh | None:
+    """The mesh that new arrays are put on, where `set_mesh` set one."""
+    return _context.get() if _places.get() and not _context.get().empty else None
 
 
 def get_mesh() -> Mesh:
@@ -378,7 +388,7 @@ class set_mesh:  # noqa: N801  (a function that is also a context manager, as in
       mesh: a Mesh; None: none.
 
     Raises:
-      ValueError: mesh is no Mesh.
+      ValueError: mesh is no Mesh, or has manual axes.
 
     Example:
       >>> import calque
@@ -392,14 +402,18 @@ class set_mesh:  # noqa: N801  (a function that is also a context manager, as in
             raise ValueError(explain(
                 f"Expected mesh of type `jax.sharding.Mesh`. Got {type(mesh)}",
                 fix="make one with calque.make_mesh."))
-        self._before = _context.get()
-        _set(NO_MESH if mesh is None else mesh)
+        if mesh is not None and mesh.manual_axes:
+            raise ValueError(explain(
+                f"mesh {mesh!s} contains manual axes, which set_mesh does not take.",
+                fix="make it of Auto and Explicit axes; shard_map makes them manual."))
+        self._before = _context.get(), _places.get()
+        _set(NO_MESH if mesh is None else mesh, mesh is not None)
 
     def __enter__(self) -> Mesh:
         return _context.get()
 
     def __exit__(self, *_: Any) -> None:
-        _set(self._before)
+        _set(*self._before)
 
 
 class use_abstract_mesh:  # noqa: N801
@@ -434,4 +448,4 @@ class use_abstract_mesh:  # noqa: N801
 
 
 __all__ = ["NO_MESH", "AbstractMesh", "AxisType", "Mesh", "OwnRows", "get_abstract_mesh",
-           "get_mesh", "set_mesh", "use_abstract_mesh"]
+           "get_mesh", "placing_mesh", "set_mesh", "use_abstract_mesh"]

@@ -424,8 +424,10 @@ class NamedSharding(Sharding):
                 fix="pass a PartitionSpec: P('x', None)."))
         _check_spec(mesh, spec)
         self.mesh, self.spec = mesh, spec
-        self._kind = "device" if memory_kind is None else _kind_of(
-            memory_kind, mesh.devices.flat if isinstance(mesh, Mesh) else ())
+        self._kind: Any = memory_kind  # over an AbstractMesh it is not known
+        if isinstance(mesh, Mesh):
+            self._kind = "device" if memory_kind is None else _kind_of(
+                memory_kind, mesh.devices.flat)
         self._hash = hash((mesh, spec))
 
     @property

@@ -258,9 +258,11 @@ class JitFunction:
         elif (labelled or labels.program_places(program) or labels.any_of(
                 [v.aval for v in program.const_vars])):
             entry.in_avals = avals
-            entry.out_avals = tuple(labels.of_program(
-                program, avals, lambda i: self._argument(tree, i)))
+            entry.out_avals = tuple(labels.in_context(labels.of_program(
+                program, avals, lambda i: self._argument(tree, i))))
             entry.place_in(spans_processes(program, [*avals, *entry.out_avals]))
+        else:
+            entry.out_avals = tuple(labels.in_context(entry.out_avals))
         if not entry.captures_tracers:
             self._cache[key] = entry
         return entry
@@ -500,6 +502,7 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
             compiler_options=compiler_options)
     check_callable(fun)
     stages.check_options("jit", compiler_options)
+    _check_places(device, backend, in_shardings, out_shardings)
     nums, names = _resolve("static", fun, as_ints(static_argnums), _names(static_argnames))
     d_nums, d_names = _resolve("donate", fun, as_ints(donate_argnums), _names(donate_argnames))
     for kind, both in (("argnames", {*names} & {*d_names}), ("argnums", {*nums} & {*d_nums})):
@@ -512,6 +515,21 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
         return placed[0](fun, nums, names, d_nums, d_names, inline, keep_unused, in_shardings,
                          out_shardings, device)
     return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)
+
+
+def _check_places(device: Any, backend: Any, in_shardings: Any, out_shardings: Any) -> None:
+    """ValueError where device or backend, and the shardings, say it twice."""
+    if device is not None and backend is not None:
+        raise ValueError(explain(
+            f"can't specify both a device and a backend for jit, got device={device} and "
+            f"backend={backend}", fix="leave one of them out."))
+    if device is None and backend is None:
+        return
+    for name, given in (("in", in_shardings), ("out", out_shardings)):
+        if tree_util.tree_leaves(given):
+            raise ValueError(explain(
+                f"If backend or device is specified on jit, then {name}_shardings should not be "
+                "specified.", fix="leave device and backend out."))
 
 
 placed: list[Any] = []  # the class of functions with shardings: sharded/placed.py puts it here

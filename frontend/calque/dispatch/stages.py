@@ -172,14 +172,13 @@ class Traced(_Stage):
         return self.out_tree.unflatten(list(self._entry.out_avals))
 
     def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
-        """Emit the StableHLO module, for the current device."""
-        here = current_device().platform
-        if lowering_platforms is not None and tuple(lowering_platforms) != (here,):
-            raise NotImplementedError(explain(
-                f"lower: platforms {tuple(lowering_platforms)}, the current device is of {here!r}.",
-                fix="calque.export writes for other platforms, calque.aot compiles for them."))
+        """Emit the StableHLO module.
+
+        lowering_platforms: None: the current device's; what is lowered for others only can be
+        looked at, not compiled.
+        """
         _ = self._entry.given  # warns of what is donated in vain
-        return Lowered(self._fun, self._entry, self._in_tree)
+        return Lowered(self._fun, self._entry, self._in_tree, lowering_platforms)
 
 
 class Lowered(_Stage):
@@ -193,6 +192,11 @@ class Lowered(_Stage):
       >>> lowered.compile()(jnp.ones(8))[0]
       Array(3., dtype=float32)
     """
+
+    def __init__(self, fun: JitFunction, entry: _Entry, in_tree: Any,
+                 platforms: Sequence[str] | None = None) -> None:
+        super().__init__(fun, entry, in_tree)
+        self._platforms = None if platforms is None else tuple(platforms)
 
     @property
     def entry(self) -> _Entry:
@@ -241,6 +245,12 @@ class Lowered(_Stage):
     def compile(self, compiler_options: CompilerOptions | None = None) -> Compiled:
         """Compile for the current device; ValueError where sizes are known at the call only."""
         check_options("compile", compiler_options)
+        here = current_device().platform
+        if self._platforms is not None and here not in self._platforms:
+            raise ValueError(explain(
+                f"{self._name} was lowered for platforms {self._platforms}, and the current device "
+                f"is of {here!r}.", fix="leave lowering_platforms out; calque.export writes for "
+                "other platforms, calque.aot compiles for them."))
         for a in self._avals:
             if not is_static(a.shape):
                 raise ValueError(explain(

@@ -67,7 +67,7 @@ class ShapeDtypeStruct:
       sharding: how such an array is spread over devices; None: no matter.
 
     Raises:
-      ValueError: dtype is None.
+      ValueError: dtype is None, or the sharding's spec is longer than the shape.
       TypeError: sharding is neither a Sharding nor, where a mesh is set, a PartitionSpec.
 
     Example:
@@ -88,6 +88,8 @@ class ShapeDtypeStruct:
             raise TypeError(explain(
                 f"ShapeDtypeStruct: sharding should be a Sharding, got {sharding!r} of type "
                 f"{type(sharding)}.", fix="pass NamedSharding(mesh, spec)."))
+        if isinstance(sharding, NamedSharding):
+            sharding.check_compatible_aval(tuple(shape))
         self.shape = tuple(shape)
         self.dtype = dtype if dtypes.is_key(dtype) else np.dtype(dtype)
         self.weak_type, self.sharding = weak_type, sharding

@@ -181,6 +181,10 @@ def _check_specs(what: str, specs: Any) -> None:
                 f"shard_map {what} argument must be a pytree of `jax.sharding.PartitionSpec` "
                 f"instances, but it has {s!r} of type {type(s)}.",
                 fix="write P('x') for a dimension that mesh axis 'x' splits, P() for a copy."))
+        if s is not None and s.unreduced:
+            raise NotImplementedError(explain(
+                f"shard_map {what}: arrays of unreduced sharding are not supported, got {s}.",
+                fix="sum inside with lax.psum, and give the axis to no entry."))
 
 
 def _flat_specs(what: str, specs: Any, values: Any) -> list[P]:

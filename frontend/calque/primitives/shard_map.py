@@ -236,7 +236,7 @@ def _inserted(spec: PartitionSpec, d: int, entry: Any) -> PartitionSpec:
     """The spec of a value with a dimension more."""
     if d >= len(spec) and entry is None:
         return spec
-    return P(*spec.of_rank(d)[:d], entry, *spec[d:])
+    return spec.update(partitions=(*spec.of_rank(d)[:d], entry, *spec[d:]))
 
 
 # ---- what it is without the mesh

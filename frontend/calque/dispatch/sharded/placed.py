@@ -118,6 +118,11 @@ def _check_leaves(what: str, given: Any) -> None:
             raise TypeError(explain(
                 f"{what} leaf specifications are expected to be PartitionSpec instances or None, "
                 f"but got {s}", fix="pass NamedSharding(mesh, spec)."))
+        spec = s if isinstance(s, PartitionSpec) else getattr(s, "spec", None)
+        if spec is not None and PartitionSpec.UNCONSTRAINED in spec.partitions:
+            raise ValueError(explain(
+                f"Unconstrained dims are not allowed when passed to `{what}`: {s}",
+                fix="leave the argument out, or use with_sharding_constraint."))
 
 
 __all__ = ["PlacedFunction"]

@@ -243,15 +243,18 @@ def prefix_leaves(what: str, given: Any, values: Any) -> list[Any]:
         fix="give one place for the whole value, or one for each part in its structure."))
 
 
-def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
-               may_alias: bool | None = None) -> Any:
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False,
+               may_alias: Any = None) -> Any:
     """A tree of arrays on a device or spread over a mesh; aligned NumPy memory is shared.
 
     Args:
       x: tree of arrays and numbers.
       device: where to: a Device, a Sharding, a PartitionSpec over the context's mesh, a backend's
         name, or a tree prefix of x of these; None: the default device, which commits to nothing.
-      src, donate, may_alias: accepted for compatibility; memory is shared where it can be.
+      src: accepted for compatibility.
+      donate: whether what is put elsewhere is dead afterwards (a tree prefix of x).
+      may_alias: whether the result may share memory; False: it is a copy; None: where it can (a
+        tree prefix of x).
 
     Returns:
       The tree, with Arrays as leaves.
@@ -259,19 +262,39 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
     Raises:
       TypeError: a leaf is no array or number.
       ValueError: `device` is none of these, its tree is no prefix, a spec is longer than an array
-        has dimensions, or its axes do not divide a dimension.
+        has dimensions, its axes do not divide a dimension, or donate and may_alias are both True.
 
     Example:
       >>> import calque, numpy as np
       >>> calque.device_put(np.ones(2, np.float32))
       Array([1., 1.], dtype=float32)
     """
-    if is_place(device) or tree_util.treedef_is_leaf(tree_util.flatten(device)[1]):
+    plain = donate is False and may_alias is None
+    if plain and (is_place(device) or tree_util.treedef_is_leaf(tree_util.flatten(device)[1])):
         where = place(device)
         return tree_util.tree_map(lambda v: _put(v, where), x)
     leaves, tree = tree_util.flatten(x)
     places = [place(p) for p in prefix_leaves("device_put device", device, x)]
-    return tree.unflatten([_put(v, p) for v, p in zip(leaves, places)])
+    if plain:
+        return tree.unflatten([_put(v, p) for v, p in zip(leaves, places)])
+    given, aliases = (prefix_leaves(f"device_put {name}", flags, x)
+                      for name, flags in (("donate", donate), ("may_alias", may_alias)))
+    return tree.unflatten([_put_so(*each) for each in zip(leaves, places, given, aliases)])
+
+
+def _put_so(x: Any, where: Any, donate: Any, may_alias: Any) -> Any:
+    """_put, with memory of its own or in exchange for x."""
+    if donate and may_alias:
+        raise ValueError(explain("may_alias and donate cannot be True at the same time.",
+                                 fix="leave one of them out."))
+    made = _put(x, where)
+    if type(x) is not Array or type(made) is not Array:
+        return made
+    if donate and made is not x:
+        x.delete()
+    elif may_alias is False:
+        made = Array(Buffer.from_numpy(np.array(made._numpy()), made._buffer.device), made.aval)
+    return made
 
 
 # ---- arrays made of pieces
