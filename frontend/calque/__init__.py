@@ -163,6 +163,8 @@ from calque.core.sharding import NamedSharding as NamedSharding  # noqa: E402
 from calque.core.sharding import PartitionSpec as P  # noqa: E402, F401
 from calque.extras.ref import Ref as Ref  # noqa: E402
 from calque.extras.ref import ds as ds  # noqa: E402
+from calque.extras.ref import empty_ref as empty_ref  # noqa: E402
+from calque.extras.ref import free_ref as free_ref  # noqa: E402
 from calque.extras.ref import freeze as freeze  # noqa: E402
 from calque.extras.ref import new_ref as new_ref  # noqa: E402
 from calque.runtime import Device as Device  # noqa: E402

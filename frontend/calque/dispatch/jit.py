@@ -354,7 +354,8 @@ class JitFunction:
         fun, dynamic, rest, static = self._split_static(args, kwargs)
         leaves, tree = tree_util.flatten((dynamic, rest))
         if specs:
-            leaves = [x.aval if isinstance(x, ShapeDtypeStruct) else x for x in leaves]
+            leaves = [x.aval if isinstance(x, ShapeDtypeStruct) and not x.is_ref else x
+                      for x in leaves]
             leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type,
                                        sharding=x.sharding)
                       if isinstance(x, ShapedArray) else x for x in leaves]
@@ -382,10 +383,11 @@ class JitFunction:
     def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
         """The traced function: `.jaxpr`, `.out_info`, `.lower()`."""
         entry, leaves = self._entry(args, kwargs, specs=True)
-        if entry.uses is not None:
+        if entry.uses is not None and (entry.uses.rules or entry.uses.local):
             raise NotImplementedError(explain(
-                f"{self._name} uses references: it can be called and shown by make_jaxpr, but not "
-                "lowered and compiled by hand.", fix="pass and return arrays."))
+                f"{self._name} uses references that rules of derivatives hold, or that a function "
+                "being traced made: it can be called, but not lowered and compiled by hand.",
+                fix="pass them as arguments."))
         return stages.Traced(self, entry, tree_util.flatten(
             self._split_static(args, kwargs)[1:3])[1])
 

@@ -13,13 +13,14 @@ from calque.core.avals import ShapedArray, aval_of, same_type
 from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.core.program import Program
+from calque.core.refs import Ref
 from calque.core.sharding import SingleDeviceSharding
 from calque.core.trace import Tracer
 from calque.core.types import Function, Shape
 from calque.dispatch import costs
 from calque.dispatch.array import current_device, to_array
 from calque.dispatch.mismatch import argument_names
-from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments
+from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, type_of
 from calque.lowering import mlir
 from calque.lowering.module import LowerOptions, lower, module_text
 from calque.transforms.explicit import is_explicit
@@ -102,7 +103,7 @@ class _Stage:
 
     @property
     def _avals(self) -> Sequence[ShapedArray]:
-        return self._entry.program.in_avals
+        return self._entry.program.in_avals[:self._in_tree.num_leaves]
 
     @property
     def in_tree(self) -> Any:
@@ -338,8 +339,9 @@ class Compiled(_Stage):
                     "Cannot apply JAX transformations to a function lowered and compiled for a "
                     f"particular signature. Detected argument of Tracer type: {x}.", self._name,
                     "transform the function, then lower and compile what came of it."))
-        check_arguments(self._name, leaves, tree)
-        types = [(aval_of(x), want) for x, want in zip(leaves, self._avals)]
+        check_arguments(self._name, leaves, tree, refs=True)
+        types = [(type_of(x).inner_aval if isinstance(x, Ref) else aval_of(x), want)
+                 for x, want in zip(leaves, self._avals)]
         if not all(same_type(have, want) for have, want in types):
             names = argument_names(self._fun._fun, args, kwargs)
             rows = [f"Argument {n!r} compiled with {want} and called with {have}"
@@ -348,5 +350,5 @@ class Compiled(_Stage):
                 f"Argument types differ from the types for which {self._name} was compiled. The "
                 "mismatches are:\n" + "\n".join(rows),
                 fix="cast or reshape the argument, or lower again for this type."))
-        return self._fun._run_slow_path(
-            self._entry, leaves, [to_array(x)._buffer for x in leaves])
+        buffers = [] if self._entry.uses else [to_array(x)._buffer for x in leaves]
+        return self._fun._run_slow_path(self._entry, leaves, buffers)
