@@ -72,6 +72,7 @@ from calque import checkpoints as checkpoints  # noqa: E402
 from calque import distributed as distributed  # noqa: E402
 from calque import dlpack as dlpack  # noqa: E402
 from calque import errors as errors  # noqa: E402
+from calque import memory as memory  # noqa: E402
 from calque import example_libraries as example_libraries  # noqa: E402
 from calque import experimental as experimental  # noqa: E402
 from calque import export as export  # noqa: E402

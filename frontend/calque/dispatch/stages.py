@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from calque.core.avals import ShapedArray, aval_of, same_type
 from calque.core.dims import is_static
 from calque.core.errors import explain
+from calque.core.formats import format_of
 from calque.core.program import Program
 from calque.core.refs import Ref
 from calque.core.sharding import SingleDeviceSharding
@@ -313,6 +314,18 @@ class Compiled(_Stage):
     def output_shardings(self) -> Any:
         """The results' shardings, in their structure."""
         return self._entry.out_tree.unflatten([_sharding(a) for a in self._entry.out_avals])
+
+    @property
+    def input_formats(self) -> Any:
+        """(args, kwargs) of the arguments' formats."""
+        return self._in_tree.unflatten([
+            format_of(a.ndim, _sharding(a)) for a in self._entry.in_avals[:len(self._avals)]])
+
+    @property
+    def output_formats(self) -> Any:
+        """The results' formats, in their structure."""
+        return self._entry.out_tree.unflatten([
+            format_of(a.ndim, _sharding(a)) for a in self._entry.out_avals])
 
     def memory_analysis(self) -> CompiledMemoryStats:
         """Bytes of code, arguments and results."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from calque.core.avals import shape_of
 from calque.core.errors import explain
+from calque.core.formats import Format, check_layout
 from calque.core.memo import Memo
 from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -30,6 +31,7 @@ class PlacedFunction(JitFunction):
                  in_shardings: Any, out_shardings: Any, device: Any) -> None:
         super().__init__(fun, static_argnums, static_argnames, donate_argnums, donate_argnames,
                          inline, keep_unused)
+        in_shardings, out_shardings = _of_formats(in_shardings), _of_formats(out_shardings)
         _check_leaves("in_shardings", in_shardings)
         _check_leaves("out_shardings", out_shardings)
         self._in, self._out, self._device = in_shardings, out_shardings, device
@@ -109,6 +111,16 @@ def _result(o: Any, given: Any) -> Any:
     if isinstance(s, NamedSharding):
         s.shard_shape(shape)
     return constrain(o, s)
+
+
+def _of_formats(given: Any) -> Any:
+    """Shardings where formats stand; NotImplementedError where a layout is not row-major."""
+    def sharding(x: Any) -> Any:
+        if not isinstance(x, Format):
+            return x
+        check_layout("jit", x.layout)
+        return x.sharding
+    return tree_util.tree_map(sharding, given, is_leaf=lambda v: isinstance(v, Format))
 
 
 def _check_leaves(what: str, given: Any) -> None:

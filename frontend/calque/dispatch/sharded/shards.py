@@ -17,6 +17,8 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, is_arraylike, shape_of
 from calque.core.errors import UnexpectedTracerError, explain
+from calque.core.formats import AUTO, Format, check_layout
+from calque.core.memories import Space
 from calque.core.mesh import Mesh, get_mesh
 from calque.core.processes import agree
 from calque.core.sharding import (
@@ -170,6 +172,8 @@ def _moved(x: Any, device: Device) -> Array:
 
 
 def _put(x: Any, where: Any) -> Any:
+    if isinstance(where, (Space, Format)):
+        where = _place_for(x, where)
     if isinstance(x, Tracer):
         if where is None:
             return x
@@ -206,10 +210,25 @@ def _distribute(x: Any, where: NamedSharding) -> Array:
     return piece_of(a, where)
 
 
+def _place_for(x: Any, given: Space | Format) -> Any:
+    """The sharding of an array in another memory, or of a format."""
+    if isinstance(given, Space):
+        if isinstance(x, Tracer):  # memories are one: a label of results only
+            return None
+        have = x.sharding if isinstance(x, Array) else SingleDeviceSharding(current_device())
+        return have.with_memory_kind(given.kind)
+    if given.layout is AUTO:
+        raise ValueError(explain(
+            "sharding and layout in `Layout` instance should be concrete. Got layout: "
+            f"{given} for input {aval_of(x).short()}", fix="give a Layout, or None."))
+    check_layout("device_put", given.layout, shape_of(x))
+    return place(given.sharding)
+
+
 def place(given: Any) -> Any:
     """A Sharding (None: nowhere in particular) from what device_put accepts."""
-    if given is None:
-        return None
+    if given is None or isinstance(given, (Space, Format)):
+        return given
     if isinstance(given, str):
         with contextlib.suppress(RuntimeError):
             given = devices(given)[0]
@@ -232,7 +251,7 @@ def place(given: Any) -> Any:
 
 
 def is_place(x: Any) -> bool:
-    return x is None or isinstance(x, (Sharding, Device, PartitionSpec, str))
+    return x is None or isinstance(x, (Sharding, Device, PartitionSpec, str, Space, Format))
 
 
 def prefix_leaves(what: str, given: Any, values: Any) -> list[Any]:
