@@ -87,10 +87,6 @@ class Memory:
         """The device's."""
         return self.device.process_index
 
-    def addressable_by_devices(self) -> list[Device]:
-        """The devices that reach it."""
-        return [self.device]
-
     def __str__(self) -> str:
         return f"{self.kind.upper()}_{self.device.id}"
 

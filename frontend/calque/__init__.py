@@ -19,8 +19,8 @@ Rooms, each seeing those above it (tests/test_structure.py has the arrows):
 
 Modules beside them show what the rooms have under JAX's names of modules: ad.py, ad_checkpoint.py,
 api_util.py, checkpoints.py, custom_batching.py, custom_derivatives.py, debug.py, dlpack.py,
-dtypes.py, errors.py, ffi.py, flatten_util.py, image.py, monitoring.py, ops.py, ref.py, sharding.py,
-stages.py, test_util.py, tree.py, tree_util.py, typing.py.
+dtypes.py, errors.py, ffi.py, flatten_util.py, image.py, memory.py, monitoring.py, ops.py, ref.py,
+sharding.py, stages.py, test_util.py, tree.py, tree_util.py, typing.py.
 
 Start reading at docs/architecture.md.
 """
@@ -216,8 +216,9 @@ __version__ = "0.1.0"
 _MODULES = ("ad", "ad_checkpoint", "api_util", "checkpoints", "core", "custom_batching",
             "custom_derivatives", "debug", "distributed", "dlpack", "dtypes", "errors",
             "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
-            "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref",
-            "runtime", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing")
+            "interpreters", "lax", "memory", "monitoring", "nn", "numpy", "ops", "profiler",
+            "random", "ref", "runtime", "scipy", "sharding", "stages", "test_util", "tree",
+            "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

@@ -100,3 +100,16 @@ def test_topologies() -> None:
     assert topologies.make_mesh(here, (1, 1), ("x", "y")).axis_names == ("x", "y")
     with pytest.raises(NotImplementedError, match="XLA.s name of a machine"):
         topologies.get_topology_desc("v5e:2x2", "tpu")
+
+
+def test_formats_stand_where_shardings_do() -> None:
+    x = jnp.arange(6.0).reshape(2, 3)
+    s = calque.sharding.NamedSharding(calque.sharding.Mesh(calque.devices()[:1], ("x",)),
+                                      calque.sharding.PartitionSpec("x", None))
+    given = Format(Layout((0, 1)), s)
+    assert calque.ShapeDtypeStruct(x.shape, x.dtype, sharding=given).format.sharding == s
+    made = calque.make_array_from_callback(x.shape, given, lambda i: np.asarray(x)[i])
+    held = calque.jit(lambda v: calque.lax.with_sharding_constraint(v, given))(x)
+    for y in (made, held):
+        assert y.sharding == s
+        np.testing.assert_array_equal(y, x)

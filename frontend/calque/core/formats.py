@@ -109,6 +109,14 @@ def format_of(ndim: int, sharding: Any) -> Format:
     return Format(Layout(tuple(range(ndim)), ()), sharding)
 
 
+def sharding_in(what: str, given: Any, shape: Any = None) -> Any:
+    """The sharding of a Format whose layout arrays have; anything else as it is."""
+    if not isinstance(given, Format):
+        return given
+    check_layout(what, given.layout, shape)
+    return given.sharding
+
+
 def check_layout(what: str, layout: Any, shape: Any = None) -> None:
     """NotImplementedError for a layout that arrays do not have."""
     if not isinstance(layout, Layout):
@@ -121,4 +129,4 @@ def check_layout(what: str, layout: Any, shape: Any = None) -> None:
             fix="transpose the array, or leave the layout to Layout.AUTO."))
 
 
-__all__ = ["AUTO", "Format", "Layout", "check_layout", "format_of"]
+__all__ = ["AUTO", "Format", "Layout", "check_layout", "format_of", "sharding_in"]

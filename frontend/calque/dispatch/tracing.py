@@ -14,6 +14,7 @@ import numpy as np
 from calque.core import dtypes, monitoring
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.errors import explain
+from calque.core.formats import Format, format_of, sharding_in
 from calque.core.mesh import get_mesh
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
@@ -83,6 +84,7 @@ class ShapeDtypeStruct:
                  sharding: Any = None, is_ref: bool = False) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        sharding = sharding_in("ShapeDtypeStruct", sharding, tuple(shape))
         if isinstance(sharding, PartitionSpec) and not (mesh := get_mesh()).empty:
             sharding = NamedSharding(mesh, sharding)
         if not (sharding is None or isinstance(sharding, Sharding)):
@@ -94,6 +96,17 @@ class ShapeDtypeStruct:
         self.shape = tuple(shape)
         self.dtype = dtype if dtypes.is_key(dtype) else np.dtype(dtype)
         self.weak_type, self.sharding, self.is_ref = weak_type, sharding, is_ref
+
+    @property
+    def format(self) -> Format:
+        """How such an array lies in memory, and its sharding.
+
+        Example:
+          >>> import calque
+          >>> calque.ShapeDtypeStruct((2, 3), "float32").format
+          Format(layout=None, sharding=None)
+        """
+        return Format() if self.sharding is None else format_of(self.ndim, self.sharding)
 
     @property
     def size(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from calque.core.avals import shape_of
 from calque.core.errors import explain
-from calque.core.formats import Format, check_layout
+from calque.core.formats import sharding_in
 from calque.core.memo import Memo
 from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -115,12 +115,7 @@ def _result(o: Any, given: Any) -> Any:
 
 def _of_formats(given: Any) -> Any:
     """Shardings where formats stand; NotImplementedError where a layout is not row-major."""
-    def sharding(x: Any) -> Any:
-        if not isinstance(x, Format):
-            return x
-        check_layout("jit", x.layout)
-        return x.sharding
-    return tree_util.tree_map(sharding, given, is_leaf=lambda v: isinstance(v, Format))
+    return tree_util.tree_map(lambda x: sharding_in("jit", x), given)
 
 
 def _check_leaves(what: str, given: Any) -> None:

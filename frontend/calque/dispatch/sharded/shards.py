@@ -17,7 +17,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, is_arraylike, shape_of
 from calque.core.errors import UnexpectedTracerError, explain
-from calque.core.formats import AUTO, Format, check_layout
+from calque.core.formats import AUTO, Format, sharding_in
 from calque.core.memories import Space
 from calque.core.mesh import Mesh, get_mesh
 from calque.core.processes import agree
@@ -221,8 +221,7 @@ def _place_for(x: Any, given: Space | Format) -> Any:
         raise ValueError(explain(
             "sharding and layout in `Layout` instance should be concrete. Got layout: "
             f"{given} for input {aval_of(x).short()}", fix="give a Layout, or None."))
-    check_layout("device_put", given.layout, shape_of(x))
-    return place(given.sharding)
+    return place(sharding_in("device_put", given, shape_of(x)))
 
 
 def place(given: Any) -> Any:
@@ -369,6 +368,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
       Array([0., 1., 2., 3.], dtype=float32)
     """
     shape = _global_shape(shape)
+    sharding = sharding_in("make_array_from_callback", sharding, shape)
     check_divides("make_array_from_callback", shape, sharding)
     want = sharding.shard_shape(shape)
     known: dict[Any, Any] = {}
