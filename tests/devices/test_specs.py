@@ -177,3 +177,42 @@ def test_lowered_for_other_platforms() -> None:
     with pytest.raises(ValueError, match=r"lowered for platforms \('tpu',\)"):
         traced.lower(lowering_platforms=("tpu",)).compile()
     assert traced.lower(lowering_platforms=("cpu", "tpu")).compile()(0.0) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "complex64"])
+def test_gathered_arrays_that_vary_no_more(dtype: str) -> None:
+    """all_gather(to='invarying') against the whole array; its derivative is each device's part."""
+    mesh = Mesh(np.array(calque.devices()[:4]).reshape(2, 2), ("x", "y"))
+    x = (np.arange(16).reshape(8, 2) % 3).astype(dtype)
+    for axes, spec in (("x", P("x")), (("x", "y"), P(("x", "y")))):
+        for tiled in (True, False):
+            f = calque.shard_map(lambda v, a=axes, t=tiled: calque.lax.all_gather(
+                v, a, tiled=t, to="invarying"), mesh=mesh, in_specs=spec, out_specs=P())
+            parts = 2 if axes == "x" else 4
+            want = x if tiled else x.reshape(parts, 8 // parts, 2)
+            np.testing.assert_array_equal(calque.jit(f)(x), want)
+            if dtype == "float32":
+                weights = np.linspace(1, 2, 16, dtype=dtype).reshape(want.shape)
+                got = calque.grad(lambda v, g=f, w=weights: (g(v) * w).sum())(jnp.asarray(x))
+                np.testing.assert_allclose(got, weights.reshape(8, 2))
+    with pytest.raises(NotImplementedError, match="to='reduced' is not supported"):
+        calque.shard_map(lambda v: calque.lax.all_gather(v, "x", to="reduced"), mesh=mesh,
+                         in_specs=P("x"), out_specs=P())(x)
+
+
+def test_objects_whose_specs_are_none() -> None:
+    class Odd:
+        def __hash__(self) -> int:
+            raise RuntimeError("no hash")
+
+    mesh = Mesh(calque.devices()[:2], ("i",))
+    x = jnp.arange(4.0)
+    for thing, spec in ((Odd(), None), ({"a": Odd()}, {"a": None}), ((Odd(), 3), (None, None))):
+        seen: list[object] = []
+        y = calque.shard_map(lambda o, v, s=seen: s.append(o) or v * 2, mesh=mesh,
+                             in_specs=(spec, P("i")), out_specs=P("i"))(thing, x)
+        np.testing.assert_array_equal(y, np.arange(4.0) * 2)
+        assert seen[0] is thing
+    with pytest.raises(ValueError, match="divisible"):
+        calque.shard_map(lambda *_: None, mesh=mesh, in_specs=(P("i"), (None, None)),
+                         out_specs=None)(jnp.arange(3.0), (Odd(), Odd()))

@@ -119,6 +119,9 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     """
     if to != "varying":
         raise ValueError(explain(f"Unsupported pcast to={to!r}.", fix="use to='varying'."))
+    if not isinstance(axis_name, (str, tuple)):
+        raise TypeError(explain(f"axis_name={axis_name} must be a tuple or a str. Got {axis_name}",
+                                fix="name the axis, or a tuple of axes."))
     names = _checked_names("pcast", axis_name)
 
     def one(v: Any) -> Any:

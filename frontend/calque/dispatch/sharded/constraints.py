@@ -97,8 +97,9 @@ def _constrained(v: Any, given: Any) -> Any:
                 fix="use calque.sharding.reshard over Explicit axes."))
         if manual & set(sharding.spec.names()):
             raise ValueError(explain(
-                f"with_sharding_constraint: {sharding.spec} names axes that shard_map maps: "
-                f"{sorted(map(str, manual))}.", fix="name the other axes."))
+                f"with_sharding_constraint: spec {sharding.spec} contains a manual axes "
+                f"{sorted(map(str, manual))} of mesh {sharding.mesh!s}, which shard_map maps.",
+                fix="name the other axes."))
         if at_bottom():
             sharding.shard_shape(shape)
     return constrain(x, sharding)
