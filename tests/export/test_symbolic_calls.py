@@ -122,3 +122,25 @@ def test_versions_of_the_calling_convention() -> None:
         with (calque.config.context("jax_export_calling_convention_version", version),
               pytest.raises(ValueError, match=f"calling convention version {version} is outside")):
             export.export(jnp.sin)
+
+
+def test_scopes_and_constraints_that_do_not_fit() -> None:
+    f = calque.jit(lambda x, y: jnp.concatenate([x, y], 1))
+    with pytest.raises(ValueError, match=r"(?s)Invalid mixing of symbolic scopes.*from args\[0\]"
+                                         r".*found for 'w' \(args\[1\]\)"):
+        export.export(f)(spec("w,h1"), spec("w,h2"))
+    with pytest.raises(ValueError, match="Encountered dimension variable 'm1'"):
+        export.export(calque.jit(lambda x: x))(spec("m", ("m >= m1",)))
+    with pytest.raises(ValueError, match="If `from_children` is not present"):
+        export.register_pytree_node_serialization(
+            type("Unknown", (), {}), serialized_name="test.unknown",
+            serialize_auxdata=lambda aux: b"", deserialize_auxdata=lambda raw: None)
+
+
+def test_keys_with_a_sharding_are_exported() -> None:
+    where = calque.sharding.SingleDeviceSharding(calque.devices()[0])
+    f = calque.jit(lambda key: calque.random.split(key), in_shardings=where, out_shardings=where)
+    key = calque.random.key(7)
+    again = export.deserialize(export.export(f)(key).serialize())
+    assert (calque.random.key_data(again.call(key))
+            == calque.random.key_data(calque.random.split(key))).all()

@@ -19,7 +19,7 @@ from calque.core.program import Program
 from calque.core.trace import Tracer, escaped_tracer_error
 from calque.dispatch.array import Array, current_device
 from calque.dispatch.stages import Wrapped
-from calque.dispatch.tracing import trace_to_program
+from calque.dispatch.tracing import argument_path, name_of, trace_to_program
 from calque.export import (  # noqa: F401  (forms fill write's table)
     bytecode_write,
     forms,
@@ -95,6 +95,9 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
             fix="leave jax_export_calling_convention_version as it is."))
 
     def exporter(*args: Any, **kwargs: Any) -> Exported:
+        leaves, tree = tree_util.flatten((args, kwargs))
+        shapes.check_scopes(name_of(fun_jit), [getattr(x, "shape", ()) for x in leaves],
+                            lambda i: argument_path(tree, i))
         traced = fun_jit.trace(*args, **kwargs)
         chosen = tuple(platforms) if platforms is not None else (default_export_platform(),)
         if not chosen:

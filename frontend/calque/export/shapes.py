@@ -45,6 +45,36 @@ def _sizes(a: Aval, scope: SymbolicScope) -> tuple[Any, ...]:
         raise damaged(f"sizes that are none ({', '.join(a.shape)[:80]}: {error})") from None
 
 
+def check_scopes(name: str, found: Sequence[Any], where: Callable[[int], str]) -> None:
+    """ValueError where arguments' symbolic sizes are of several scopes, or a constraint of theirs
+    mentions what no argument has."""
+    first: tuple[int, Any] | None = None
+    for i, shape in enumerate(found):
+        for n in shape:
+            if not isinstance(n, Dim):
+                continue
+            if first is None:
+                first = i, n.scope
+            elif n.scope is not first[1]:
+                raise ValueError(explain(
+                    f"Invalid mixing of symbolic scopes when exporting {name}.\nExpected current "
+                    f"(from {where(first[0])}) scope {first[1]}\nand found for '{n}' ({where(i)}) "
+                    f"scope {n.scope}.\nSee {PAGE}#user-specified-symbolic-constraints.",
+                    fix="make all shapes in one call of symbolic_args_specs, or give scope=."))
+    if first is None:
+        return
+    known = {v for shape in found for n in shape if isinstance(n, Dim) for v in n.variables()}
+    for _, left, right in first[1].constraints:
+        for side in (left, right):
+            if isinstance(side, Dim) and (more := side.variables() - known):
+                raise ValueError(explain(
+                    f"Encountered dimension variable '{min(more)}' that is not appearing in the "
+                    "shapes of the function arguments.\nThe following dimension variables are "
+                    f"appearing in the shapes of the function arguments: {sorted(known)}.\nPlease "
+                    f"see {PAGE}#dimension-variables-must-be-solvable-from-the-input-shapes for "
+                    "more details.", fix="leave it out of the constraints."))
+
+
 def concrete(a: ShapedArray, bound: Bound) -> ShapedArray:
     """The type for certain sizes."""
     if is_static(a):
@@ -144,4 +174,4 @@ def _surely(size: Any, least: int) -> bool:
     return size >= least if not isinstance(size, Dim) else is_nonnegative(size - least) is True
 
 
-__all__ = ["Bound", "check", "concrete", "is_static", "physical", "read", "written"]
+__all__ = ["Bound", "check", "check_scopes", "concrete", "is_static", "physical", "read", "written"]

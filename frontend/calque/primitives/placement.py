@@ -18,7 +18,7 @@ from calque.core.zeros import is_zero
 from calque.transforms.explicit import is_explicit
 from calque.transforms.vmap import spmd_axes
 
-sharding_constraint_p = Primitive("sharding_constraint")
+sharding_constraint_p = Primitive("sharding_constraint", keys=True)
 
 
 def constrain(x: Any, sharding: Sharding) -> Any:
