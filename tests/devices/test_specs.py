@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import calque
 import calque.numpy as jnp
 from calque.errors import JaxRuntimeError, UnexpectedTracerError
+from calque.experimental.pjit import pjit
 from calque.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, SingleDeviceSharding
 from calque.sharding import PartitionSpec as P
 
@@ -216,3 +217,22 @@ def test_objects_whose_specs_are_none() -> None:
     with pytest.raises(ValueError, match="divisible"):
         calque.shard_map(lambda *_: None, mesh=mesh, in_specs=(P("i"), (None, None)),
                          out_specs=None)(jnp.arange(3.0), (Odd(), Odd()))
+
+
+def test_pjit_places_results_on_the_entered_mesh() -> None:
+    mesh = Mesh(np.array(calque.devices()).reshape(4, 2), ("x", "y"))
+    x = np.arange(16.0, dtype=np.float32).reshape(8, 2)
+    with mesh:
+        for f, spec in ((pjit(lambda v: v + 1), P()),
+                        (pjit(lambda v: v + 1, P("x"), P("y")), P("y")),
+                        (pjit(lambda v: v + 1, in_shardings=P("x")), P("x")),
+                        (pjit(lambda v: v + 1, in_shardings=P("x"), out_shardings=None), P())):
+            out = f(x)
+            np.testing.assert_array_equal(out, x + 1)
+            assert out.sharding == NamedSharding(mesh, spec)
+        assert not calque.jit(lambda v: v + 1)(x).committed
+        with pytest.raises(ValueError, match="Mesh context manager should not be used"):
+            pjit(lambda v: v, device=calque.devices()[1])
+        with pytest.raises(ValueError, match="jit's context mesh with device ids"):
+            pjit(lambda v: v)(calque.device_put(x, calque.devices()[1]))
+    assert not pjit(lambda v: v + 1)(x).committed

@@ -146,6 +146,8 @@ class JitFunction:
         self._donate_argnums, self._donate_argnames = donate_argnums, donate_argnames
         self._inline, self._keep_unused = inline, keep_unused
         self.moves = False  # whether arguments go where the function says, wherever they are
+        # pjit's: whether `with mesh:` places results, and they are whole on each device there
+        self.over_entered = self.replicates = False
         self._plain = not (static_argnums or static_argnames)
         self._reader: signatures.Reader | None = None
         self._unread = 0  # calls that the reader did not know
@@ -253,16 +255,19 @@ class JitFunction:
             avals, labelled = labels.stripped(avals), False
         program, out_tree, uses = trace_with_refs(fun, tree, avals, self._name)
         entry = _Entry(program, out_tree, self._donated_leaves(tree, donated), uses)
+        mesh = labels.context_mesh(self.over_entered)
         if entry.uses is not None:  # what is in references keeps no label
             pass
         elif (labelled or labels.program_places(program) or labels.any_of(
                 [v.aval for v in program.const_vars])):
             entry.in_avals = avals
             entry.out_avals = tuple(labels.in_context(labels.of_program(
-                program, avals, lambda i: self._argument(tree, i))))
+                program, avals, lambda i: self._argument(tree, i), mesh), mesh))
             entry.place_in(spans_processes(program, [*avals, *entry.out_avals]))
         else:
-            entry.out_avals = tuple(labels.in_context(entry.out_avals))
+            entry.out_avals = tuple(labels.in_context(entry.out_avals, mesh))
+        if self.replicates and mesh is not None:
+            entry.out_avals = tuple(labels.in_context(labels.stripped(entry.out_avals), mesh))
         if not entry.captures_tracers:
             self._cache[key] = entry
         return entry

@@ -13,7 +13,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
-from calque.core.mesh import Mesh, placing_mesh
+from calque.core.mesh import Mesh, get_mesh, placing_mesh
 from calque.core.primitive import Primitive
 from calque.core.program import Program, eliminate_dead_code, inner_of
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -68,15 +68,15 @@ def _ids(s: Sharding) -> str:
             f"{devices[0].platform.upper() if devices else '?'}")
 
 
-def context_mesh() -> Mesh | None:
-    """The context's mesh, where it is of this process's devices."""
-    mesh = placing_mesh()
-    return None if mesh is None or mesh.is_multi_process else mesh
+def context_mesh(entered: bool = False) -> Mesh | None:
+    """The mesh that `set_mesh` set (entered: also one of `with mesh:`), where it is of this
+    process's devices."""
+    mesh = get_mesh() if entered else placing_mesh()
+    return None if mesh is None or mesh.empty or mesh.is_multi_process else mesh
 
 
-def in_context(avals: Sequence[ShapedArray]) -> list[ShapedArray]:
-    """Avals of new arrays: those that nobody placed are replicated over the context's mesh."""
-    mesh = context_mesh()
+def in_context(avals: Sequence[ShapedArray], mesh: Mesh | None) -> list[ShapedArray]:
+    """Avals of new arrays: those that nobody placed are replicated over the mesh."""
     if mesh is None:
         return list(avals)
     none = NamedSharding(mesh, PartitionSpec())
@@ -186,7 +186,8 @@ def _others(p: Program, known: Sequence[NamedSharding | None], mesh: Mesh) -> li
     return list(found.values())[1:]
 
 
-def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[ShapedArray]:
+def of_program(p: Program, avals: Sequence[ShapedArray], names: Names,
+               context: Mesh | None = None) -> list[ShapedArray]:
     """The avals of a program's results for these of its inputs, with labels."""
     every = [*[v.aval for v in p.const_vars], *avals]
     count = len(p.const_vars)
@@ -195,7 +196,7 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[S
     seen = [a if v in used else a.plain for v, a in zip((*p.const_vars, *p.inputs), every)]
     plain = stripped(p.out_avals)
     place = together(p.name, seen, lambda i: names(i - count) if i >= count else "(captured)",
-                     meshes_of(p) if program_places(p) else (), context_mesh())
+                     meshes_of(p) if program_places(p) else (), context)
     if not (isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh)):
         for e in p.equations:
             if e.name == "inspect_sharding":

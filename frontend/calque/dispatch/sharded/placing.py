@@ -132,7 +132,7 @@ def _in_context(made: Any) -> Any:
     """A new array that nobody placed: over the context's mesh, if there is one."""
     if placing_mesh() is None or type(made) is not Array or made.aval.sharding is not None:
         return made
-    (aval,) = labels.in_context([made.aval])
+    (aval,) = labels.in_context([made.aval], labels.context_mesh())
     return made if aval is made.aval else Array(made._buffer, aval)
 
 
