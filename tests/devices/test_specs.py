@@ -76,7 +76,10 @@ def test_memory_kinds() -> None:
             made.with_memory_kind("hbm")
     with pytest.raises(JaxRuntimeError, match="the following memory kinds: device, pin"):
         device.memory("hbm")
-    assert NamedSharding(mesh.abstract_mesh, P(), memory_kind="any").memory_kind == "any"
+    for kind in ("pinned_host", None):
+        assert NamedSharding(mesh.abstract_mesh, P(), memory_kind=kind).memory_kind == kind
+    with pytest.raises(ValueError, match="Got invalid memory kind"):
+        NamedSharding(mesh.abstract_mesh, P(), memory_kind="hbm")
 
 
 def test_meshes_that_are_refused() -> None:
@@ -236,3 +239,26 @@ def test_pjit_places_results_on_the_entered_mesh() -> None:
         with pytest.raises(ValueError, match="jit's context mesh with device ids"):
             pjit(lambda v: v)(calque.device_put(x, calque.devices()[1]))
     assert not pjit(lambda v: v + 1)(x).committed
+
+
+def test_arrays_like_others_are_beside_them() -> None:
+    device, mesh = calque.devices()[1], calque.make_mesh((4,), ("x",))
+    x = calque.device_put(jnp.ones((8, 2)), device)
+    for y in (jnp.zeros_like(x), calque.lax.full_like(x, 1, shape=(5,)), calque.lax.full_like(
+            x, 1, shape=())):
+        assert y.sharding == SingleDeviceSharding(device)
+    spread = calque.device_put(jnp.ones((8, 2)), NamedSharding(mesh, P("x")))
+    assert calque.lax.full_like(spread, 2).sharding.is_equivalent_to(spread.sharding, 2)
+    assert calque.lax.full_like(spread, 2, shape=(3,)).shape == (3,)
+    said = calque.ShapeDtypeStruct((8,), "float32", sharding=NamedSharding(mesh, P("x")))
+    assert jnp.zeros_like(said).sharding == said.sharding
+    said = calque.ShapeDtypeStruct((8,), "float32", sharding=NamedSharding(
+        mesh.abstract_mesh, P("x")))
+    with calque.set_mesh(mesh):
+        assert jnp.ones_like(said).sharding == NamedSharding(mesh, P("x"))
+
+
+def test_a_mesh_is_a_decorator() -> None:
+    mesh = Mesh(calque.devices()[:1], ("x",))
+    seen = mesh(lambda n: (n, calque.sharding.get_mesh()))(3)
+    assert seen == (3, mesh) and calque.sharding.get_mesh().empty

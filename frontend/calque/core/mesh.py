@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextvars
 import enum
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -107,10 +108,14 @@ def _tuple(types: Sequence[AxisType]) -> str:
     return f"({', '.join(map(repr, types))}{',' if len(types) == 1 else ''})"
 
 
-def _types(given: Any, names: tuple[Any, ...]) -> tuple[AxisType, ...]:
+def _check_named(names: tuple[Any, ...]) -> None:
     if any(n is None for n in names):
         raise ValueError(explain(f"Mesh axis names cannot be None. Got: {names}",
                                  fix="name every axis."))
+
+
+def _types(given: Any, names: tuple[Any, ...]) -> tuple[AxisType, ...]:
+    _check_named(names)
     if given is None:
         return (AxisType.Auto,) * len(names)
     types = (given,) if isinstance(given, AxisType) else tuple(given)
@@ -149,6 +154,7 @@ class Mesh(_Axes):
     def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None) -> None:
         self.devices = np.array(devices, dtype=object)
         self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        _check_named(self.axis_names)
         if self.devices.ndim != len(self.axis_names):
             raise ValueError(explain(
                 "Mesh requires the ndim of its first argument (`devices`) to equal the length of "
@@ -213,6 +219,14 @@ class Mesh(_Axes):
 
     def __exit__(self, *_: Any) -> None:
         _set(*self._tokens.pop())
+
+    def __call__(self, f: Any) -> Any:
+        """A decorator: the function runs inside `with mesh:`."""
+        @functools.wraps(f)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return f(*args, **kwargs)
+        return inside
 
     def __eq__(self, other: object) -> bool:
         return self is other or (

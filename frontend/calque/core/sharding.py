@@ -424,7 +424,11 @@ class NamedSharding(Sharding):
                 fix="pass a PartitionSpec: P('x', None)."))
         _check_spec(mesh, spec)
         self.mesh, self.spec = mesh, spec
-        self._kind: Any = memory_kind  # over an AbstractMesh it is not known
+        self._kind: Any = memory_kind  # over an AbstractMesh None stays: it is not known
+        if memory_kind not in (None, "device", "pinned_host", "unpinned_host") and not isinstance(
+                mesh, Mesh):
+            raise ValueError(explain(f"Got invalid memory kind: {memory_kind}",
+                                     fix="use 'device', 'pinned_host' or 'unpinned_host'."))
         if isinstance(mesh, Mesh):
             self._kind = "device" if memory_kind is None else _kind_of(
                 memory_kind, mesh.devices.flat)
