@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -529,3 +530,14 @@ def test_leaves_that_are_no_arrays_are_checked_once_a_call(monkeypatch: pytest.M
             seen.clear()
             f({f"a{i}": make(i) for i in range(n)})
             assert sum(seen) == n  # once each, not once each for each
+
+
+def test_programs_of_what_has_a_shape_and_a_dtype_and_of_named_axes() -> None:
+    spec = types.SimpleNamespace(shape=(3,), dtype=np.dtype("float32"))
+    assert calque.make_jaxpr(lambda x: x + 1)(spec).out_avals[0].shape == (3,)
+    lowered = calque.jit(lambda x: x * 2).lower(spec)
+    np.testing.assert_array_equal(lowered.compile()(jnp.ones(3)), np.full(3, 2.0))
+    program = calque.make_jaxpr(lambda x: x - calque.lax.psum(x, "i"), axis_env=[("i", 4)])(2.0)
+    assert "psum" in str(program)
+    with pytest.raises(NameError, match="Found an unbound axis name: i"):
+        calque.make_jaxpr(lambda x: calque.lax.psum(x, "i"))(2.0)

@@ -358,7 +358,7 @@ def test_the_trace_state() -> None:
 
 
 def test_a_rule_is_taken_back() -> None:
-    p = Primitive("taken_back")
+    p = core.Primitive("taken_back")
     p.def_abstract_eval(lambda a: a)
     mlir.register_lowering(p, mlir.lower_fun(lambda a: a * 2, False))
     assert float(calque.jit(p.bind)(3.0)) == 6

@@ -36,6 +36,7 @@ from calque.dispatch.tracing import (
     ShapeDtypeStruct,
     check_arguments,
     check_callable,
+    described,
     name_of,
     signature_of,
     trace_with_refs,
@@ -359,6 +360,7 @@ class JitFunction:
         fun, dynamic, rest, static = self._split_static(args, kwargs)
         leaves, tree = tree_util.flatten((dynamic, rest))
         if specs:
+            leaves = [described(x) for x in leaves]
             leaves = [x.aval if isinstance(x, ShapeDtypeStruct) and not x.is_ref else x
                       for x in leaves]
             leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type,

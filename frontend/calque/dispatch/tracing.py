@@ -336,6 +336,14 @@ def traced_among(others: Sequence[Any]) -> tuple[list[Any], Function]:
     return [leaves[i] for i in places], whole
 
 
+def described(x: Any) -> Any:
+    """A ShapeDtypeStruct of what has a shape and a dtype and is no array; else x as it is."""
+    if is_arraylike(x) or isinstance(x, (ShapeDtypeStruct, ShapedArray, Ref)) or not (
+            hasattr(x, "shape") and hasattr(x, "dtype")):
+        return x
+    return ShapeDtypeStruct(x.shape, x.dtype)
+
+
 def type_of(x: Any) -> Any:
     """The abstract value of an argument that may be a reference."""
     if isinstance(x, ShapeDtypeStruct) and x.is_ref:
