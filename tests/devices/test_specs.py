@@ -262,3 +262,16 @@ def test_a_mesh_is_a_decorator() -> None:
     mesh = Mesh(calque.devices()[:1], ("x",))
     seen = mesh(lambda n: (n, calque.sharding.get_mesh()))(3)
     assert seen == (3, mesh) and calque.sharding.get_mesh().empty
+
+
+def test_results_on_the_device_that_out_shardings_names() -> None:
+    first, other = (SingleDeviceSharding(calque.devices()[k]) for k in (0, 1))
+    x = jnp.arange(4.0)
+    for f in (lambda v: v, lambda v: v * 3):
+        for start in (x, calque.device_put(x, first)):
+            out = calque.jit(f, out_shardings=other)(start)
+            assert out.committed and out.sharding == other
+            np.testing.assert_array_equal(out, f(np.arange(4.0)))
+    a, b = calque.jit(lambda v: (v, v + 1), out_shardings=(other, None))(
+        calque.device_put(x, first))
+    assert (a.sharding, b.sharding) == (other, first)

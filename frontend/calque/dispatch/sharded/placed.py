@@ -50,6 +50,8 @@ class PlacedFunction(JitFunction):
             avals = [a if s is None or s.spans or a.sharding is not None else a.marked(s, a.vma)
                      for a, s in zip(avals, wanted)]
 
+        said: list[Any] = []  # of each result
+
         def constrained(*args: Any, **kwargs: Any) -> Any:
             leaves, own = tree_util.flatten((args, kwargs))
             args, kwargs = own.unflatten([x if s is None else constrain(x, s)
@@ -59,9 +61,14 @@ class PlacedFunction(JitFunction):
                 return out
             outs, out_tree = tree_util.flatten(out)
             flat = prefix_leaves("jit out_shardings", self._out, out)
+            said[:] = flat
             return out_tree.unflatten([_result(o, s) for o, s in zip(outs, flat)])
 
         entry = super()._trace(key, constrained, tree, avals, donated)
+        if any(isinstance(s, SingleDeviceSharding) for s in said):
+            entry.out_avals = tuple(
+                a.plain.marked(s, a.vma) if isinstance(s, SingleDeviceSharding) else a
+                for a, s in zip(entry.out_avals, said, strict=True))
         if self._device is not None:
             where = SingleDeviceSharding(self._device)
             entry.out_avals = tuple(a.plain.marked(where, a.vma) for a in entry.out_avals)
