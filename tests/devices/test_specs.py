@@ -275,3 +275,20 @@ def test_results_on_the_device_that_out_shardings_names() -> None:
     a, b = calque.jit(lambda v: (v, v + 1), out_shardings=(other, None))(
         calque.device_put(x, first))
     assert (a.sharding, b.sharding) == (other, first)
+
+
+def test_axes_that_are_not_mapped() -> None:
+    mesh = Mesh(np.array(calque.devices()[:4]).reshape(2, 2), ("x", "y"))
+    x = jnp.arange(8.0)
+
+    def run(names: object) -> object:
+        return calque.shard_map(lambda v: calque.lax.pcast(v, names, to="varying"), mesh=mesh,
+                                in_specs=P(), out_specs=P("x"), axis_names={"x"})(x)
+
+    assert run("x").shape == (16,)  # type: ignore[attr-defined]
+    with pytest.raises(NameError, match="Found an unbound axis name: z"):
+        run("z")
+    with pytest.raises(TypeError, match="must be a tuple or a str"):
+        run({"x"})
+    with pytest.raises(ValueError, match="pvary should be called under jax.shard_map"):
+        calque.lax.pcast(x, "x", to="varying")
