@@ -9,6 +9,7 @@ also at interpreter exit (leaving.py has the exception).  Start reading at `devi
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import itertools
 import os
@@ -57,6 +58,37 @@ _place = 0  # this process's number among those on its host
 # what a package on top of this one says at first use, where the number was not set (1: nothing)
 asked_count: list[Callable[[], int]] = []
 _forked = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory of a device: on a CPU all kinds are the host's.
+
+    Attributes:
+      device: whose it is.
+      kind: 'device', 'pinned_host' or 'unpinned_host'.
+
+    Example:
+      >>> from calque import runtime
+      >>> runtime.devices()[0].default_memory()
+      Memory(device=CpuDevice(id=0), kind='device')
+    """
+
+    device: Device
+    kind: str
+
+    @property
+    def platform(self) -> str:
+        """The device's."""
+        return self.device.platform
+
+    @property
+    def process_index(self) -> int:
+        """The device's."""
+        return self.device.process_index
+
+    def __str__(self) -> str:
+        return f"{self.kind.upper()}_{self.device.id}"
 
 
 class Device:
@@ -130,6 +162,26 @@ class Device:
     def is_host(self) -> bool:
         """True where buffers are ordinary host memory, so that NumPy can look at them."""
         return self.platform == "cpu"
+
+    def addressable_memories(self) -> list[Memory]:
+        """The memories by kind: of a CPU also those of hosts, which are the same memory."""
+        kinds = ("device", "pinned_host", "unpinned_host") if self.is_host else ("device",)
+        return [Memory(self, kind) for kind in kinds]
+
+    def default_memory(self) -> Memory:
+        """The memory of kind 'device'."""
+        return Memory(self, "device")
+
+    def memory(self, kind: str) -> Memory:
+        """The memory of a kind; DeviceError where there is none."""
+        found = next((m for m in self.addressable_memories() if m.kind == kind), None)
+        if found is None:
+            kinds = ", ".join(m.kind for m in self.addressable_memories())
+            raise DeviceError(explain(
+                f"Could not find memory addressable by device {self.device_kind}. Device "
+                f"{self.device_kind} can address the following memory kinds: {kinds}. Got memory "
+                f"kind: {kind}", str(self), "use one of them."))
+        return found
 
     def __repr__(self) -> str:
         return f"{self.platform.capitalize()}Device(id={self.id})"

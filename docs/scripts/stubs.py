@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.formats import Format
 from calque.core.types import Ndarray, Shape
 from calque.runtime import Buffer, Device
 

@@ -19,8 +19,8 @@ Rooms, each seeing those above it (tests/test_structure.py has the arrows):
 
 Modules beside them show what the rooms have under JAX's names of modules: ad.py, ad_checkpoint.py,
 api_util.py, checkpoints.py, custom_batching.py, custom_derivatives.py, debug.py, dlpack.py,
-dtypes.py, errors.py, ffi.py, flatten_util.py, image.py, monitoring.py, ops.py, ref.py, sharding.py,
-stages.py, test_util.py, tree.py, tree_util.py, typing.py.
+dtypes.py, errors.py, ffi.py, flatten_util.py, image.py, memory.py, monitoring.py, ops.py, ref.py,
+sharding.py, stages.py, test_util.py, tree.py, tree_util.py, typing.py.
 
 Start reading at docs/architecture.md.
 """
@@ -72,6 +72,7 @@ from calque import checkpoints as checkpoints  # noqa: E402
 from calque import distributed as distributed  # noqa: E402
 from calque import dlpack as dlpack  # noqa: E402
 from calque import errors as errors  # noqa: E402
+from calque import memory as memory  # noqa: E402
 from calque import example_libraries as example_libraries  # noqa: E402
 from calque import experimental as experimental  # noqa: E402
 from calque import export as export  # noqa: E402
@@ -163,6 +164,8 @@ from calque.core.sharding import NamedSharding as NamedSharding  # noqa: E402
 from calque.core.sharding import PartitionSpec as P  # noqa: E402, F401
 from calque.extras.ref import Ref as Ref  # noqa: E402
 from calque.extras.ref import ds as ds  # noqa: E402
+from calque.extras.ref import empty_ref as empty_ref  # noqa: E402
+from calque.extras.ref import free_ref as free_ref  # noqa: E402
 from calque.extras.ref import freeze as freeze  # noqa: E402
 from calque.extras.ref import new_ref as new_ref  # noqa: E402
 from calque.runtime import Device as Device  # noqa: E402
@@ -213,8 +216,9 @@ __version__ = "0.1.0"
 _MODULES = ("ad", "ad_checkpoint", "api_util", "checkpoints", "core", "custom_batching",
             "custom_derivatives", "debug", "distributed", "dlpack", "dtypes", "errors",
             "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
-            "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref",
-            "runtime", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing")
+            "interpreters", "lax", "memory", "monitoring", "nn", "numpy", "ops", "profiler",
+            "random", "ref", "runtime", "scipy", "sharding", "stages", "test_util", "tree",
+            "tree_util", "typing")
 __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n != "annotations"
                  and (n in _MODULES or not isinstance(v, type(_eager))))
 

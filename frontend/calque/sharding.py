@@ -13,12 +13,13 @@ from calque.core.sharding import (
     PartitionSpec,
     Sharding,
     SingleDeviceSharding,
+    make_single_device_sharding,
 )
 from calque.parallel.mesh_tools import auto_axes, explicit_axes, reshard
 
 __all__ = ["AbstractMesh", "AxisType", "Mesh", "NamedSharding", "PartitionSpec", "Sharding",
            "SingleDeviceSharding", "auto_axes", "explicit_axes", "get_abstract_mesh",
-           "get_mesh", "reshard", "set_mesh", "use_abstract_mesh"]
+           "get_mesh", "make_single_device_sharding", "reshard", "set_mesh", "use_abstract_mesh"]
 
 
 def __dir__() -> list[str]:

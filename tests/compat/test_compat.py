@@ -45,7 +45,7 @@ for name, code in (("AttributeError", "jax.nonsense"), ("AttributeError", "jax.d
                    ("ImportError", "import jax.nonsense"),
                    ("ImportError", "import jax._src.pallas"),
                    ("ImportError", "from jax.experimental.pallas import tpu"),
-                   ("NotImplementedError", "from jax.experimental import layout; layout.Format()"),
+                   ("ImportError", "from jax.experimental import rnn"),
                    ("NotImplementedError", "hijax.HiPrimitive('p').bind()")):
     try:
         exec(code)

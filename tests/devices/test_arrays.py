@@ -93,7 +93,7 @@ def test_sharding_types() -> None:
     assert s.addressable_devices_indices_map((8,)) == s.devices_indices_map((8,))
     assert s.with_memory_kind("device") == s
     with pytest.raises(ValueError, match="Could not find memory addressable"):
-        s.with_memory_kind("pinned_host")
+        s.with_memory_kind("hbm")
     s.check_compatible_aval((8, 2))
     with pytest.raises(ValueError, match="rank"):
         s.check_compatible_aval(())
@@ -183,7 +183,7 @@ def test_several_gpus_of_a_process_are_refused() -> None:
     (lambda: Mesh(calque.devices(), ("a", "b")), ValueError, "ndim of its first argument"),
     (lambda: calque.make_mesh((16,), ("a",)), ValueError, "Number of devices 8 must be >="),
     (lambda: calque.make_array_from_callback((8,), four("x"), lambda i: np.zeros(3)), ValueError,
-     "should be of shape"),
+     "Expected shard shape"),
     (lambda: calque.make_array_from_single_device_arrays((8,), four("x"), [jnp.ones(2)]),
      ValueError, "expected 4 single-device arrays"),
     (lambda: calque.device_put_sharded([X], calque.devices()), ValueError, "must equal len"),

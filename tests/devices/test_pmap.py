@@ -40,6 +40,13 @@ def test_result_lies_on_the_devices() -> None:
     assert again.devices() == set(calque.devices()[:4])
 
 
+def test_what_is_mapped_is_wrapped() -> None:
+    def f(x):  # type: ignore[no-untyped-def]
+        return x
+
+    assert calque.pmap(f).__wrapped__ is f and calque.pmap(f).__name__ == "f"
+
+
 def test_static_donated_and_lowered() -> None:
     f = calque.pmap(lambda x, n: x * n, static_broadcasted_argnums=1)
     np.testing.assert_array_equal(f(X, 3), 3 * X)

@@ -355,3 +355,13 @@ def test_the_trace_state() -> None:
     assert [s == outside for s in inside] == [True, False, False]
     with pytest.raises(calque.errors.ConcretizationTypeError, match="Abstract tracer value"):
         calque.jit(lambda x: core.concrete_or_error(int, x, "here"))(1)
+
+
+def test_a_rule_is_taken_back() -> None:
+    p = core.Primitive("taken_back")
+    p.def_abstract_eval(lambda a: a)
+    mlir.register_lowering(p, mlir.lower_fun(lambda a: a * 2, False))
+    assert float(calque.jit(p.bind)(3.0)) == 6
+    mlir.register_lowering(p, None)
+    with pytest.raises(NotImplementedError, match="taken_back"):
+        calque.jit(lambda a: p.bind(a) + 0)(3.0)

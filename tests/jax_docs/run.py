@@ -192,7 +192,9 @@ def table(every: list[str], folder: pathlib.Path) -> str:
             if rows_of("jax", page).exists() and rows_of("calque", page).exists():
                 counts = collections.Counter(k for k, *_ in judged(page, folder))
                 total += counts
-                rows.append(_line(page.removeprefix("api:"), counts))
+                name = page.removeprefix("api:") if page.startswith("api:") else (
+                    page.rpartition(".")[0])
+                rows.append(_line(name, counts))
         lines += [f"| {title} | {' | '.join(compare.KINDS)} | % same | % without texts |",
                   "|---" * (len(compare.KINDS) + 3) + "|", *rows, _line("**all**", total), ""]
     names = absent(folder)
@@ -227,11 +229,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=120, help="that a cell may take")
     parser.add_argument("--package", choices=("calque", "jax"), help="this one only")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--table", action="store_true", help="write the rows there are, run none")
     options = parser.parse_args()
     api = [f"api:{p}" for p in sorted(_examples(options.docs))]
     every = options.pages or (api if options.api else [*pages(options.docs), *api])
     OUT.mkdir(parents=True, exist_ok=True)
-    for page in every:
+    for page in () if options.table else every:
         groups = groups_of(page, options.docs)
         if not groups:
             continue
@@ -245,7 +248,7 @@ def main() -> int:
                 type_page(package, page, source, options.seconds, options.docs)
         counts = collections.Counter(k for k, *_ in judged(page, options.docs))
         print(page, dict(counts), flush=True)
-    if options.write:
+    if options.write or options.table:
         write(table([*pages(options.docs), *api], options.docs))
     return 0
 

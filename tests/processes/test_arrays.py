@@ -66,7 +66,7 @@ ARRAYS = """
     fails(ValueError, lambda: jax.make_array_from_process_local_data(S("d"), x[:1], (n, 8)),
           "is no process's part")
     fails(ValueError, lambda: jax.make_array_from_callback((n, 8), S("d"), lambda i: x),
-          "should be of shape")
+          "Expected shard shape")
     fails(ValueError, lambda: jax.make_array_from_single_device_arrays((n, 8), S("d"), parts * 2),
           "one for each device")
     fails(ValueError, lambda: Mesh(np.array(jax.devices()).reshape(size, -1).T.reshape(-1), ("d",)),

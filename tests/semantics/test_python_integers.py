@@ -76,7 +76,7 @@ def test_a_dtype_that_holds_it_takes_it() -> None:
 
 # ---- memory
 def _donate(x: Any) -> None:
-    calque.jit(lambda x: x * 0 - 5, donate_argnums=0)(x)
+    calque.jit(lambda x: (x * 0 - 5).astype(x.dtype), donate_argnums=0)(x)
 
 
 GONE: dict[str, Callable[[Any], Any]] = {"donated": _donate, "deleted": lambda x: x.delete()}

@@ -377,7 +377,7 @@ left_out("jax", "over several devices: tests/devices",
        "NamedSharding P device_put_replicated device_put_sharded make_array_from_callback "
        "make_array_from_process_local_data make_array_from_single_device_arrays make_mesh pmap "
        "reshard set_mesh shard_map sharding")
-left_out("jax", "references: tests/extras/test_refs.py", "Ref ds freeze new_ref")
+left_out("jax", "references: tests/extras/test_refs.py", "Ref ds empty_ref free_ref freeze new_ref")
 left_out("jax", "about devices, configuration, compilation or trees: no function of arrays",
        "Array Device ShapeDtypeStruct ad_checkpoint block_until_ready check_tracer_leaks "
        "checkpoint_policies clear_caches config custom_batching custom_derivatives "

@@ -5,7 +5,7 @@ Start reading at `checkpoint`; the rules lie in primitives/checkpoint.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from calque.core.avals import aval_of, dtype_of
 from calque.core.errors import explain
@@ -225,8 +225,37 @@ def print_saved_residuals(fun: Function, *args: Any, **kwargs: Any) -> None:
         print(f"{out.aval.short()} from {origin}")
 
 
-__all__ = ["checkpoint", "checkpoint_name", "checkpoint_policies", "print_saved_residuals",
-           "remat"]
+class Offloadable(NamedTuple):
+    """What a policy gives for a value that is kept in another memory: it is kept where it is.
+
+    Example:
+      >>> from calque.ad_checkpoint import Offloadable
+      >>> Offloadable("device", "pinned_host").dst
+      'pinned_host'
+    """
+
+    src: str
+    dst: str
+
+
+class _Named:
+    """What a policy gives for every value of a kind."""
+
+    def __init__(self, name: str, kept: bool) -> None:
+        self._name, self._kept = name, kept
+
+    def __bool__(self) -> bool:
+        return self._kept
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+Recompute, Saveable = _Named("Recompute", False), _Named("Saveable", True)
+
+
+__all__ = ["Offloadable", "Recompute", "Saveable", "checkpoint", "checkpoint_name",
+           "checkpoint_policies", "print_saved_residuals", "remat"]
 
 
 def __dir__() -> list[str]:

@@ -243,11 +243,6 @@ def _hlo() -> dict[str, Any]:
 
 
 # ---- public modules that calque has not
-@_made("jax.experimental.layout")
-def _layout() -> dict[str, Any]:
-    return _nothing("Format", "Layout")
-
-
 @_made("jax.experimental.sparse")
 def _sparse() -> dict[str, Any]:
     return _nothing("BCOO", "BCSR", "JAXSparse")

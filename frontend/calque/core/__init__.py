@@ -24,7 +24,8 @@
   source.py      where in the user's program an operation was asked for
   tracebacks.py  without our own frames
   mesh.py        meshes of devices; sharding.py: which device has which part of an array;
-                 processes.py: which process has which block of a mesh
+                 processes.py: which process has which block of a mesh; formats.py: layouts in
+                 memory beside shardings; memories.py: kinds of memory
   memo.py        what is remembered between calls, and clear_caches
   monitoring.py  events: who hears of traces, lowerings and compiles
   main_interpreter.py  refuses subinterpreters of Python

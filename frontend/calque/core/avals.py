@@ -100,6 +100,7 @@ class ShapedArray(AbstractValue):
         key = (self.plain, sharding, vma)
         found = ShapedArray._marks.get(key)
         if found is None:
+            refuse_unreduced(sharding)
             found = object.__new__(ShapedArray)
             for name in ("shape", "dtype", "weak_type", "ndim", "size", "plain"):
                 object.__setattr__(found, name, getattr(self, name))
@@ -211,6 +212,15 @@ def aval_of(x: Any) -> ShapedArray:
     raise TypeError(explain(
         f"{x!r} of type {type(x).__name__} is not a valid JAX type.",
         fix="pass an array, a NumPy array or a Python scalar; convert lists with jnp.asarray."))
+
+
+def refuse_unreduced(sharding: Any) -> None:
+    """NotImplementedError for a sharding of partial sums."""
+    spec = getattr(sharding, "spec", None)
+    if spec is not None and spec.unreduced:
+        raise NotImplementedError(explain(
+            f"arrays of unreduced sharding are not supported, got {spec}: sums over devices are "
+            "whole.", fix="leave unreduced= out; the result is what reshard to P() gives."))
 
 
 def refuse_masked(x: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextvars
 import enum
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -107,14 +108,26 @@ def _tuple(types: Sequence[AxisType]) -> str:
     return f"({', '.join(map(repr, types))}{',' if len(types) == 1 else ''})"
 
 
-def _types(given: Any, count: int) -> tuple[AxisType, ...]:
+def _check_named(names: tuple[Any, ...]) -> None:
+    if any(n is None for n in names):
+        raise ValueError(explain(f"Mesh axis names cannot be None. Got: {names}",
+                                 fix="name every axis."))
+
+
+def _types(given: Any, names: tuple[Any, ...]) -> tuple[AxisType, ...]:
+    _check_named(names)
     if given is None:
-        return (AxisType.Auto,) * count
-    types = (given,) * count if isinstance(given, AxisType) else tuple(given)
-    if len(types) != count or not all(isinstance(t, AxisType) for t in types):
+        return (AxisType.Auto,) * len(names)
+    types = (given,) if isinstance(given, AxisType) else tuple(given)
+    if not all(isinstance(t, AxisType) for t in types):
+        raise TypeError(explain(
+            f"axis_types must be of type `jax.sharding.AxisType`. Got {types} of type "
+            f"{tuple(map(type, types))}", fix="pass (AxisType.Auto, AxisType.Explicit)."))
+    if len(types) != len(names):
         raise ValueError(explain(
-            f"axis_types must be one AxisType for each axis name, got {given} for {count} names.",
-            fix="pass a tuple such as (AxisType.Auto, AxisType.Explicit)."))
+            "Number of axis names should match the number of axis_types. Got "
+            f"axis_names={names} and axis_types={_tuple(types)}",
+            fix=f"pass a tuple of {len(names)}, such as (AxisType.Auto,) * {len(names)}."))
     return types
 
 
@@ -141,6 +154,7 @@ class Mesh(_Axes):
     def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None) -> None:
         self.devices = np.array(devices, dtype=object)
         self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        _check_named(self.axis_names)
         if self.devices.ndim != len(self.axis_names):
             raise ValueError(explain(
                 "Mesh requires the ndim of its first argument (`devices`) to equal the length of "
@@ -150,7 +164,7 @@ class Mesh(_Axes):
         self.devices.flags.writeable = False
         self.grid = grid_of(self.devices, self.axis_names)  # None: all are of one process
         self.axis_sizes = self.devices.shape
-        self.axis_types = _types(axis_types, len(self.axis_names))
+        self.axis_types = _types(axis_types, self.axis_names)
         self._hash = hash((tuple(self.devices.flat), self.axis_sizes, self.axis_names,
                            self.axis_types))
         self._tokens: list[Any] = []
@@ -199,12 +213,20 @@ class Mesh(_Axes):
                     self.axis_types if axis_types is None else axis_types)
 
     def __enter__(self) -> Mesh:
-        self._tokens.append(_context.get())
+        self._tokens.append((_context.get(), _places.get()))
         _set(self)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        _set(self._tokens.pop())
+        _set(*self._tokens.pop())
+
+    def __call__(self, f: Any) -> Any:
+        """A decorator: the function runs inside `with mesh:`."""
+        @functools.wraps(f)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return f(*args, **kwargs)
+        return inside
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -256,12 +278,17 @@ class AbstractMesh(_Axes):
             raise ValueError(explain(
                 f"AbstractMesh: {len(self.axis_sizes)} sizes and {len(self.axis_names)} names.",
                 fix="give a size for each name."))
-        self.axis_types = _types(axis_types, len(self.axis_names))
+        self.axis_types = _types(axis_types, self.axis_names)
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
         """Itself."""
         return self
+
+    @property
+    def abstract_device(self) -> None:
+        """None: what devices it is for is not kept."""
+        return None
 
     def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None,
                **_: Any) -> AbstractMesh:
@@ -318,9 +345,19 @@ _abstract: contextvars.ContextVar[AbstractMesh | None] = contextvars.ContextVar(
     "calque_abstract_mesh", default=None)
 
 
-def _set(mesh: Mesh) -> None:
+_places: contextvars.ContextVar[bool] = contextvars.ContextVar("calque_mesh_places", default=False)
+
+
+def _set(mesh: Mesh, places: bool = False) -> None:
+    """places: whether new arrays are over the mesh (set_mesh); else it is that of bare specs."""
     _context.set(mesh)
-    config.depend(None if mesh.empty else mesh)
+    _places.set(places)
+    config.depend(None if mesh.empty else (mesh, places))
+
+
+def placing_mesh() -> Mesh | None:
+    """The mesh that new arrays are put on, where `set_mesh` set one."""
+    return _context.get() if _places.get() and not _context.get().empty else None
 
 
 def get_mesh() -> Mesh:
@@ -365,7 +402,7 @@ class set_mesh:  # noqa: N801  (a function that is also a context manager, as in
       mesh: a Mesh; None: none.
 
     Raises:
-      ValueError: mesh is no Mesh.
+      ValueError: mesh is no Mesh, or has manual axes.
 
     Example:
       >>> import calque
@@ -379,14 +416,18 @@ class set_mesh:  # noqa: N801  (a function that is also a context manager, as in
             raise ValueError(explain(
                 f"Expected mesh of type `jax.sharding.Mesh`. Got {type(mesh)}",
                 fix="make one with calque.make_mesh."))
-        self._before = _context.get()
-        _set(NO_MESH if mesh is None else mesh)
+        if mesh is not None and mesh.manual_axes:
+            raise ValueError(explain(
+                f"mesh {mesh!s} contains manual axes, which set_mesh does not take.",
+                fix="make it of Auto and Explicit axes; shard_map makes them manual."))
+        self._before = _context.get(), _places.get()
+        _set(NO_MESH if mesh is None else mesh, mesh is not None)
 
     def __enter__(self) -> Mesh:
         return _context.get()
 
     def __exit__(self, *_: Any) -> None:
-        _set(self._before)
+        _set(*self._before)
 
 
 class use_abstract_mesh:  # noqa: N801
@@ -421,4 +462,4 @@ class use_abstract_mesh:  # noqa: N801
 
 
 __all__ = ["NO_MESH", "AbstractMesh", "AxisType", "Mesh", "OwnRows", "get_abstract_mesh",
-           "get_mesh", "set_mesh", "use_abstract_mesh"]
+           "get_mesh", "placing_mesh", "set_mesh", "use_abstract_mesh"]

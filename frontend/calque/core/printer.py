@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.mesh import Mesh
 from calque.core.program import Atom, Equation, Literal, Program, Var
 
 _WIDTH, _NESTED = 80, 82  # columns of a whole program on one line, and of lines in one
@@ -191,7 +192,7 @@ def _value(value: Any, letters: Iterator[str], known: Mapping[Var, str]
         return [_named(v, letters, known) for v in value]
     if isinstance(value, np.dtype):
         return str(value.name)
-    if callable(value) and not isinstance(value, type):
+    if callable(value) and not isinstance(value, type | Mesh):  # (a mesh decorates functions)
         return str(getattr(value, "__name__", type(value).__name__))
     return str(value)
 

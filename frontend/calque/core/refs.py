@@ -65,6 +65,11 @@ class AbstractRef(AbstractValue):
         """Whether what is read gives way in promotion."""
         return self.inner_aval.weak_type
 
+    @property
+    def sharding(self) -> Any:
+        """How what is stored is spread over devices; None: no matter."""
+        return self.inner_aval.sharding
+
     def __repr__(self) -> str:
         return f"Ref{{{self.inner_aval}}}"
 
@@ -87,12 +92,12 @@ class Ref:
     __slots__ = ("value", "abstract", "home", "source", "argument", "written", "frozen",
                  "__weakref__")
 
-    def __init__(self, value: Any, argument: bool = False) -> None:
+    def __init__(self, value: Any, argument: str = "") -> None:
         self.value = value
         self.abstract = AbstractRef(aval_of(value))
         self.home = _plain(current.get())  # the trace to which what is stored belongs
         self.source: Source = here()
-        self.argument = argument  # of the function that is traced, not made in it
+        self.argument = argument  # of the function that is traced: its name there
         self.written = self.frozen = False
 
     @property
@@ -170,11 +175,12 @@ class Uses:
     reference its value) and the values of those `closed` over; its results are `count` results
     proper, and what is left in the arguments `stored` and in those closed over and `written`."""
 
-    __slots__ = ("count", "places", "stored", "closed", "written", "rules")
+    __slots__ = ("count", "places", "stored", "closed", "written", "rules", "names")
 
     def __init__(self, count: int, places: Sequence[int], stored: Sequence[int],
-                 closed: Sequence[Ref], written: Sequence[bool], rules: bool = False) -> None:
-        self.rules = rules
+                 closed: Sequence[Ref], written: Sequence[bool], rules: bool = False,
+                 names: Sequence[str] = ()) -> None:
+        self.rules, self.names = rules, list(names)  # names of the arguments at `places`
         self.count, self.places, self.stored = count, list(places), list(stored)
         self.closed, self.written = list(closed), list(written)
 
@@ -187,12 +193,14 @@ class Uses:
     def check(self, name: str, leaves: Sequence[Any]) -> None:
         """ValueError where two arguments, or one and what is closed over, are one reference."""
         passed = [leaves[i] for i in self.places]
-        check_distinct(name, passed)
+        check_distinct(name, passed, self.names)
         for ref in self.closed:
-            if any(ref is p for p in passed):
-                raise ValueError(explain(
-                    f"{name} gets a reference of type {ref.abstract} as an argument and uses it "
-                    "from outside, too.", fix="pass it, or close over it."))
+            for i, p in enumerate(passed):
+                if ref is p:
+                    raise ValueError(explain(
+                        f"when tracing {name}, a mutable array reference of type {ref.abstract} "
+                        "was both closed over and passed as the argument "
+                        f"{_named(self.names, i)}.", fix="pass it, or close over it."))
 
     def settle(self, leaves: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
         """The results proper; what is left in references is stored."""
@@ -208,13 +216,20 @@ class Uses:
         return any(r.home.kind != "eval" for r in self.closed)
 
 
-def check_distinct(name: str, refs: Sequence[Ref]) -> None:
-    """ValueError where a function gets one reference twice."""
+def _named(names: Sequence[str], i: int) -> str:
+    return names[i] if i < len(names) else f"number {i}"
+
+
+def check_distinct(name: str, refs: Sequence[Ref], names: Sequence[str] = ()) -> None:
+    """ValueError where a function gets one reference twice; names: of the arguments."""
     for i, ref in enumerate(refs):
-        if any(ref is r for r in refs[:i]):
-            raise ValueError(explain(
-                f"{name} gets one reference of type {ref.abstract} as two arguments.",
-                fix="pass it once."))
+        for k, r in enumerate(refs[:i]):
+            if ref is r:
+                raise ValueError(explain(
+                    "only one reference to a mutable array may be passed as an argument to a "
+                    f"function, but when tracing {name} the mutable array reference of type "
+                    f"{ref.abstract} appeared at both {_named(names, k)} and {_named(names, i)}.",
+                    fix="pass it once."))
 
 
 def bound_to_rules() -> None:
@@ -290,9 +305,9 @@ def assign(ref: Ref, value: Any) -> None:
 def _check_between(ref: Ref, value: Any, trace: Trace) -> None:
     """ValueError where a trace between stores what the reference cannot hold."""
     if trace.kind == "vmap":
-        what = "has no rows, and what is stored in it has: a vmap is between them"
+        what, where = "vmapped value on an unbatched", "to the vmapped"
     elif isinstance(value, Tracer) and value._trace is trace:
-        what = "is not differentiated, and what is stored in it is"
+        what, where = "a differentiated value on a non-differentiated", "of the differentiated"
     elif trace.kind == "stage":
         raise NotImplementedError(explain(
             f"a function with a custom derivative writes into a reference of type {ref.abstract} "
@@ -300,14 +315,17 @@ def _check_between(ref: Ref, value: Any, trace: Trace) -> None:
     else:
         return
     raise ValueError(explain(
-        f"a reference of type {ref.abstract} {what}.",
+        f"performing a set/swap operation with {what} array reference of type {ref.abstract}. Move "
+        f"the array reference to be an argument {where} function?",
         fix="pass the reference as an argument, or make it inside the function."))
 
 
 def refuse_result(name: str, transformation: str, ref: Ref, path: str) -> ValueError:
     """The error for a function that returns a reference."""
-    origin = "is an argument" if ref.argument else f"was made at {ref.source}"
+    origin = f"passed in as the argument {ref.argument}" if ref.argument else (
+        f"created on line {ref.source}")
+    place = f" at output tree path result{path}" if path else ""
     return ValueError(explain(
-        f"{transformation} of {name}: result{path} is a reference of type {ref.abstract}, which "
-        "cannot be returned.", where=f"It {origin}.",
-        fix="return its value, ref[...]."))
+        f"function {name} traced for {transformation} returned a mutable array reference of type "
+        f"{ref.abstract}{place}, but mutable array references cannot be returned.\n\nThe returned "
+        f"mutable array was {origin}.", fix="return its value, ref[...]."))

@@ -52,21 +52,68 @@ class PartitionSpec:
     Args:
       *partitions: a name, a tuple of names (the first splits into the largest parts), None or
         UNCONSTRAINED for each dimension; those left out are not split.
+      unreduced: axes over which the array is the sum of what the devices have.
+      reduced: axes over which the array's cotangent is such a sum.
+
+    Raises:
+      ValueError: an axis splits a dimension and is unreduced or reduced, too, or a tuple lies in a
+        tuple.
+      TypeError: unreduced or reduced is no set.
+
+    Notes:
+      Arrays of unreduced sharding are not supported: sums over devices are whole.  The spec can be
+      made, compared and shown.
 
     Example:
       >>> from calque.sharding import PartitionSpec as P
-      >>> P("x", None), P(("x", "y")), len(P("x", None))
-      (P('x', None), P(('x', 'y'),), 2)
+      >>> P("x", None), P(("x", "y")), len(P("x", None)), P("x", unreduced={"y"})
+      (P('x', None), P(('x', 'y'),), 2, P('x', unreduced={'y'}))
     """
 
     UNCONSTRAINED = UNCONSTRAINED
-    __slots__ = ("partitions",)
+    __slots__ = ("partitions", "unreduced", "reduced")
     partitions: tuple[Any, ...]
+    unreduced: frozenset[Any]
+    reduced: frozenset[Any]
 
-    def __init__(self, *partitions: Any) -> None:
+    def __init__(self, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()
+                 ) -> None:
         self.partitions = tuple(_entry(p) for p in partitions)
+        self.unreduced = self.reduced = frozenset()
+        if unreduced or reduced or unreduced is None or reduced is None:
+            self._sums(unreduced, reduced)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError(explain("Subclassing `jax.P` is prohibited.",
+                                fix="hold a PartitionSpec in a class of your own."))
+
+    def _sums(self, unreduced: Any, reduced: Any) -> None:
+        for name, axes in (("unreduced", unreduced), ("reduced", reduced)):
+            if not isinstance(axes, (set, frozenset)):
+                raise TypeError(explain(
+                    f"{name} argument of PartitionSpec should of type `frozenset` or `set`. Got "
+                    f"type {axes}", fix=f"{name}={{'x'}}."))
+            if both := axes.intersection(self.names()):
+                raise ValueError(explain(
+                    f"partitions cannot overlap with {name} axes passed to PartitionSpec. Got "
+                    f"partitions: {self.partitions} and {name} axes: {axes}",
+                    fix=f"leave {sorted(both, key=str)} out of one of them."))
+        if unreduced & reduced:
+            raise ValueError(explain(
+                "`unreduced` and `reduced` argument to PartitionSpec cannot overlap. Got "
+                f"unreduced: {unreduced} and reduced: {reduced}", fix="name each axis once."))
+        self.unreduced, self.reduced = frozenset(unreduced), frozenset(reduced)
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether axes are unreduced or reduced."""
+        return bool(self.unreduced or self.reduced)
 
     def __iter__(self) -> Iterator[Any]:
+        if self.has_sums:
+            raise ValueError(explain(
+                "Using *pspec is dangerous when PartitionSpec has non-empty unreduced/reduced set.",
+                fix="Please use *spec.partitions."))
         return iter(self.partitions)
 
     def __len__(self) -> int:
@@ -76,10 +123,28 @@ class PartitionSpec:
         return self.partitions[i]
 
     def __add__(self, other: Any) -> PartitionSpec:
-        return PartitionSpec(*self, *other)
+        return self._joined(self, other, "__add__")
 
     def __radd__(self, other: Any) -> PartitionSpec:
-        return PartitionSpec(*other, *self)
+        return self._joined(other, self, "__radd__")
+
+    def _joined(self, first: Any, second: Any, method: str) -> PartitionSpec:
+        sides = [s if isinstance(s, PartitionSpec) else PartitionSpec(*s) for s in (first, second)]
+        other = second if method == "__add__" else first
+        if self.has_sums and not isinstance(other, PartitionSpec):
+            kind = "unreduced" if self.unreduced else "reduced"
+            raise TypeError(explain(
+                f"other {other} cannot be of instance `{type(other).__name__}` when self {self} "
+                f"has {kind} in `{method}` of PartitionSpec.", fix="make it a PartitionSpec."))
+        a, b = sides
+        return PartitionSpec(*a.partitions, *b.partitions, unreduced=a.unreduced | b.unreduced,
+                             reduced=a.reduced | b.reduced)
+
+    def update(self, **changes: Any) -> PartitionSpec:
+        """A copy with partitions, unreduced or reduced replaced."""
+        return PartitionSpec(*changes.get("partitions", self.partitions),
+                             unreduced=changes.get("unreduced", self.unreduced),
+                             reduced=changes.get("reduced", self.reduced))
 
     def count(self, value: Any) -> int:
         """How many entries equal a value."""
@@ -100,23 +165,41 @@ class PartitionSpec:
 
     def of_rank(self, ndim: int) -> PartitionSpec:
         """With None for the dimensions that were left out."""
-        return PartitionSpec(*self.partitions, *[None] * (ndim - len(self.partitions)))
+        return self.update(partitions=(
+            *self.partitions, *[None] * (ndim - len(self.partitions))))
+
+    def _key(self) -> Any:
+        return self.partitions, self.unreduced, self.reduced
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PartitionSpec) and self.partitions == other.partitions
+        return isinstance(other, PartitionSpec) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self.partitions)
 
     def __reduce__(self) -> Any:
-        return PartitionSpec, self.partitions
+        return _spec, self._key()
 
     def __repr__(self) -> str:
-        return f"P{self.partitions!r}"
+        if not self.has_sums:
+            return f"P{self.partitions!r}"
+        parts = [*map(repr, self.partitions)] + [
+            f"{name}={{{', '.join(map(repr, axes))}}}"
+            for name, axes in (("unreduced", self.unreduced), ("reduced", self.reduced)) if axes]
+        return f"P({', '.join(parts)})"
+
+
+def _spec(partitions: Any, unreduced: Any, reduced: Any) -> PartitionSpec:
+    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced)
 
 
 def _entry(p: Any) -> Any:
     if isinstance(p, (tuple, list)):
+        for inner in p:
+            if isinstance(inner, (tuple, list)):
+                raise ValueError(explain(
+                    "A tuple inside PartitionSpec cannot contain a nested tuple. Got partition: "
+                    f"{p} and the nested tuple: {inner}", fix="name the axes in one tuple."))
         return p[0] if len(p) == 1 else tuple(p) or None
     return p
 
@@ -131,7 +214,12 @@ class Sharding:
     """
 
     __slots__ = ()
-    memory_kind: str = "device"
+
+    @property
+    def memory_kind(self) -> str:
+        """In which of a device's memories the parts are: "device", or "pinned_host" and the like,
+        which are the same memory here."""
+        return "device"
 
     @property
     def spans(self) -> bool:
@@ -152,6 +240,10 @@ class Sharding:
     def _assignment(self) -> tuple[Any, ...]:
         """The devices in order."""
         raise NotImplementedError("Subclasses should implement this method.")
+
+    def _places(self) -> Any:
+        """Devices in order, and which of their memories."""
+        return self._assignment, self.memory_kind
 
     @property
     def addressable_devices(self) -> set[Any]:
@@ -191,11 +283,23 @@ class Sharding:
         raise NotImplementedError("Subclasses should implement this method.")
 
     def with_memory_kind(self, kind: str) -> Sharding:
-        """The same: there is one kind of memory, "device"."""
-        if kind != "device":
-            raise ValueError(explain(f"Could not find memory addressable by device in kind {kind}.",
-                                     fix="leave memory_kind out."))
-        return self
+        """The same in another of the devices' memories."""
+        raise NotImplementedError("Subclasses should implement this method.")
+
+
+def _kind_of(kind: str | None, devices: Any) -> str:
+    """A memory kind that the devices have."""
+    if kind is None:
+        return "device"
+    for d in devices:
+        known = [m.kind for m in d.addressable_memories()]
+        if kind not in known:
+            raise ValueError(explain(
+                f"Could not find memory addressable by device {d.device_kind}. Device "
+                f"{d.device_kind} can address the following memory kinds: {', '.join(known)}. Got "
+                f"memory kind: {kind}", fix="leave memory_kind out."))
+        break
+    return kind
 
 
 class SingleDeviceSharding(Sharding):
@@ -203,7 +307,10 @@ class SingleDeviceSharding(Sharding):
 
     Args:
       device: a Device.
-      memory_kind: None or "device".
+      memory_kind: a kind that the device has; None: "device".
+
+    Raises:
+      ValueError: the device has no memory of this kind.
 
     Example:
       >>> import calque
@@ -211,10 +318,19 @@ class SingleDeviceSharding(Sharding):
       SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)
     """
 
-    __slots__ = ("_device",)
+    __slots__ = ("_device", "_kind")
 
     def __init__(self, device: Any, *, memory_kind: str | None = None) -> None:
-        self._device = device
+        self._device, self._kind = device, _kind_of(memory_kind, (device,))
+
+    @property
+    def memory_kind(self) -> str:
+        """In which memory of the device."""
+        return self._kind
+
+    def with_memory_kind(self, kind: str) -> SingleDeviceSharding:
+        """The same in another memory of the device."""
+        return SingleDeviceSharding(self._device, memory_kind=kind)
 
     @property
     def _assignment(self) -> tuple[Any, ...]:
@@ -235,19 +351,46 @@ class SingleDeviceSharding(Sharding):
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
         """Whether the other one puts everything on the same device."""
-        return other._assignment == (self._device,)
+        return other._assignment == (self._device,) and other.memory_kind == self._kind
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SingleDeviceSharding) and self._device is other._device
+        return (isinstance(other, SingleDeviceSharding) and self._device is other._device
+                and self._kind == other._kind)
 
     def __hash__(self) -> int:
         return hash((SingleDeviceSharding, self._device))
 
     def __reduce__(self) -> Any:
-        return SingleDeviceSharding, (self._device,)
+        return _single, (self._device, self._kind)
 
     def __repr__(self) -> str:
-        return f"SingleDeviceSharding(device={self._device!r}, memory_kind=device)"
+        return f"SingleDeviceSharding(device={self._device!r}, memory_kind={self._kind})"
+
+
+def _single(device: Any, kind: str) -> SingleDeviceSharding:
+    return SingleDeviceSharding(device, memory_kind=kind)
+
+
+def make_single_device_sharding(device: Any, *, memory_kind: str | None = None
+                                ) -> SingleDeviceSharding:
+    """The sharding of arrays that are on one device.
+
+    Args:
+      device: a Device.
+      memory_kind: a kind that the device has; None: "device".
+
+    Returns:
+      A SingleDeviceSharding.
+
+    Raises:
+      ValueError: the device has no memory of this kind.
+
+    Example:
+      >>> import calque
+      >>> calque.sharding.make_single_device_sharding(calque.devices()[0]).num_devices
+      1
+    """
+    return SingleDeviceSharding(device, memory_kind=memory_kind)
 
 
 class NamedSharding(Sharding):
@@ -256,10 +399,11 @@ class NamedSharding(Sharding):
     Args:
       mesh: a Mesh (an AbstractMesh where no device is asked for).
       spec: a PartitionSpec.
-      memory_kind: None or "device".
+      memory_kind: a kind that the devices have; None: "device".
 
     Raises:
-      ValueError: the spec names an axis that the mesh has not.
+      ValueError: the spec names an axis that the mesh has not, or the devices have no memory of
+        this kind.
       DuplicateSpecError: it names one twice.
       TypeError: spec is no PartitionSpec.
 
@@ -270,7 +414,7 @@ class NamedSharding(Sharding):
       (8, 2)
     """
 
-    __slots__ = ("mesh", "spec", "_hash")
+    __slots__ = ("mesh", "spec", "_hash", "_kind")
 
     def __init__(self, mesh: Mesh | AbstractMesh, spec: PartitionSpec, *,
                  memory_kind: str | None = None, _logical_device_ids: Any = None) -> None:
@@ -280,7 +424,24 @@ class NamedSharding(Sharding):
                 fix="pass a PartitionSpec: P('x', None)."))
         _check_spec(mesh, spec)
         self.mesh, self.spec = mesh, spec
+        self._kind: Any = memory_kind  # over an AbstractMesh None stays: it is not known
+        if memory_kind not in (None, "device", "pinned_host", "unpinned_host") and not isinstance(
+                mesh, Mesh):
+            raise ValueError(explain(f"Got invalid memory kind: {memory_kind}",
+                                     fix="use 'device', 'pinned_host' or 'unpinned_host'."))
+        if isinstance(mesh, Mesh):
+            self._kind = "device" if memory_kind is None else _kind_of(
+                memory_kind, mesh.devices.flat)
         self._hash = hash((mesh, spec))
+
+    @property
+    def memory_kind(self) -> str:
+        """In which of the devices' memories."""
+        return self._kind
+
+    def with_memory_kind(self, kind: str) -> NamedSharding:
+        """The same in another of the devices' memories."""
+        return self.update(memory_kind=kind)
 
     @property
     def spans(self) -> bool:
@@ -316,7 +477,9 @@ class NamedSharding(Sharding):
         if len(self.spec) > ndim:
             raise ValueError(explain(
                 f"Sharding {self!r} is only valid for values of rank at least {len(self.spec)}, "
-                f"but was applied to a value of rank {ndim}.", fix="shorten the spec."))
+                f"but was applied to a value of rank {ndim}." + (
+                    " For scalars the PartitionSpec should be P()" if not ndim else ""),
+                fix="shorten the spec."))
         sizes = self.mesh.shape
         return tuple(math.prod(sizes[n] for n in axes) for axes in self.spec.of_rank(ndim).axes())
 
@@ -355,20 +518,30 @@ class NamedSharding(Sharding):
         """Whether both give each device the same part of an array of `ndim` dimensions."""
         if self == other:
             return True
-        if self._assignment != other._assignment:
+        if self._places() != other._places():
             return False
         if not isinstance(other, NamedSharding):
             return self.is_fully_replicated
         shape = tuple(math.lcm(a, b) for a, b in zip(self.parts(ndim), other.parts(ndim)))
-        return self.devices_indices_map(shape) == other.devices_indices_map(shape)
+        if isinstance(self.mesh, AbstractMesh):
+            return (self.spec.of_rank(ndim).axes() == other.spec.of_rank(ndim).axes()
+                    and self.spec.unreduced == other.spec.unreduced)
+        return (self.devices_indices_map(shape) == other.devices_indices_map(shape)
+                and self.spec.unreduced == other.spec.unreduced)
+
+    def _places(self) -> Any:
+        if isinstance(self.mesh, AbstractMesh):
+            return self.mesh, self._kind
+        return super()._places()
 
     def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
         """ValueError where the spec is longer than the shape."""
         self.parts(len(aval_shape))
 
     def update(self, **changes: Any) -> NamedSharding:
-        """A copy with mesh or spec replaced."""
-        return NamedSharding(changes.get("mesh", self.mesh), changes.get("spec", self.spec))
+        """A copy with mesh, spec or memory_kind replaced."""
+        return NamedSharding(changes.get("mesh", self.mesh), changes.get("spec", self.spec),
+                             memory_kind=changes.get("memory_kind", self._kind))
 
     @property
     def explicit(self) -> bool:
@@ -378,16 +551,21 @@ class NamedSharding(Sharding):
     def __eq__(self, other: object) -> bool:
         return self is other or (
             isinstance(other, NamedSharding) and self._hash == other._hash
-            and self.spec == other.spec and self.mesh == other.mesh)
+            and self.spec == other.spec and self.mesh == other.mesh and self._kind == other._kind)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> Any:
-        return NamedSharding, (self.mesh, self.spec)
+        return _named, (self.mesh, self.spec, self._kind)
 
     def __repr__(self) -> str:
-        return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}, memory_kind=device)"
+        return (f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}, "
+                f"memory_kind={self._kind})")
+
+
+def _named(mesh: Any, spec: PartitionSpec, kind: str) -> NamedSharding:
+    return NamedSharding(mesh, spec, memory_kind=kind)
 
 
 def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
@@ -403,7 +581,29 @@ def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
                 f"positional dimension, but {spec} has duplicate entries for `{n}`",
                 fix="name each axis once."))
         seen.add(n)
+    if spec.has_sums:
+        for name, axes in (("Unreduced", spec.unreduced), ("Reduced", spec.reduced)):
+            _check_sums(mesh, spec, name, axes)
+
+
+def _check_sums(mesh: Mesh | AbstractMesh, spec: PartitionSpec, name: str,
+                axes: frozenset[Any]) -> None:
+    if None in axes:
+        raise ValueError(explain(
+            f"{name.lower()} cannot contain None. All elements in {name.lower()} should refer to "
+            "the mesh axes.", fix="name axes of the mesh."))
+    for n in axes:
+        if n not in mesh.axis_names:
+            raise ValueError(explain(
+                f"{name} axes {n} is not found in mesh.axis_names={mesh.axis_names}. Got "
+                f"pspec={spec}", fix="use the names of the mesh."))
+    if not axes <= {*mesh.explicit_axes, *mesh.manual_axes}:
+        raise ValueError(explain(
+            f"{name} axes can only refer to mesh axes that is of type `Explicit`. Got "
+            f"{name.lower()} axes: {axes} and mesh: {mesh!s}",
+            fix="make the mesh with axis_types=AxisType.Explicit for them."))
 
 
 __all__ = ["DuplicateSpecError", "IndivisibleError", "NamedSharding", "PartitionSpec", "Sharding",
-           "ShardingTypeError", "SingleDeviceSharding", "UNCONSTRAINED"]
+           "ShardingTypeError", "SingleDeviceSharding", "UNCONSTRAINED",
+           "make_single_device_sharding"]

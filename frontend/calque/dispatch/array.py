@@ -18,6 +18,7 @@ from calque import runtime
 from calque.core import concrete, dtypes
 from calque.core.avals import ShapedArray, aval_of, refuse_masked
 from calque.core.errors import explain
+from calque.core.formats import Format, format_of
 from calque.core.sharding import Sharding, SingleDeviceSharding
 from calque.core.trace import Tracer
 from calque.core.types import Ndarray, Shape
@@ -276,6 +277,17 @@ class Array(metaclass=_ArrayMeta):
         """
         found = self.aval.sharding
         return SingleDeviceSharding(self._buffer.device) if found is None else found
+
+    @property
+    def format(self) -> Format:
+        """How it lies in memory, and its sharding.
+
+        Example:
+          >>> import calque.numpy as jnp
+          >>> jnp.zeros(2).format.layout.major_to_minor
+          (0,)
+        """
+        return format_of(self.ndim, self.sharding)
 
     @property
     def committed(self) -> bool:

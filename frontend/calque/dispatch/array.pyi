@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.formats import Format
 from calque.core.types import Ndarray, Shape
 from calque.runtime import Buffer, Device
 
@@ -125,6 +126,8 @@ class Array:
     @property
     def flat(self) -> Any: ...
     def flatten(self, order: Any = ..., *, out_sharding: Any = ...) -> Array: ...
+    @property
+    def format(self) -> Format: ...
     @property
     def global_shards(self) -> Any: ...
     @property

@@ -26,7 +26,7 @@ from calque.core.refs import AbstractRef, Uses
 from calque.core.trace import Tracer, current, eval_trace
 from calque.core.tracebacks import filter_traceback
 from calque.core.types import Function
-from calque.dispatch import signatures, stages
+from calque.dispatch import donation, signatures, stages
 from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
 from calque.dispatch.eager import Compiled, check_floats, compiled
 from calque.dispatch.mismatch import argument_names
@@ -36,6 +36,7 @@ from calque.dispatch.tracing import (
     ShapeDtypeStruct,
     check_arguments,
     check_callable,
+    described,
     name_of,
     signature_of,
     trace_with_refs,
@@ -58,7 +59,7 @@ class _Entry:
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
                  "donated", "captures_tracers", "slow_path", "run", "device", "spans", "uses",
-                 "_slow", "_checked", "quick")
+                 "_slow", "_checked", "_given", "quick")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
                  uses: Uses) -> None:
@@ -71,6 +72,7 @@ class _Entry:
         self.out_avals = program.out_avals[:uses.count]
         self.single = tree_util.treedef_is_leaf(out_tree)
         self.donated = tuple(i for i in donated if i not in uses.places)
+        self._given: tuple[int, ...] | None = None
         # such calls always take the slow path: donation, references, checks of results
         self._slow = bool(donated or self.uses or config.jax_debug_nans or config.jax_debug_infs)
         self.slow_path = True  # until it is compiled
@@ -83,6 +85,16 @@ class _Entry:
     def place_in(self, spans: bool) -> None:
         """Note where its arrays are; calls over several processes take the slow path."""
         self.spans, self._checked, self._slow = spans, self._slow, self._slow or spans
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """Which of the donated arguments are given away; of the others there is a warning, once."""
+        if self._given is None:
+            read = donation.read_of(self.program, self.donated)
+            self._given = donation.usable(self.in_avals, self.out_avals, read)
+            if rest := without(read, {read.index(i) for i in self._given}):
+                donation.warn([self.in_avals[i] for i in rest])
+        return self._given
 
     def own_program(self) -> Program:
         """The Program that this process runs; its own consts come before the program's."""
@@ -101,7 +113,7 @@ class _Entry:
             else:
                 program = _with_numbers(self.program)
                 consts = list(program.consts)
-            made = compiled(program, device, tuple(d + len(consts) for d in self.donated), reason,
+            made = compiled(program, device, tuple(d + len(consts) for d in self.given), reason,
                             lasting=False)
             if made.lowered.callbacks:
                 name_messages(made.lowered, self.program)
@@ -135,6 +147,8 @@ class JitFunction:
         self._donate_argnums, self._donate_argnames = donate_argnums, donate_argnames
         self._inline, self._keep_unused = inline, keep_unused
         self.moves = False  # whether arguments go where the function says, wherever they are
+        # pjit's: whether `with mesh:` places results, and they are whole on each device there
+        self.over_entered = self.replicates = False
         self._plain = not (static_argnums or static_argnames)
         self._reader: signatures.Reader | None = None
         self._unread = 0  # calls that the reader did not know
@@ -207,7 +221,7 @@ class JitFunction:
             escaped = next(c for c in entry.program.consts if isinstance(c, Tracer))
             raise trace.escaped_tracer_error(escaped, self._name)
         given = leaves
-        for i in entry.donated:  # a number's memory is that of other calls' numbers
+        for i in entry.given:  # a number's memory is that of other calls' numbers
             if type(leaves[i]) in (bool, int, float, complex):
                 buffers[i] = to_array(leaves[i])._buffer
         if entry.uses is not None:
@@ -221,9 +235,10 @@ class JitFunction:
         device = buffers[0].device if buffers else current_device()
         if any(b.device is not device for b in buffers):
             device, buffers = on_one(leaves, buffers)
+        donation.check(self._name, buffers, entry.given)
         reason = f"{self._name}: first call with this signature"
         outs = entry.ready(device, reason)([*entry.consts, *buffers])
-        for i in entry.donated:
+        for i in entry.given:
             if not buffers[i].is_deleted():
                 buffers[i].delete()
         make = spanning.made if entry.spans else Array
@@ -248,14 +263,19 @@ class JitFunction:
             avals, labelled = labels.stripped(avals), False
         program, out_tree, uses = trace_with_refs(fun, tree, avals, self._name)
         entry = _Entry(program, out_tree, self._donated_leaves(tree, donated), uses)
+        mesh = labels.context_mesh(self.over_entered)
         if entry.uses is not None:  # what is in references keeps no label
             pass
         elif (labelled or labels.program_places(program) or labels.any_of(
                 [v.aval for v in program.const_vars])):
             entry.in_avals = avals
-            entry.out_avals = tuple(labels.of_program(
-                program, avals, lambda i: self._argument(tree, i)))
+            entry.out_avals = tuple(labels.in_context(labels.of_program(
+                program, avals, lambda i: self._argument(tree, i), mesh), mesh))
             entry.place_in(spans_processes(program, [*avals, *entry.out_avals]))
+        else:
+            entry.out_avals = tuple(labels.in_context(entry.out_avals, mesh))
+        if self.replicates and mesh is not None:
+            entry.out_avals = tuple(labels.in_context(labels.stripped(entry.out_avals), mesh))
         if not entry.captures_tracers:
             self._cache[key] = entry
         return entry
@@ -360,7 +380,9 @@ class JitFunction:
         fun, dynamic, rest, static = self._split_static(args, kwargs)
         leaves, tree = tree_util.flatten((dynamic, rest))
         if specs:
-            leaves = [x.aval if isinstance(x, ShapeDtypeStruct) else x for x in leaves]
+            leaves = [described(x) for x in leaves]
+            leaves = [x.aval if isinstance(x, ShapeDtypeStruct) and not x.is_ref else x
+                      for x in leaves]
             leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type,
                                        sharding=x.sharding)
                       if isinstance(x, ShapedArray) else x for x in leaves]
@@ -388,10 +410,11 @@ class JitFunction:
     def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
         """The traced function: `.jaxpr`, `.out_info`, `.lower()`."""
         entry, leaves = self._entry(args, kwargs, specs=True)
-        if entry.uses is not None:
+        if entry.uses is not None and (entry.uses.rules or entry.uses.local):
             raise NotImplementedError(explain(
-                f"{self._name} uses references: it can be called and shown by make_jaxpr, but not "
-                "lowered and compiled by hand.", fix="pass and return arrays."))
+                f"{self._name} uses references that rules of derivatives hold, or that a function "
+                "being traced made: it can be called, but not lowered and compiled by hand.",
+                fix="pass them as arguments."))
         return stages.Traced(self, entry, tree_util.flatten(
             self._split_static(args, kwargs)[1:3])[1])
 
@@ -508,6 +531,7 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
             compiler_options=compiler_options)
     check_callable(fun)
     stages.check_options("jit", compiler_options)
+    _check_places(device, backend, in_shardings, out_shardings)
     nums, names = _resolve("static", fun, as_ints(static_argnums), _names(static_argnames))
     d_nums, d_names = _resolve("donate", fun, as_ints(donate_argnums), _names(donate_argnames))
     for kind, both in (("argnames", {*names} & {*d_names}), ("argnums", {*nums} & {*d_nums})):
@@ -520,6 +544,21 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
         return placed[0](fun, nums, names, d_nums, d_names, inline, keep_unused, in_shardings,
                          out_shardings, device)
     return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)
+
+
+def _check_places(device: Any, backend: Any, in_shardings: Any, out_shardings: Any) -> None:
+    """ValueError where device or backend, and the shardings, say it twice."""
+    if device is not None and backend is not None:
+        raise ValueError(explain(
+            f"can't specify both a device and a backend for jit, got device={device} and "
+            f"backend={backend}", fix="leave one of them out."))
+    if device is None and backend is None:
+        return
+    for name, given in (("in", in_shardings), ("out", out_shardings)):
+        if tree_util.tree_leaves(given):
+            raise ValueError(explain(
+                f"If backend or device is specified on jit, then {name}_shardings should not be "
+                "specified.", fix="leave device and backend out."))
 
 
 placed: list[Any] = []  # the class of functions with shardings: sharded/placed.py puts it here

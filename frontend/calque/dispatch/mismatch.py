@@ -78,9 +78,13 @@ def carry_error(loop: str, fun: Function, tree: Any, have: Sequence[ShapedArray]
     rows = [f"  * the input carry component {n} has type {a} but the corresponding output carry "
             f"component has type {b}, {_reason(a, b)}" for n, a, b in wrong]
     fixes = [_carry_fix(n, a, b) for n, a, b in wrong]
+    hints = [f"applying `jax.lax.pcast(..., {tuple(sorted(b.vma - a.vma, key=str))}, to='varying')"
+             f"`, to the initial carry value corresponding to the input carry component {n}"
+             for n, a, b in wrong if same_type(a, b) and b.vma - a.vma]
     return TypeError(explain(
-        f"{loop} body function carry input and carry output must have equal types, but they differ "
-        f"in {name_of(fun)}:\n\n" + ";\n".join(rows) + ".\n", fix=";\n    ".join(fixes) + "."))
+        f"{loop} body function carry input and carry output must have equal types, but they "
+        f"differ in {name_of(fun)}:\n\n" + ";\n".join(rows) + ".\n" + _hints(hints),
+        fix=";\n    ".join(fixes) + "."))
 
 
 def _carry_fix(name: str, a: ShapedArray, b: ShapedArray) -> str:
@@ -113,8 +117,19 @@ def branch_error(name: str, labels: Sequence[str], trees: Sequence[Any],
             casts = [_branch_fix(n and " " + n, labels[0], label, a, b) for n, a, b in wrong]
             return TypeError(explain(
                 f"{name} branches must have equal output types but they differ.\n\n"
-                + ";\n".join(rows) + ".\n", fix=";\n    ".join(casts) + "."))
+                + ";\n".join(rows) + ".\n" + _hints([
+                    f"applying `jax.lax.pcast(..., {tuple(sorted(more, key=str))}, to='varying')` "
+                    f"to the output of {which}" for _, a, b in wrong
+                    for which, more in ((labels[0], b.vma - a.vma), (label, a.vma - b.vma)) if more
+                ]), fix=";\n    ".join(casts) + "."))
     return None
+
+
+def _hints(rows: Sequence[str]) -> str:
+    """JAX's words for what would make types agree."""
+    if len(rows) < 2:
+        return "".join(f"\nThis might be fixed by {row}.\n" for row in rows)
+    return "\nThis might be fixed by:\n" + ";\n".join(f"  * {row}" for row in rows) + ".\n"
 
 
 def _branch_fix(name: str, first: str, label: str, a: ShapedArray, b: ShapedArray) -> str:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from calque.core.avals import ShapedArray, aval_of, same_type
 from calque.core.dims import is_static
 from calque.core.errors import explain
+from calque.core.formats import format_of
 from calque.core.program import Program
+from calque.core.refs import Ref
 from calque.core.sharding import SingleDeviceSharding
 from calque.core.trace import Tracer
 from calque.core.types import Function, Shape
 from calque.dispatch import costs
 from calque.dispatch.array import current_device, to_array
 from calque.dispatch.mismatch import argument_names
-from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments
+from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, type_of
 from calque.lowering import mlir
 from calque.lowering.module import LowerOptions, lower, module_text
 from calque.transforms.explicit import is_explicit
@@ -102,7 +104,7 @@ class _Stage:
 
     @property
     def _avals(self) -> Sequence[ShapedArray]:
-        return self._entry.program.in_avals
+        return self._entry.program.in_avals[:self._in_tree.num_leaves]
 
     @property
     def in_tree(self) -> Any:
@@ -172,13 +174,13 @@ class Traced(_Stage):
         return self.out_tree.unflatten(list(self._entry.out_avals))
 
     def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
-        """Emit the StableHLO module, for the current device."""
-        here = current_device().platform
-        if lowering_platforms is not None and tuple(lowering_platforms) != (here,):
-            raise NotImplementedError(explain(
-                f"lower: platforms {tuple(lowering_platforms)}, the current device is of {here!r}.",
-                fix="calque.export writes for other platforms, calque.aot compiles for them."))
-        return Lowered(self._fun, self._entry, self._in_tree)
+        """Emit the StableHLO module.
+
+        lowering_platforms: None: the current device's; what is lowered for others only can be
+        looked at, not compiled.
+        """
+        _ = self._entry.given  # warns of what is donated in vain
+        return Lowered(self._fun, self._entry, self._in_tree, lowering_platforms)
 
 
 class Lowered(_Stage):
@@ -192,6 +194,11 @@ class Lowered(_Stage):
       >>> lowered.compile()(jnp.ones(8))[0]
       Array(3., dtype=float32)
     """
+
+    def __init__(self, fun: JitFunction, entry: _Entry, in_tree: Any,
+                 platforms: Sequence[str] | None = None) -> None:
+        super().__init__(fun, entry, in_tree)
+        self._platforms = None if platforms is None else tuple(platforms)
 
     @property
     def entry(self) -> _Entry:
@@ -240,6 +247,12 @@ class Lowered(_Stage):
     def compile(self, compiler_options: CompilerOptions | None = None) -> Compiled:
         """Compile for the current device; ValueError where sizes are known at the call only."""
         check_options("compile", compiler_options)
+        here = current_device().platform
+        if self._platforms is not None and here not in self._platforms:
+            raise ValueError(explain(
+                f"{self._name} was lowered for platforms {self._platforms}, and the current device "
+                f"is of {here!r}.", fix="leave lowering_platforms out; calque.export writes for "
+                "other platforms, calque.aot compiles for them."))
         for a in self._avals:
             if not is_static(a.shape):
                 raise ValueError(explain(
@@ -302,13 +315,25 @@ class Compiled(_Stage):
         """The results' shardings, in their structure."""
         return self._entry.out_tree.unflatten([_sharding(a) for a in self._entry.out_avals])
 
+    @property
+    def input_formats(self) -> Any:
+        """(args, kwargs) of the arguments' formats."""
+        return self._in_tree.unflatten([
+            format_of(a.ndim, _sharding(a)) for a in self._entry.in_avals[:len(self._avals)]])
+
+    @property
+    def output_formats(self) -> Any:
+        """The results' formats, in their structure."""
+        return self._entry.out_tree.unflatten([
+            format_of(a.ndim, _sharding(a)) for a in self._entry.out_avals])
+
     def memory_analysis(self) -> CompiledMemoryStats:
         """Bytes of code, arguments and results."""
         p, entry = self._entry.program, self._entry
         vmfb = self.runtime_executable().vmfb
         return CompiledMemoryStats(
             0 if vmfb is None else len(vmfb), sum(a.nbytes for a in p.in_avals),
-            sum(a.nbytes for a in p.out_avals), sum(p.in_avals[i].nbytes for i in entry.donated))
+            sum(a.nbytes for a in p.out_avals), sum(p.in_avals[i].nbytes for i in entry.given))
 
     def runtime_executable(self) -> Any:
         """The executable on the device, with its .vmfb; how it looks is no promise."""
@@ -327,8 +352,9 @@ class Compiled(_Stage):
                     "Cannot apply JAX transformations to a function lowered and compiled for a "
                     f"particular signature. Detected argument of Tracer type: {x}.", self._name,
                     "transform the function, then lower and compile what came of it."))
-        check_arguments(self._name, leaves, tree)
-        types = [(aval_of(x), want) for x, want in zip(leaves, self._avals)]
+        check_arguments(self._name, leaves, tree, refs=True)
+        types = [(type_of(x).inner_aval if isinstance(x, Ref) else aval_of(x), want)
+                 for x, want in zip(leaves, self._avals)]
         if not all(same_type(have, want) for have, want in types):
             names = argument_names(self._fun._fun, args, kwargs)
             rows = [f"Argument {n!r} compiled with {want} and called with {have}"
@@ -337,5 +363,5 @@ class Compiled(_Stage):
                 f"Argument types differ from the types for which {self._name} was compiled. The "
                 "mismatches are:\n" + "\n".join(rows),
                 fix="cast or reshape the argument, or lower again for this type."))
-        return self._fun._run_slow_path(
-            self._entry, leaves, [to_array(x)._buffer for x in leaves])
+        buffers = [] if self._entry.uses else [to_array(x)._buffer for x in leaves]
+        return self._fun._run_slow_path(self._entry, leaves, buffers)

@@ -7,14 +7,14 @@ from calque.core.avals import aval_of, is_arraylike
 from calque.core.dtypes import check_fits
 from calque.core.errors import explain
 from calque.core.refs import Ref
-from calque.core.trace import scope
+from calque.core.trace import axes_mapped, scope
 from calque.core.types import Function
 from calque.dispatch import stages
 from calque.dispatch.jit import JitFunction, as_ints
 from calque.dispatch.tracing import (
-    ShapeDtypeStruct,
     check_arguments,
     check_callable,
+    described,
     name_of,
     trace_with_refs,
     type_of,
@@ -30,11 +30,11 @@ def make_jaxpr(fun: Function, static_argnums: Any = (), axis_env: Any = None,
     Args:
       fun: function of arrays and trees of them.
       static_argnums: positions of arguments whose Python value is part of the program (hashable).
-      axis_env: accepted for compatibility.
+      axis_env: (name, size) of mapped axes that fun may mention.
       return_shape: return (program, shapes and dtypes of the results).
 
     Returns:
-      A function of fun's arguments (arrays, numbers, ShapeDtypeStructs).
+      A function of fun's arguments (arrays, numbers, what has a shape and a dtype).
 
     Raises:
       TypeError: (by the function) an argument is not an array, a number or a tree of them, and not
@@ -50,10 +50,12 @@ def make_jaxpr(fun: Function, static_argnums: Any = (), axis_env: Any = None,
     """
     check_callable(fun)
     nums = as_ints(static_argnums) or ()
+    axes = tuple((name, size) for name, size in axis_env or ())
 
     def run(*args: Any, **kwargs: Any) -> Any:
         whole = JitFunction(fun, nums, (), (), (), False, True)
-        entry, _leaves = whole._entry(args, kwargs, specs=True)
+        with axes_mapped(axes, False):
+            entry, _leaves = whole._entry(args, kwargs, specs=True)
         if return_shape:
             return entry.program, stages.out_info(entry)
         return entry.program
@@ -82,9 +84,7 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
       ShapeDtypeStruct(shape=(), dtype=float32)
     """
     leaves, tree = tree_util.flatten((args, kwargs))
-    leaves = [x if is_arraylike(x) or isinstance(x, (ShapeDtypeStruct, Ref)) else
-              ShapeDtypeStruct(x.shape, x.dtype) if hasattr(x, "shape") and hasattr(x, "dtype")
-              else x for x in leaves]
+    leaves = [described(x) for x in leaves]
     check_arguments(name_of(fun), leaves, tree, refs=True)
     for x in leaves:
         check_fits(x)

@@ -14,6 +14,7 @@ import numpy as np
 from calque.core import dtypes, monitoring
 from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.errors import explain
+from calque.core.formats import Format, format_of, sharding_in
 from calque.core.mesh import get_mesh
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
@@ -65,9 +66,10 @@ class ShapeDtypeStruct:
       dtype: of the elements.
       weak_type: whether the dtype gives way in promotion, as that of a Python scalar does.
       sharding: how such an array is spread over devices; None: no matter.
+      is_ref: whether a reference to such an array is meant.
 
     Raises:
-      ValueError: dtype is None.
+      ValueError: dtype is None, or the sharding's spec is longer than the shape.
       TypeError: sharding is neither a Sharding nor, where a mesh is set, a PartitionSpec.
 
     Example:
@@ -76,21 +78,35 @@ class ShapeDtypeStruct:
       ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "sharding")
+    __slots__ = ("shape", "dtype", "weak_type", "sharding", "is_ref")
 
     def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False,
-                 sharding: Any = None) -> None:
+                 sharding: Any = None, is_ref: bool = False) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        sharding = sharding_in("ShapeDtypeStruct", sharding, tuple(shape))
         if isinstance(sharding, PartitionSpec) and not (mesh := get_mesh()).empty:
             sharding = NamedSharding(mesh, sharding)
         if not (sharding is None or isinstance(sharding, Sharding)):
             raise TypeError(explain(
                 f"ShapeDtypeStruct: sharding should be a Sharding, got {sharding!r} of type "
                 f"{type(sharding)}.", fix="pass NamedSharding(mesh, spec)."))
+        if isinstance(sharding, NamedSharding):
+            sharding.check_compatible_aval(tuple(shape))
         self.shape = tuple(shape)
         self.dtype = dtype if dtypes.is_key(dtype) else np.dtype(dtype)
-        self.weak_type, self.sharding = weak_type, sharding
+        self.weak_type, self.sharding, self.is_ref = weak_type, sharding, is_ref
+
+    @property
+    def format(self) -> Format:
+        """How such an array lies in memory, and its sharding.
+
+        Example:
+          >>> import calque
+          >>> calque.ShapeDtypeStruct((2, 3), "float32").format
+          Format(layout=None, sharding=None)
+        """
+        return Format() if self.sharding is None else format_of(self.ndim, self.sharding)
 
     @property
     def size(self) -> int:
@@ -246,9 +262,10 @@ def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
     in_tree = structure_of(in_tree)
     frame = Frame(current.get())
     kept: list[Any] = []
+    names = [_name_at(fun, in_tree, i) for i in places]
 
     def run(*flat: Any) -> list[Any]:
-        refs = [Ref(flat[i], argument=True) for i in places]
+        refs = [Ref(flat[i], n) for i, n in zip(places, names)]
         if places:
             given = iter(refs)
             flat = tuple(next(given) if type(a) is AbstractRef else x for x, a in zip(flat, avals))
@@ -259,13 +276,28 @@ def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
         stored = [i for i, r in zip(places, refs) if r.written]
         local = list(frame.local.values())
         kept.extend((out_tree, Uses(len(leaves), places, stored, [v.ref for v in local],
-                                    [v.written for v in local], frame.rules)))
+                                    [v.written for v in local], frame.rules, names)))
         return [*leaves, *[r.value for r in refs if r.written],
                 *[v.value for v in local if v.written]]
 
     with monitoring.span(f"trace {name}", "trace", monitoring.TRACE, fun_name=name):
         program = stage(run, of_types(values), name, fun, frame)
     return program, kept[0], kept[1]
+
+
+def _name_at(fun: Function, tree: Any, index: int) -> str:
+    """How a leaf of (args, kwargs) is named in the function: x_ref, c[0]."""
+    marks = [j == index for j in range(tree.num_leaves)]
+    (path,) = [p for p, mark in tree_util.tree_leaves_with_path(tree.unflatten(marks)) if mark]
+    if getattr(path[0], "idx", 0) == 0 and len(path) > 1:
+        signature = signature_of(fun)
+        names = [] if signature is None else [
+            p.name for p in signature.parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        at = getattr(path[1], "idx", len(names))
+        if at < len(names):
+            return names[at] + tree_util.keystr(path[2:])
+    return argument_path(tree, index)
 
 
 def trace_to_program(fun: Function, in_tree: Any, avals: Sequence[ShapedArray],
@@ -304,8 +336,18 @@ def traced_among(others: Sequence[Any]) -> tuple[list[Any], Function]:
     return [leaves[i] for i in places], whole
 
 
+def described(x: Any) -> Any:
+    """A ShapeDtypeStruct of what has a shape and a dtype and is no array; else x as it is."""
+    if is_arraylike(x) or isinstance(x, (ShapeDtypeStruct, ShapedArray, Ref)) or not (
+            hasattr(x, "shape") and hasattr(x, "dtype")):
+        return x
+    return ShapeDtypeStruct(x.shape, x.dtype)
+
+
 def type_of(x: Any) -> Any:
     """The abstract value of an argument that may be a reference."""
+    if isinstance(x, ShapeDtypeStruct) and x.is_ref:
+        return AbstractRef(x.aval)
     return x.abstract if type(x) is Ref else aval_of(x)
 
 

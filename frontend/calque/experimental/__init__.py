@@ -1,16 +1,19 @@
 """Names that JAX keeps under jax.experimental: checkify.py (checks.py is what it makes of a
-function), mesh_utils.py, multihost_utils.py, pallas/ (kernels over a grid of blocks), pjit.py,
-shard_map.py."""
+function), compute_on.py, layout.py, mesh_utils.py, multihost_utils.py, pallas/ (kernels over a grid
+of blocks), pjit.py, serialize_executable.py, shard_map.py, topologies.py."""
 from calque.api.callbacks import io_callback as io_callback
 from calque.experimental import checkify as checkify
+from calque.experimental import compute_on as compute_on
+from calque.experimental import layout as layout
 from calque.experimental import mesh_utils as mesh_utils
 from calque.experimental import multihost_utils as multihost_utils
 from calque.experimental import pallas as pallas
 from calque.experimental import pjit as pjit
 from calque.experimental import shard_map as shard_map
+from calque.experimental import topologies as topologies
 
-__all__ = ["checkify", "io_callback", "mesh_utils", "multihost_utils", "pallas", "pjit",
-           "shard_map"]
+__all__ = ["checkify", "compute_on", "io_callback", "layout", "mesh_utils", "multihost_utils",
+           "pallas", "pjit", "shard_map", "topologies"]
 
 
 def __dir__() -> list[str]:

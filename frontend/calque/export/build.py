@@ -17,6 +17,7 @@ from calque.core.types import Dtype, Ndarray, Shape
 from calque.export import hlo
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import DYNAMIC, Block, Enum, Number, Op, Tensor
+from calque.export.solve import plan
 from calque.lowering.builder import Builder, Value
 
 I32, I64 = np.dtype("i4"), np.dtype("i8")
@@ -230,17 +231,19 @@ class PortableBuilder(Builder):
         return self.concatenate(
             [self.reshape(self.number(n, I32), (1,)) for n in sizes], 0)
 
-    def bind_sizes(self, x: Value) -> None:
-        """The variables that x's sizes give alone: size = factor * variable + offset."""
-        for axis, n in enumerate(x.shape):
-            line = n.linear() if isinstance(n, Dim) else None
-            if line is None or line[0] in self.variables:
-                continue
-            name, factor, offset = line
-            size = self.one("get_dimension_size", [x], (), I32, dimension=number(axis))
-            size = size - offset if offset else size
-            self.variables[name] = size if factor == 1 else self.binary(
-                "divide", size, self.splat(factor, (), I32))
+    def bind_sizes(self, xs: Sequence[Value]) -> list[int]:
+        """The variables that sizes of these arrays give; the equations that give none are left."""
+        sizes: list[tuple[Value, int, Any]] = [
+            (x, axis, n) for x in xs for axis, n in enumerate(x.shape) if isinstance(n, Dim)]
+        steps, left = plan([n for _, _, n in sizes])
+        for step in steps:
+            if step.name:
+                x, axis, _ = sizes[step.index]
+                size = self.one("get_dimension_size", [x], (), I32, dimension=number(axis))
+                size = size - self.number(step.rest, I32) if step.rest != 0 else size
+                self.variables[step.name] = size if step.factor == 1 else self.binary(
+                    "divide", size, self.splat(step.factor, (), I32))
+        return left
 
     def barrier(self, *xs: Value) -> list[Value]:
         return list(xs)

@@ -456,9 +456,9 @@ def _flat(e: Exported, bound: shapes.Bound, platform: int) -> Callable[..., list
         full = [np.zeros(a.shape, dtypes.float0) if a.dtype == dtypes.float0 else next(given)
                 for a in out_avals]
         full = [_cotangent(c, a) for c, a in zip(full, e.out_avals)]
-        every = [np.zeros(shapes.concrete(a, bound).shape, dtypes.float0) for a in e.in_avals]
-        for i, x in zip(real, flat):
-            every[i] = x
+        rest = dict(zip(real, flat))
+        every = [rest[i] if i in rest else np.zeros(
+            shapes.concrete(a, bound).shape, dtypes.float0) for i, a in enumerate(e.in_avals)]
         found = e.vjp().call(*every, *full)
         return tuple(found[i] for i in real)
 

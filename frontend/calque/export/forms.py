@@ -6,7 +6,7 @@ forms_structured.py has the others.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -337,6 +337,11 @@ class _Context:
 
     def __init__(self, w: Writer) -> None:
         self.b, self.equation = w.b, w.equation
+        self.fusion = self  # of which XLA decides
+
+    def note(self, value: Value, operands: Sequence[Value]) -> Value:
+        """The value: nothing is cut here."""
+        return value
 
 
 def _from_lowering(name: str) -> None:

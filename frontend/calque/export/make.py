@@ -12,13 +12,14 @@ import numpy as np
 from calque.api.autodiff import vjp as vjp_of
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, dtype_of
+from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.primitive import registry
 from calque.core.program import Program
 from calque.core.trace import Tracer, escaped_tracer_error
 from calque.dispatch.array import Array, current_device
-from calque.dispatch.jit import JitFunction
-from calque.dispatch.tracing import trace_to_program
+from calque.dispatch.stages import Wrapped
+from calque.dispatch.tracing import argument_path, name_of, trace_to_program
 from calque.export import (  # noqa: F401  (forms fill write's table)
     bytecode_write,
     forms,
@@ -27,7 +28,7 @@ from calque.export import (  # noqa: F401  (forms fill write's table)
     shapes,
     write,
 )
-from calque.export.container import NEWEST
+from calque.export.container import NEWEST, OLDEST
 from calque.export.exported import DisabledSafetyCheck, Exported
 from calque.transforms.stage import replay
 from calque.trees import util as tree_util
@@ -55,7 +56,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
     """Export a jitted function as portable StableHLO, which other machines and JAX can run.
 
     Args:
-      fun_jit: what `jit` gave.
+      fun_jit: what `jit` gave, or a function of calque.numpy.
       platforms: where it may run, for example ('cpu', 'cuda'); default: the current device's.
       disabled_checks: checks to leave out.
 
@@ -74,7 +75,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
       >>> e.platforms, e.out_avals
       (('cpu', 'cuda'), (ShapedArray(float32[3]),))
     """
-    if not isinstance(fun_jit, JitFunction):
+    if not isinstance(fun_jit, Wrapped):
         raise ValueError(explain(
             f"Function to be exported must be the result of `jit` but is: {fun_jit}",
             fix="export.export(calque.jit(f))(...)."))
@@ -86,13 +87,23 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
         raise TypeError(explain("disabled_checks must be DisabledSafetyChecks.",
                                 fix="use export.DisabledSafetyCheck.platform()."))
 
+    version = config.jax_export_calling_convention_version
+    if not OLDEST <= version <= NEWEST:
+        raise ValueError(explain(
+            f"The requested export calling convention version {version} is outside the range of "
+            f"supported versions [{OLDEST}..{NEWEST}].",
+            fix="leave jax_export_calling_convention_version as it is."))
+
     def exporter(*args: Any, **kwargs: Any) -> Exported:
+        leaves, tree = tree_util.flatten((args, kwargs))
+        shapes.check_scopes(name_of(fun_jit), [getattr(x, "shape", ()) for x in leaves],
+                            lambda i: argument_path(tree, i))
         traced = fun_jit.trace(*args, **kwargs)
         chosen = tuple(platforms) if platforms is not None else (default_export_platform(),)
         if not chosen:
             raise ValueError(explain("platforms is empty.", fix="name one platform or more."))
         return _exported(traced.jaxpr, traced.fun_name, traced.in_tree, traced.out_tree, chosen,
-                         checks, keep_unused=fun_jit._keep_unused)
+                         checks, keep_unused=getattr(fun_jit, "_keep_unused", False))
 
     return exporter
 
@@ -116,7 +127,8 @@ def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tup
         kept = tuple(real[i] for i in kept)
     return Exported(
         name, in_tree, ins, out_tree, outs, (None,) * len(ins), (None,) * len(outs), 1, platforms,
-        (), (), checks, bytecode_write.write_module(module), NEWEST, kept,
+        (), (), checks, bytecode_write.write_module(module),
+        config.jax_export_calling_convention_version, kept,
         several or any(not shapes.is_static(a) for a in ins), _vjp_in_process, p)
 
 

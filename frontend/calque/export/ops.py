@@ -10,6 +10,7 @@ import numpy as np
 
 from calque import lax
 from calque.core.avals import aval_of, dtype_of, is_complex, ndim_of, shape_of
+from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
 from calque.core.types import Axes, Function, Shape
 from calque.export.errors import UnsupportedOperationError
@@ -26,6 +27,7 @@ from calque.export.read import (
     static_shape,
     used,
 )
+from calque.export.sizes import Sizes, computed, elements, settled
 from calque.export.stream import damaged
 
 BOOL = np.dtype(bool)
@@ -60,6 +62,9 @@ _FOLDED: dict[str, Function] = {
 
 def folded(op: Op, xs: list[Any], f: Function | None = None) -> Any:
     """The result where all operands are known small integers; None otherwise."""
+    if any(isinstance(x, Sizes) for x in xs):
+        what = op.name if f is None or op.name == "clamp" else case(op, "comparison_direction")
+        return computed(what, xs, op.results[0].dtype)
     f = f or _FOLDED.get(op.name)
     if f is None or not xs or any(concrete_value(x) is None or x.dtype.kind not in "biu"
                                   or x.size > LARGE for x in xs):
@@ -77,6 +82,17 @@ def _same_shapes(op: Op, xs: list[Any]) -> None:
         raise damaged(f"{op.name} has operands of different types")
 
 
+def _decided(name: str, xs: list[Any]) -> Any:
+    """`and`, `or` of a condition on sizes that is known and one that is not."""
+    if name not in ("and", "or") or dtype_of(xs[0]) != BOOL or shape_of(xs[0]):
+        return None
+    for known, other in (xs, xs[::-1]):
+        value = concrete_value(known)
+        if value is not None:
+            return known if bool(value) == (name == "or") else other
+    return None
+
+
 def _elementwise(name: str, primitive: str, arity: int) -> None:
     @handles(name)
     def read(r: Reader, op: Op, xs: list[Any]) -> Any:
@@ -86,6 +102,8 @@ def _elementwise(name: str, primitive: str, arity: int) -> None:
         if made is not None:
             return made
         _same_shapes(op, xs)
+        if (decided := _decided(name, xs)) is not None:
+            return decided
         if name in _ON_BOOLEANS and dtype_of(xs[0]) == BOOL:
             return bind(_ON_BOOLEANS[name], *xs)
         if name == "abs" and dtype_of(xs[0]).kind == "u":
@@ -176,6 +194,8 @@ def _convert(r: Reader, op: Op, xs: list[Any]) -> Any:
     if op.name.startswith("uniform"):
         raise UnsupportedOperationError(f"{op.name}: quantized types are not supported.")
     (x,), to = xs, op.results[0].dtype
+    if isinstance(x, Sizes) and to.kind in "iu":
+        return Sizes(x.values, to)
     if (concrete_value(x) is not None and x.dtype.kind in "biu" and to.kind in "iu"
             and x.size <= LARGE):
         return x.astype(to)
@@ -214,6 +234,8 @@ def _reshape(r: Reader, op: Op, xs: list[Any]) -> Any:
 
 
 def _reshaped(x: Any, shape: Shape) -> Any:
+    if isinstance(x, Sizes):
+        return Sizes(x.values.reshape(shape), x.dtype)
     if concrete_value(x) is not None and x.size <= LARGE and x.size == int(np.prod(shape)):
         return x.reshape(shape)
     return bind("reshape", x, new_sizes=shape, dimensions=None, sharding=None)
@@ -235,10 +257,13 @@ def broadcast_in_dim(x: Any, shape: Shape, dims: Axes) -> Any:
     if len(dims) != a.ndim or any(not 0 <= d < len(shape) for d in dims) or any(
             n not in (1, shape[d]) for n, d in zip(a.shape, dims)):
         raise damaged("a broadcast whose axes do not fit")
-    if (concrete_value(x) is not None and list(dims) == sorted(set(dims))):
+    known = isinstance(x, Sizes) or concrete_value(x) is not None
+    if known and list(dims) == sorted(set(dims)) and is_static(shape):
         wide = [1] * len(shape)
         for n, d in zip(a.shape, dims):
             wide[d] = n
+        if isinstance(x, Sizes):
+            return Sizes(np.broadcast_to(x.values.reshape(wide), shape), x.dtype)
         return np.broadcast_to(x.reshape(wide), shape)
     return lax.broadcast_in_dim(used(x), shape, dims)
 
@@ -252,6 +277,9 @@ def _prefix(r: Reader, op: Op, xs: list[Any]) -> Any:
 @handles("concatenate")
 def _concatenate(r: Reader, op: Op, xs: list[Any]) -> Any:
     axis = integer(op, "dimension")
+    if any(isinstance(x, Sizes) for x in xs) and all(
+            isinstance(x, Sizes) or concrete_value(x) is not None for x in xs):
+        return settled(np.concatenate([elements(x) for x in xs], axis), op.results[0].dtype)
     if all(concrete_value(x) is not None and x.dtype.kind in "iu" and x.size <= LARGE for x in xs):
         return np.concatenate(xs, axis)
     return bind("concatenate", *xs, dimension=axis)
@@ -261,6 +289,8 @@ def _concatenate(r: Reader, op: Op, xs: list[Any]) -> Any:
 def _slice(r: Reader, op: Op, xs: list[Any]) -> Any:
     start, limit, strides = (ints(op, n) for n in ("start_indices", "limit_indices", "strides"))
     (x,) = xs
+    if isinstance(x, Sizes):
+        return settled(x.values[tuple(slice(*b) for b in zip(start, limit, strides))], x.dtype)
     if (concrete_value(x) is not None and x.dtype.kind in "iu" and x.size <= LARGE
             and len(start) == x.ndim):
         return x[tuple(slice(*bounds) for bounds in zip(start, limit, strides))]
@@ -299,10 +329,13 @@ def _call(r: Reader, op: Op, xs: list[Any]) -> Any:
 # ---- shapes that are known when the module is called
 @handles("get_dimension_size")
 def _size(r: Reader, op: Op, xs: list[Any]) -> Any:
-    return np.asarray(shape_of(xs[0])[integer(op, "dimension")], np.int32)
+    size = shape_of(xs[0])[integer(op, "dimension")]
+    return Sizes(size, np.int32) if isinstance(size, Dim) else np.asarray(size, np.int32)
 
 
 def _sizes(op: Op, x: Any) -> Shape:
+    if isinstance(x, Sizes):
+        return x.tuple()
     value = concrete_value(x)
     if value is None or value.ndim != 1 or value.dtype.kind not in "iu":
         raise UnsupportedOperationError(explain(
@@ -336,7 +369,7 @@ def _dynamic_pad(r: Reader, op: Op, xs: list[Any]) -> Any:
 
 @handles("real_dynamic_slice")
 def _real_dynamic_slice(r: Reader, op: Op, xs: list[Any]) -> Any:
-    if concrete_value(xs[1]) is None:
+    if concrete_value(xs[1]) is None and not isinstance(xs[1], Sizes):
         return _moving_slice(r, op, xs)
     start, limit, strides = (_sizes(op, x) for x in xs[1:])
     return bind("slice", xs[0], start_indices=start, limit_indices=limit,
@@ -360,7 +393,9 @@ def _moving_slice(r: Reader, op: Op, xs: list[Any]) -> Any:
 @handles("set_dimension_size")
 def _set_size(r: Reader, op: Op, xs: list[Any]) -> Any:
     size, axis = concrete_value(xs[1]), integer(op, "dimension")
-    if size is None or int(size) != shape_of(xs[0])[axis]:
+    if isinstance(xs[1], Sizes):
+        size = xs[1].values[()]
+    if size is None or size != shape_of(xs[0])[axis]:
         raise UnsupportedOperationError("set_dimension_size: arrays of bounded size are not "
                                         "supported.\n  Fix: export with other shapes.")
     return xs[0]

@@ -28,6 +28,7 @@ from calque.export.read import (
     static_shape,
     used,
 )
+from calque.export.sizes import Sizes
 from calque.export.stream import damaged
 from calque.lax.window import is_identity
 from calque.primitives.elementwise import ge_p, le_p
@@ -197,10 +198,10 @@ def _gather(r: Reader, op: Op, xs: list[Any]) -> Any:
         sizes = ints(op, "slice_sizes")
     else:
         value = concrete_value(xs[2])
-        if value is None:
+        if value is None and not isinstance(xs[2], Sizes):
             raise unsupported(op, "windows of unknown size cannot be read.",
                               "export with other shapes.")
-        sizes = tuple(map(int, value))
+        sizes = tuple(map(int, value)) if value is not None else xs[2].tuple()
     has = op.attributes
     numbers = GatherDimensionNumbers(
         ints(op, "offset_dims"), ints(op, "collapsed_slice_dims"), ints(op, "start_index_map"),

@@ -21,6 +21,7 @@ from calque.core.program import Program
 from calque.core.types import Ndarray, Shape
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import DYNAMIC, Block, Func, Module, Op, Tensor, Value
+from calque.export.sizes import Sizes
 from calque.export.stream import damaged
 from calque.transforms.stage import stage
 
@@ -55,7 +56,8 @@ def run(module: Module, args: Sequence[Any]) -> list[Any]:
         raise damaged("there is no function main")
     if len(args) != len(main.body.arguments):
         raise damaged(f"main takes {len(main.body.arguments)} arguments, not {len(args)}")
-    return Reader(module).call(main, args)
+    outs = Reader(module).call(main, args)
+    return [x.traced() if isinstance(x, Sizes) else x for x in outs]
 
 
 def bind(name: str, *xs: Any, **params: Any) -> Any:
@@ -65,6 +67,8 @@ def bind(name: str, *xs: Any, **params: Any) -> Any:
 
 def used(x: Any) -> Any:
     """A value as a primitive takes it."""
+    if isinstance(x, Sizes):
+        return x.traced()
     if isinstance(x, np.ndarray) and x.ndim and x.size > 1 and not any(
             s for s, n in zip(x.strides, x.shape) if n > 1):
         return registry["broadcast_in_dim"].bind(

@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
-from calque.core.dims import Dim, SymbolicScope, symbolic_shape
+from calque.core.dimension import Dim, floordiv, is_nonnegative, mod
+from calque.core.dims import SymbolicScope, symbolic_shape
 from calque.core.errors import explain
 from calque.export.container import Aval
-from calque.export.errors import UnsupportedOperationError
+from calque.export.solve import PAGE, Step, plan, unsolved, value_of
 from calque.export.stream import damaged
 from calque.lowering.context import physical
 
-Bound = tuple[tuple[str, int], ...]  # sizes by name
+Bound = tuple[tuple[str, Any], ...]  # sizes by name: ints, or sizes of the caller's
 
 
 def is_static(a: ShapedArray) -> bool:
@@ -44,63 +45,133 @@ def _sizes(a: Aval, scope: SymbolicScope) -> tuple[Any, ...]:
         raise damaged(f"sizes that are none ({', '.join(a.shape)[:80]}: {error})") from None
 
 
+def check_scopes(name: str, found: Sequence[Any], where: Callable[[int], str]) -> None:
+    """ValueError where arguments' symbolic sizes are of several scopes, or a constraint of theirs
+    mentions what no argument has."""
+    first: tuple[int, Any] | None = None
+    for i, shape in enumerate(found):
+        for n in shape:
+            if not isinstance(n, Dim):
+                continue
+            if first is None:
+                first = i, n.scope
+            elif n.scope is not first[1]:
+                raise ValueError(explain(
+                    f"Invalid mixing of symbolic scopes when exporting {name}.\nExpected current "
+                    f"(from {where(first[0])}) scope {first[1]}\nand found for '{n}' ({where(i)}) "
+                    f"scope {n.scope}.\nSee {PAGE}#user-specified-symbolic-constraints.",
+                    fix="make all shapes in one call of symbolic_args_specs, or give scope=."))
+    if first is None:
+        return
+    known = {v for shape in found for n in shape if isinstance(n, Dim) for v in n.variables()}
+    for _, left, right in first[1].constraints:
+        for side in (left, right):
+            if isinstance(side, Dim) and (more := side.variables() - known):
+                raise ValueError(explain(
+                    f"Encountered dimension variable '{min(more)}' that is not appearing in the "
+                    "shapes of the function arguments.\nThe following dimension variables are "
+                    f"appearing in the shapes of the function arguments: {sorted(known)}.\nPlease "
+                    f"see {PAGE}#dimension-variables-must-be-solvable-from-the-input-shapes for "
+                    "more details.", fix="leave it out of the constraints."))
+
+
 def concrete(a: ShapedArray, bound: Bound) -> ShapedArray:
     """The type for certain sizes."""
     if is_static(a):
         return a
     sizes = dict(bound)
-    return a.update(shape=tuple(n.evaluate(sizes) if isinstance(n, Dim) else n for n in a.shape))
+    return a.update(shape=tuple(value_of(n, sizes) for n in a.shape))
 
 
 def check(wants: Sequence[ShapedArray], avals: Sequence[ShapedArray],
           where: Callable[[int], str]) -> Bound:
-    """The sizes that the arguments have; ValueError where one does not fit."""
-    bound: dict[str, int] = {}
-    later: list[tuple[int, int, Any, int]] = []
+    """The sizes that the arguments have, numbers or symbols of their own; ValueError where one does
+    not fit, or is not known to."""
+    sizes: list[tuple[Dim, Any, str]] = []
     for i, (want, have) in enumerate(zip(wants, avals)):
         if len(want.shape) != len(have.shape):
             raise ValueError(explain(
                 f"Rank mismatch for {where(i)}: expected {want.shape} and called with "
                 f"{have.shape}", fix="pass an array of that rank."))
-        if not is_static(have):
-            raise UnsupportedOperationError(explain(
-                f"{where(i)} has symbolic sizes {have.shape}: an exported function is called with "
-                "arrays of known sizes.", fix="trace the outer function with known shapes."))
         for axis, (n, m) in enumerate(zip(want.shape, have.shape)):
-            if not isinstance(n, Dim):
-                if n != m:
-                    raise ValueError(explain(
-                        f"Shape mismatch for {where(i)}.shape[{axis}] (expected same constant): "
-                        f"expected {want.shape} and called with {have.shape}",
-                        fix="pass an array of the exported shape."))
-                continue
-            line = n.linear()
-            if line is None or line[0] in bound:
-                later.append((i, axis, n, m))
-                continue
-            name, factor, offset = line
-            size, rest = divmod(m - offset, factor)
-            if rest or size < 1:
+            if isinstance(n, Dim):
+                sizes.append((n, m, f"{where(i)}.shape[{axis}]"))
+            elif n != m:
                 raise ValueError(explain(
-                    f"Shape mismatch for {where(i)}.shape[{axis}]: expected {n} with {name} >= 1, "
-                    f"called with {have.shape}",
-                    fix="pass an array of such a size."))
-            bound[name] = size
+                    f"Shape mismatch for {where(i)}.shape[{axis}] (expected same constant): "
+                    f"expected {want.shape} and called with {have.shape}",
+                    fix="pass an array of the exported shape."))
         if want.dtype != have.dtype:
             raise ValueError(explain(
                 f"Dtype mismatch for {where(i)}: expected {want.dtype.name} and called with "
                 f"{have.dtype.name}", fix=f"cast it to {want.dtype.name}."))
-    for i, axis, n, m in later:
-        if any(v not in bound for v in n.variables()):
-            raise ValueError(explain(
-                f"Cannot solve for the sizes in {where(i)}.shape[{axis}] = {n}.",
-                fix="let another argument have the size alone."))
-        if n.evaluate(bound) != m:
-            raise ValueError(explain(
-                f"Shape mismatch for {where(i)}.shape[{axis}]: expected {n} = "
-                f"{n.evaluate(bound)}, called with size {m}",
-                fix="pass arguments whose sizes go together."))
-    return tuple(sorted(bound.items()))
+    if not sizes:
+        return ()
+    shapes = [f"{where(i)}.shape = {a.shape}" for i, a in enumerate(wants) if not is_static(a)]
+    return _Solver(sizes, ", ".join(shapes)).solve()
 
 
-__all__ = ["Bound", "check", "concrete", "is_static", "physical", "read", "written"]
+class _Solver:
+    """Takes the steps of a plan for the sizes of a call."""
+
+    def __init__(self, sizes: Sequence[tuple[Dim, Any, str]], shapes: str) -> None:
+        self.sizes, self.shapes = sizes, shapes
+        self.found: dict[str, Any] = {}
+        self.obtained = ""
+
+    def solve(self) -> Bound:
+        steps, left = plan([n for n, _, _ in self.sizes])
+        if left:
+            raise ValueError(unsolved([self.sizes[i][::2] for i in left],
+                                      {step.name for step in steps}, self.shapes))
+        for step in steps:
+            if step.name:
+                self._take(step)
+            else:
+                self._hold(*self.sizes[step.index])
+        self._constraints()
+        return tuple(sorted(self.found.items()))
+
+    def _take(self, step: Step) -> None:
+        n, m, place = self.sizes[step.index]
+        rest = m - value_of(step.rest, self.found)
+        if mod(rest, step.factor) != 0:
+            raise self._error(f"Division had remainder {mod(rest, step.factor)} when computing the "
+                              f"value of '{step.name}'.")
+        value = self.found[step.name] = floordiv(rest, step.factor)
+        self.obtained += (f"'{step.name}' = {value} from specification '{n}' for dimension {place} "
+                          f"(= {m}), ")
+        if not _surely(value, 1):
+            raise self._error(f"Expected value >= 1 for dimension variable '{step.name}'.")
+
+    def _hold(self, n: Dim, m: Any, place: str) -> None:
+        value = value_of(n, self.found)
+        if value != m:
+            raise self._error(f"Found inconsistency between dimension size {place} (= {m}) and the "
+                              f"specification '{n}' (= {value}).")
+
+    def _constraints(self) -> None:
+        """What the scope of the function's sizes promises."""
+        for kind, left, right in self.sizes[0][0].scope.constraints:
+            a, b = value_of(left, self.found), value_of(right, self.found)
+            said = f"{right} - {left}" if kind == "<=" else f"{left} - {right}"
+            a, b = (b, a) if kind == "<=" else (a, b)
+            if not (a == b if kind == "==" else _surely(a - b, 0)):
+                want = "equal to 0" if kind == "==" else "greater or equal to 0"
+                raise self._error(f"Expected '{said}' to be {want}, but found {a - b}. ",
+                                  f"symbolic shape constraint {left}{kind}{right}")
+
+    def _error(self, what: str, of: str = "polymorphic shapes specification") -> ValueError:
+        return ValueError(explain(
+            f"Input shapes do not match the {of}. {what} Using the following polymorphic shapes "
+            f"specifications: {self.shapes}. Obtained dimension variables: {self.obtained}. Please "
+            f"see {PAGE}#shape-assertion-errors for more details.",
+            fix="pass arguments whose sizes go together and are at least 1."))
+
+
+def _surely(size: Any, least: int) -> bool:
+    """Whether a size is known to be so large."""
+    return size >= least if not isinstance(size, Dim) else is_nonnegative(size - least) is True
+
+
+__all__ = ["Bound", "check", "check_scopes", "concrete", "is_static", "physical", "read", "written"]

@@ -66,7 +66,7 @@ def register_pytree_node_serialization(
       nodetype.
 
     Raises:
-      ValueError: the class or the name is registered already.
+      ValueError: the class or the name is registered already, or the class is no tree node.
 
     Example:
       >>> import calque
@@ -83,6 +83,13 @@ def register_pytree_node_serialization(
       >>> export.deserialize(e.serialize()).in_tree == e.in_tree
       True
     """
+    if from_children is None and optree.register_pytree_node.get(
+            nodetype, namespace=NAMESPACE) is None:
+        raise ValueError(explain(
+            "If `from_children` is not present, you must call first "
+            f"`jax.tree_util.register_pytree_node` for `{nodetype}`",
+            fix="register the class, or pass from_children."))
+
     def write(node: Any) -> bytes:
         return bytes(serialize_auxdata(tree_util.flatten_one_level(node)[1]))
 

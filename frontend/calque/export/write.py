@@ -22,6 +22,7 @@ from calque.core.types import Params
 from calque.export.build import PortableBuilder, ints
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Block, Func, Module, Number, Op
+from calque.export.solve import unsolved
 from calque.lowering.builder import Value
 from calque.lowering.context import physical
 from calque.lowering.passes.hoist import CALLS
@@ -80,8 +81,7 @@ def module_of(p: Program, name: str, kept: Sequence[int], platforms: Sequence[st
             w.b.arguments(block, [((), np.dtype("i4"))])
         specs = [physical(p.inputs[i].aval) for i in kept]
         values = w.b.arguments(block, types_of(specs))
-        for v in values:
-            w.b.bind_sizes(v)
+        w.b.bind_sizes(values)
         w.symbolic = bool(w.b.variables)
         _check_sizes(p, w.b.variables)
         env = dict(zip([p.inputs[i] for i in kept], values))
@@ -97,16 +97,14 @@ def module_of(p: Program, name: str, kept: Sequence[int], platforms: Sequence[st
 
 
 def _check_sizes(p: Program, known: dict[str, Value]) -> None:
-    for v in p.inputs:
-        for n in v.aval.shape:
-            names: set[str] = set(n.variables()) if isinstance(n, Dim) else set()
-            for name in sorted(names):
-                if name not in known:
-                    raise ValueError(explain(
-                        f"Cannot solve for values of dimension variables {{'{name}'}}: no argument "
-                        "that is used has a size that gives it alone.",
-                        fix=f"let the function use an argument with a size like {name} or "
-                            f"2*{name} + 1."))
+    """ValueError where a variable of the arguments' shapes follows from no size."""
+    shapes: list[tuple[Any, ...]] = [v.aval.shape for v in p.inputs]
+    left = [(n, f"args[{i}].shape[{axis}]") for i, shape in enumerate(shapes)
+            for axis, n in enumerate(shape) if isinstance(n, Dim) and n.variables() - known.keys()]
+    if left:
+        told = ", ".join(f"args[{i}].shape = {s}" for i, s in enumerate(shapes)
+                         if not is_static(s))
+        raise ValueError(unsolved(left, set(known), told))
 
 
 def parameters_text(params: Params) -> str | None:

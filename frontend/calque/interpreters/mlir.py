@@ -119,7 +119,7 @@ def _text(name: str, text: str) -> Function:
     return rule
 
 
-def register_lowering(prim: Any, rule: Function | Kernel | str,
+def register_lowering(prim: Any, rule: Function | Kernel | str | None,
                       platform: str | None = None, inline: bool = True,
                       cacheable: bool = True) -> None:
     """Set what a primitive is compiled to.
@@ -128,7 +128,7 @@ def register_lowering(prim: Any, rule: Function | Kernel | str,
       prim: from extend.core.Primitive.
       rule: from lower_fun, or rule(ctx, *values, **params) -> MLIR values of StableHLO, or the
         text of one func.func in StableHLO, or ffi.ffi_lowering(name), or an ffi.Kernel; params that
-        are given are a kernel's attributes, numbers.
+        are given are a kernel's attributes, numbers; None: the rule that there is is taken back.
       platform: "cpu", ...; a rule for a platform other than cpu is kept only where there is no
         other: one program serves all.  A primitive may have a Kernel for each platform.
       inline, cacheable: accepted.
@@ -148,6 +148,9 @@ def register_lowering(prim: Any, rule: Function | Kernel | str,
     if not isinstance(prim, ClientPrimitive):
         raise TypeError(explain(f"mlir.register_lowering: {prim} is no primitive of a client's.",
                                 fix="make one: extend.core.Primitive(name)."))
+    if rule is None:  # a rule is taken back
+        prim.lowering = prim.program = None
+        return
     if isinstance(rule, Kernel):
         rule = _kernel(prim, rule, platform)
     if isinstance(rule, str):

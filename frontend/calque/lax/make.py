@@ -124,7 +124,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None,
             f"{shape_of(value)}.", fix="use jnp.full_like, which broadcasts."))
     made = made_on("full_like", sharding, None,
                    lambda: spread_scalar(value, sizes, found, weak), sizes)
-    return varying_as(x, beside(x, made) if sharding is None and shape is None else made)
+    return varying_as(x, beside(x, made) if sharding is None else made)
 
 
 def varying_as(x: Any, made: Any) -> Any:

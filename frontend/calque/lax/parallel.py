@@ -15,7 +15,10 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.trace import checked_axes
 from calque.lax import grouped
+from calque.lax.elementwise import convert_element_type
+from calque.lax.index import dynamic_update_slice
 from calque.lax.operands import as_operand
+from calque.lax.shape import broadcast_in_dim, expand_dims
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -298,7 +301,7 @@ def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = Non
 
 
 def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0,
-               tiled: bool = False) -> Any:
+               tiled: bool = False, to: str = "varying") -> Any:
     """The arrays of all positions of a named axis, together.
 
     Args:
@@ -307,13 +310,15 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
       axis_index_groups: groups of positions that cover the axis: the arrays are theirs.
       axis: where the new axis stands.
       tiled: join along an existing axis instead.
+      to: 'varying', or 'invarying': the result counts as equal along the axis.
 
     Returns:
       A tree of arrays that are equal along the axis.
 
     Raises:
       NameError: the name is not bound.
-      ValueError: the groups do not cover the axis.
+      ValueError: the groups do not cover the axis, or `to` is none of these.
+      NotImplementedError: to='reduced', or 'invarying' with groups.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -323,6 +328,13 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
     """
     names, size = _names("all_gather", axis_name)
     groups = _groups("all_gather", axis_index_groups, names, size)
+    if to == "reduced" or to == "invarying" and groups is not None:
+        raise NotImplementedError(explain(
+            f"all_gather: to={to!r}{'' if groups is None else ' with groups'} is not supported.",
+            fix="use to='invarying' over whole axes, or to='varying'."))
+    if to not in ("varying", "invarying"):
+        raise ValueError(explain(f"all_gather: unexpected to={to!r}.",
+                                 fix="use to='varying' or to='invarying'."))
 
     def one(v: Any) -> Any:
         rank = ndim_of(v) + (not tiled)
@@ -330,12 +342,24 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
             raise ValueError(explain(f"all_gather: axis {axis} is out of bounds for {rank} axes."))
         if groups is not None:
             return grouped.joined(grouped.members(v, names, groups), axis % rank, bool(tiled))
+        if to == "invarying":
+            return grouped.joined(_summed_parts(v, names, size), axis % rank, bool(tiled))
         if len(names) != 1:
             return grouped.joined(grouped.gathered(v, names), axis % rank, bool(tiled))
         return co.all_gather_p.bind(v, axes=names, dimension=axis % rank, size=size,
                                     tiled=bool(tiled))
 
     return _each("all_gather", x, one)
+
+
+def _summed_parts(v: Any, names: Any, size: int) -> Any:
+    """The arrays of all positions, stacked: each adds its own to zeros, and sums vary no more."""
+    kind = dtype_of(v)
+    value = convert_element_type(v, np.int8) if kind.kind == "b" else v
+    zeros = broadcast_in_dim(np.zeros((), dtype_of(value)), (size, *shape_of(v)), ())
+    start = (axis_index(names), *[np.int32(0)] * ndim_of(v))
+    whole = psum(dynamic_update_slice(zeros, expand_dims(value, (0,)), start), names)
+    return convert_element_type(whole, kind)
 
 
 def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0,

@@ -119,6 +119,9 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     """
     if to != "varying":
         raise ValueError(explain(f"Unsupported pcast to={to!r}.", fix="use to='varying'."))
+    if not isinstance(axis_name, (str, tuple)):
+        raise TypeError(explain(f"axis_name={axis_name} must be a tuple or a str. Got {axis_name}",
+                                fix="name the axis, or a tuple of axes."))
     names = _checked_names("pcast", axis_name)
 
     def one(v: Any) -> Any:
@@ -143,7 +146,8 @@ def pvary(x: Any, axis_name: Any) -> Any:
       A tree like x.
 
     Raises:
-      ValueError: an axis is not mapped by shard_map.
+      ValueError: no axis is mapped by shard_map.
+      NameError: an axis is not mapped by the shard_map around.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -164,13 +168,17 @@ def pvary(x: Any, axis_name: Any) -> Any:
 
 
 def _checked_names(what: str, axis_name: Any) -> tuple[Any, ...]:
-    """Those of the names whose values a shard_map checks; ValueError for unmapped ones."""
+    """Those of the names whose values a shard_map checks; an error for unmapped ones."""
+    if isinstance(axis_name, (set, frozenset, dict)):
+        raise TypeError(explain(f"axis_name={axis_name} must be a tuple or a str. Got {axis_name}",
+                                fix="name the axis, or a tuple of axes."))
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     bound = {n for n, _ in axis_env.get()}
+    if not bound and names:
+        raise ValueError(explain(f"{what}: pvary should be called under jax.shard_map, and axis "
+                                 f"{names[0]!r} is not mapped.", fix="call it inside shard_map."))
     for n in names:
-        if n not in bound:
-            raise ValueError(explain(f"{what} should be called under jax.shard_map: axis {n!r} is "
-                                     "not mapped.", fix="call it inside shard_map."))
+        co.size_of(n, "pvary")  # NameError where it is not mapped
     return tuple(n for n in names if n in checked_axes.get())
 
 

@@ -49,6 +49,7 @@ split.py       split, array_split, vsplit, ...
   protocols.py   memory, devices and the Array API: tobytes, addressable_shards, ...
   at.py          x.at[...].set(...); writing.py writes windows
   methods.py     the operators and methods of arrays
+  staged.py      jnp.sin.lower, ...: the stages of functions that JAX jits
 quick.py       operators on concrete arrays, by what promotion said before
 decompositions.py  (numpy.linalg) qr, svd, eigh, eig, pinv, ...; solvers.py: solve, inv
 documents.py   docstrings of the ufuncs
@@ -93,6 +94,7 @@ from calque.numpy.shapes import *  # noqa: F403
 from calque.numpy.sorting import *  # noqa: F403
 from calque.numpy.special import *  # noqa: F403
 from calque.numpy.split import *  # noqa: F403
+from calque.numpy.staged import with_stages as _with_stages
 from calque.numpy.statistics import *  # noqa: F403
 from calque.numpy.tricks import *  # noqa: F403
 from calque.numpy.types import *  # noqa: F403
@@ -105,6 +107,8 @@ __all__ = sorted(n for n, v in globals().items()
 for _public in map(globals().get, __all__):  # where users look for them
     if isinstance(_public, _types.FunctionType | type) and _public.__module__.startswith(__name__):
         _public.__module__ = __name__
+        if isinstance(_public, _types.FunctionType):
+            _with_stages(_public)
 
 
 def __dir__() -> list[str]:

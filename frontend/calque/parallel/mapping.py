@@ -121,8 +121,9 @@ def _as_they_are(in_specs: Any, args: tuple[Any, ...]) -> dict[int, Any]:
     """Arguments whose spec is None and that are no arrays: f gets them as they are."""
     if not isinstance(in_specs, (tuple, list)) or len(in_specs) != len(args):
         return {}
-    return {i: x for i, (s, x) in enumerate(zip(in_specs, args)) if s is None and not all(
-        isinstance(v, (HasAval, np.ndarray, np.generic)) for v in tree_util.tree_leaves(x))}
+    return {i: x for i, (s, x) in enumerate(zip(in_specs, args))
+            if all(v is None for v in tree_util.tree_leaves(s, is_leaf=_is_spec)) and not all(
+                isinstance(v, (HasAval, np.ndarray, np.generic)) for v in tree_util.tree_leaves(x))}
 
 
 def _with(f: Function, fixed: dict[int, Any]) -> Function:
@@ -137,7 +138,7 @@ def _with(f: Function, fixed: dict[int, Any]) -> Function:
 def _hashable(x: Any) -> bool:
     try:
         hash(x)
-    except TypeError:
+    except Exception:  # (a class of the user's may raise anything)
         return False
     return True
 
@@ -181,6 +182,10 @@ def _check_specs(what: str, specs: Any) -> None:
                 f"shard_map {what} argument must be a pytree of `jax.sharding.PartitionSpec` "
                 f"instances, but it has {s!r} of type {type(s)}.",
                 fix="write P('x') for a dimension that mesh axis 'x' splits, P() for a copy."))
+        if s is not None and s.unreduced:
+            raise NotImplementedError(explain(
+                f"shard_map {what}: arrays of unreduced sharding are not supported, got {s}.",
+                fix="sum inside with lax.psum, and give the axis to no entry."))
 
 
 def _flat_specs(what: str, specs: Any, values: Any) -> list[P]:
@@ -303,7 +308,8 @@ def _check_arguments(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Seq
         raise ValueError(explain(
             f"shard_map applied to the function '{name}' was given an in_specs entry which is too "
             "long to be compatible with the corresponding input value from the function:\n\n"
-            + "\n\n".join(rows) + "\n",
+            + "\n\n".join(rows) + "\n\nFor scalar values (rank 0), consider using an in_specs "
+            "entry of `P()`, where `P = jax.sharding.PartitionSpec`.",
             fix="shorten the spec, or pass arguments with more dimensions."))
     rows = []
     for i, (a, s) in enumerate(zip(avals, specs)):

@@ -86,10 +86,10 @@ def pmap(fun: Function, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
                       static)
 
     run.__name__, run.__doc__ = name_of(fun), fun.__doc__
-    run.__wrapped__ = fun  # type: ignore[attr-defined]
     made: JitFunction = jit(run, static_argnums=static or None,
                             donate_argnums=None if donate_argnums == () else donate_argnums)
     made.moves = True
+    made.__wrapped__ = fun  # type: ignore[attr-defined]
     return made
 
 

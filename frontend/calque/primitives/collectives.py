@@ -35,9 +35,9 @@ def size_of(name: Any, what: str = "collective") -> int:
         if bound == name:
             return size
     raise NameError(explain(
-        f"Found an unbound axis name: {name}: {what} needs a mapped axis of that name.",
-        fix=f"call it under shard_map over a mesh with that axis, or under pmap or vmap(..., "
-            f"axis_name={name!r})."))
+        f"Found an unbound axis name: {name}. To fix this, please call {what} under "
+        "`jax.shard_map`.", fix="call it under shard_map over a mesh with that axis, or under pmap "
+        f"or vmap(..., axis_name={name!r})."))
 
 
 def _primitive(name: str, abstract: Function, collective: Function,

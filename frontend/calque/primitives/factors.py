@@ -207,6 +207,30 @@ def _updated(ins: Avals, outs: Avals, params: Params) -> Rule:
     return [every, dims, *_whole(ins[2:])], [every], {}
 
 
+def _scattered(ins: Avals, outs: Avals, params: Params) -> Rule:
+    """The result is split as the operand; windows that cover a dimension, and batching dimensions,
+    keep its factor."""
+    numbers = params["dimension_numbers"]
+    operand, indices, updates = ins
+    every = _own(operand)
+    batching = tuple(getattr(numbers, "operand_batching_dims", ()))
+    start_batching = tuple(getattr(numbers, "scatter_indices_batching_dims", ()))
+    of_indices: list[tuple[int, ...]] = [()] * indices.ndim
+    for d, s in zip(batching, start_batching):
+        of_indices[s] = (d,)
+    gone = {*numbers.inserted_window_dims, *batching}
+    kept = iter([d for d in range(operand.ndim) if d not in gone])
+    batch = iter(of_indices[:-1])
+    of_updates: list[tuple[int, ...]] = []
+    for u in range(updates.ndim):
+        if u in numbers.update_window_dims:
+            d = next(kept)
+            of_updates.append((d,) if updates.shape[u] == operand.shape[d] else ())
+        else:
+            of_updates.append(next(batch))
+    return [every, of_indices, of_updates], [every], {}
+
+
 _TABLE: dict[Callable[..., Rule], str] = {
     _same: (
         "abs acos acosh add add_any and asin asinh atan atan2 atanh cbrt ceil clamp clz complex "
@@ -223,8 +247,8 @@ _TABLE: dict[Callable[..., Rule], str] = {
     _squeezed: "squeeze", _reshaped: "reshape", _product: "dot_general",
     _convolved: "conv_general_dilated", _sliced: "slice dynamic_slice", _gathered: "gather",
     _joined: "concatenate", _updated: "dynamic_update_slice",
-    _first: ("pad scatter scatter-add scatter-max scatter-min scatter-mul "
-             "scatter-sub top_k cholesky_update"),
+    _scattered: "scatter scatter-add scatter-max scatter-min scatter-mul scatter-sub",
+    _first: "pad top_k cholesky_update",
 }
 for _row, _names in _TABLE.items():
     for _name in _names.split():

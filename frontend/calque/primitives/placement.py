@@ -18,7 +18,7 @@ from calque.core.zeros import is_zero
 from calque.transforms.explicit import is_explicit
 from calque.transforms.vmap import spmd_axes
 
-sharding_constraint_p = Primitive("sharding_constraint")
+sharding_constraint_p = Primitive("sharding_constraint", keys=True)
 
 
 def constrain(x: Any, sharding: Sharding) -> Any:
@@ -39,7 +39,8 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sha
         elif sharding.explicit:  # as the operand is
             have = a.sharding.spec.of_rank(a.ndim).axes()[d] if is_explicit(a) else ()
             entry = tuple(n for n in have if n not in spec.names()) or None
-        sharding = NamedSharding(sharding.mesh, PartitionSpec(*spec[:d], entry, *spec[d:]))
+        sharding = NamedSharding(sharding.mesh, spec.update(
+            partitions=(*spec[:d], entry, *spec[d:])))
         if spmd_axes.get():
             sharding.shard_shape(a.shape)
     return constrain(args[0], sharding), d

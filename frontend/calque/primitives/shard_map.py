@@ -211,7 +211,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr:
     parts = math.prod(mesh.shape[n] for n in spmd)
     if any(n in s.names() for s in (*in_specs, *out_specs) for n in spmd):
         raise ValueError(explain(
-            f"vmap spmd_axis_name {spmd} cannot appear in shard_map in_specs or out_specs.",
+            f"vmap spmd_axis_name cannot appear in shard_map in_specs or out_specs: {spmd}.",
             fix="map over another mesh axis, or leave spmd_axis_name out."))
     if size % parts:
         raise IndivisibleError(explain(
@@ -236,7 +236,7 @@ def _inserted(spec: PartitionSpec, d: int, entry: Any) -> PartitionSpec:
     """The spec of a value with a dimension more."""
     if d >= len(spec) and entry is None:
         return spec
-    return P(*spec.of_rank(d)[:d], entry, *spec[d:])
+    return spec.update(partitions=(*spec.of_rank(d)[:d], entry, *spec[d:]))
 
 
 # ---- what it is without the mesh

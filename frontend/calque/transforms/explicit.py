@@ -76,7 +76,7 @@ def _cut(sharding: NamedSharding, a: ShapedArray, out: ShapedArray) -> Partition
     """The spec of a part of an array: as the whole, where the mesh divides what is left."""
     return PartitionSpec(*[
         entry if not isinstance(size, int) or size % parts == 0 else None
-        for entry, size, parts in zip(sharding.spec.of_rank(a.ndim), out.shape,
+        for entry, size, parts in zip(sharding.spec.of_rank(a.ndim).partitions, out.shape,
                                       sharding.parts(a.ndim))])
 
 

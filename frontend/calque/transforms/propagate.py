@@ -37,7 +37,7 @@ class _Node:
         self.changed = 0
 
     def fix(self, spec: PartitionSpec) -> None:
-        for d, p in enumerate(spec.of_rank(len(self.shape))):
+        for d, p in enumerate(spec.of_rank(len(self.shape)).partitions):
             if p is not UNCONSTRAINED:
                 self.axes[d] = p if isinstance(p, tuple) else () if p is None else (p,)
                 self.fixed[d] = True
@@ -287,7 +287,7 @@ def _dividing(spec: PartitionSpec, shape: Sequence[Any], sizes: dict[Any, int]) 
     parts = [math.prod(sizes[n] for n in axes) for axes in spec.axes()]
     return PartitionSpec(*[
         entry if not isinstance(size, int) or size % count == 0 else None
-        for entry, size, count in zip(spec, shape, parts)])
+        for entry, size, count in zip(spec.partitions, shape, parts)])
 
 
 def _inspected(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:

@@ -277,8 +277,7 @@ def _dispatch() -> Names:
 def _sharding() -> Names:
     import jax
     return {"make_mesh": lambda shape, names, types=None, **k: jax.make_mesh(
-                shape, names, axis_types=types, **k),
-            "make_single_device_sharding": lambda d, **k: jax.sharding.SingleDeviceSharding(d)}
+                shape, names, axis_types=types, **k)}
 
 
 @given("typing")

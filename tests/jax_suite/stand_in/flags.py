@@ -147,6 +147,14 @@ def _bool_of_environment(name: str, default: bool) -> bool:
     return default if value is None else value.lower() in ("1", "true", "yes", "on", "y", "t")
 
 
+class ContextMesh:
+    """The context's mesh, which tests take away in the end."""
+
+    def set_local(self, value: Any) -> None:
+        import jax
+        jax.set_mesh(None)
+
+
 def config_module() -> dict[str, Any]:
     """The names of jax._src.config."""
     view = View()
@@ -160,8 +168,10 @@ def config_module() -> dict[str, Any]:
         "ExplicitX64Mode": ExplicitX64Mode,
         "checking_leaks": lambda: FLAGS["jax_check_tracer_leaks"](True)}
     names |= {name: FLAGS[f"jax_{name.lstrip('_')}"] for name in NAMES}
+    version = "jax_export_calling_convention_version"
+    names[version] = FLAGS[version]
+    names |= {name: ContextMesh() for name in ("abstract_mesh_context_manager", "device_context")}
     for name, value in (("use_shardy_partitioner", True), ("custom_vjp3", False),
-                        ("jax_export_calling_convention_version", 10),
                         ("disable_bwd_checks", False)):
         names[name] = Option(name, value)
     return names

@@ -9,6 +9,7 @@ from typing import Any
 
 from calque.core.avals import shape_of
 from calque.core.errors import explain
+from calque.core.formats import sharding_in
 from calque.core.mesh import Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.trace import at_bottom
@@ -75,6 +76,7 @@ def as_sharding(what: str, argument: str, given: Any) -> Any:
 
 
 def _constrained(v: Any, given: Any) -> Any:
+    given = sharding_in("with_sharding_constraint", given)
     sharding = as_sharding("with_sharding_constraint", "shardings", given)
     if sharding is None:
         raise ValueError(explain(
@@ -95,8 +97,9 @@ def _constrained(v: Any, given: Any) -> Any:
                 fix="use calque.sharding.reshard over Explicit axes."))
         if manual & set(sharding.spec.names()):
             raise ValueError(explain(
-                f"with_sharding_constraint: {sharding.spec} names axes that shard_map maps: "
-                f"{sorted(map(str, manual))}.", fix="name the other axes."))
+                f"with_sharding_constraint: spec {sharding.spec} contains a manual axes "
+                f"{sorted(map(str, manual))} of mesh {sharding.mesh!s}, which shard_map maps.",
+                fix="name the other axes."))
         if at_bottom():
             sharding.shard_shape(shape)
     return constrain(x, sharding)

@@ -13,7 +13,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
-from calque.core.mesh import Mesh
+from calque.core.mesh import Mesh, get_mesh, placing_mesh
 from calque.core.primitive import Primitive
 from calque.core.program import Program, eliminate_dead_code, inner_of
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -68,8 +68,25 @@ def _ids(s: Sharding) -> str:
             f"{devices[0].platform.upper() if devices else '?'}")
 
 
+def context_mesh(entered: bool = False) -> Mesh | None:
+    """The mesh that `set_mesh` set (entered: also one of `with mesh:`), where it is of this
+    process's devices."""
+    mesh = get_mesh() if entered else placing_mesh()
+    return None if mesh is None or mesh.empty or mesh.is_multi_process else mesh
+
+
+def in_context(avals: Sequence[ShapedArray], mesh: Mesh | None) -> list[ShapedArray]:
+    """Avals of new arrays: those that nobody placed are replicated over the mesh."""
+    if mesh is None:
+        return list(avals)
+    none = NamedSharding(mesh, PartitionSpec())
+    return [a if a.sharding is not None else a.marked(
+        NamedSharding(mesh, none.spec.of_rank(a.ndim)) if none.explicit else none, a.vma)
+        for a in avals]
+
+
 def together(name: str, avals: Sequence[ShapedArray], names: Names,
-             meshes: Sequence[Mesh] = ()) -> Sharding | None:
+             meshes: Sequence[Mesh] = (), context: Mesh | None = None) -> Sharding | None:
     """A sharding over the devices of all arguments; ValueError where they are others."""
     first: tuple[str, Sharding] | None = None
     for i, a in enumerate(avals):
@@ -83,6 +100,10 @@ def together(name: str, avals: Sequence[ShapedArray], names: Names,
             raise _incompatible(*first, what, s)
         elif isinstance(first[1], SingleDeviceSharding) and isinstance(s, NamedSharding):
             first = what, s
+    if first is not None and context is not None:
+        s = NamedSharding(context, PartitionSpec())
+        if set(s._assignment) != set(first[1]._assignment):
+            raise _incompatible(*first, "jit's context mesh", s)
     for m in sorted(meshes, key=lambda m: bool(m.explicit_axes)):  # what has a type keeps it
         s = NamedSharding(m, PartitionSpec())
         if first is None:
@@ -97,7 +118,7 @@ def together(name: str, avals: Sequence[ShapedArray], names: Names,
 def _incompatible(what: str, one: Sharding, also: str, other: Sharding) -> ValueError:
     return ValueError(explain(
         f"Received incompatible devices for jitted computation. Got {what} and with {_ids(one)} "
-        f"and {also} and with {_ids(other)}",
+        f"and {also}{'' if also.endswith('mesh') else ' and'} with {_ids(other)}",
         fix="put them together with calque.device_put(x, sharding), or leave one uncommitted."))
 
 
@@ -165,7 +186,8 @@ def _others(p: Program, known: Sequence[NamedSharding | None], mesh: Mesh) -> li
     return list(found.values())[1:]
 
 
-def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[ShapedArray]:
+def of_program(p: Program, avals: Sequence[ShapedArray], names: Names,
+               context: Mesh | None = None) -> list[ShapedArray]:
     """The avals of a program's results for these of its inputs, with labels."""
     every = [*[v.aval for v in p.const_vars], *avals]
     count = len(p.const_vars)
@@ -174,7 +196,7 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names) -> list[S
     seen = [a if v in used else a.plain for v, a in zip((*p.const_vars, *p.inputs), every)]
     plain = stripped(p.out_avals)
     place = together(p.name, seen, lambda i: names(i - count) if i >= count else "(captured)",
-                     meshes_of(p) if program_places(p) else ())
+                     meshes_of(p) if program_places(p) else (), context)
     if not (isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh)):
         for e in p.equations:
             if e.name == "inspect_sharding":
@@ -215,5 +237,5 @@ def placement(p: Program, avals: Sequence[ShapedArray]) -> Placement | None:
     return Placement(place.mesh.shape_tuple, tuple(args[count:]), tuple(types))
 
 
-__all__ = ["Placement", "any_of", "meshes_of", "named_sharding", "of_program", "placement",
-           "places", "program_places", "stripped", "together", "typed"]
+__all__ = ["Placement", "any_of", "context_mesh", "in_context", "meshes_of", "named_sharding",
+           "of_program", "placement", "places", "program_places", "stripped", "together", "typed"]

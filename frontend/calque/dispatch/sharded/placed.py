@@ -10,6 +10,7 @@ from typing import Any
 
 from calque.core.avals import shape_of
 from calque.core.errors import explain
+from calque.core.formats import sharding_in
 from calque.core.memo import Memo
 from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -30,6 +31,7 @@ class PlacedFunction(JitFunction):
                  in_shardings: Any, out_shardings: Any, device: Any) -> None:
         super().__init__(fun, static_argnums, static_argnames, donate_argnums, donate_argnames,
                          inline, keep_unused)
+        in_shardings, out_shardings = _of_formats(in_shardings), _of_formats(out_shardings)
         _check_leaves("in_shardings", in_shardings)
         _check_leaves("out_shardings", out_shardings)
         self._in, self._out, self._device = in_shardings, out_shardings, device
@@ -48,6 +50,8 @@ class PlacedFunction(JitFunction):
             avals = [a if s is None or s.spans or a.sharding is not None else a.marked(s, a.vma)
                      for a, s in zip(avals, wanted)]
 
+        said: list[Any] = []  # of each result
+
         def constrained(*args: Any, **kwargs: Any) -> Any:
             leaves, own = tree_util.flatten((args, kwargs))
             args, kwargs = own.unflatten([x if s is None else constrain(x, s)
@@ -57,9 +61,14 @@ class PlacedFunction(JitFunction):
                 return out
             outs, out_tree = tree_util.flatten(out)
             flat = prefix_leaves("jit out_shardings", self._out, out)
+            said[:] = flat
             return out_tree.unflatten([_result(o, s) for o, s in zip(outs, flat)])
 
         entry = super()._trace(key, constrained, tree, avals, donated)
+        if any(isinstance(s, SingleDeviceSharding) for s in said):
+            entry.out_avals = tuple(
+                a.plain.marked(s, a.vma) if isinstance(s, SingleDeviceSharding) else a
+                for a, s in zip(entry.out_avals, said, strict=True))
         if self._device is not None:
             where = SingleDeviceSharding(self._device)
             entry.out_avals = tuple(a.plain.marked(where, a.vma) for a in entry.out_avals)
@@ -111,6 +120,11 @@ def _result(o: Any, given: Any) -> Any:
     return constrain(o, s)
 
 
+def _of_formats(given: Any) -> Any:
+    """Shardings where formats stand; NotImplementedError where a layout is not row-major."""
+    return tree_util.tree_map(lambda x: sharding_in("jit", x), given)
+
+
 def _check_leaves(what: str, given: Any) -> None:
     for s in tree_util.tree_leaves(given, is_leaf=lambda v: v is None or isinstance(
             v, (Sharding, PartitionSpec))):
@@ -118,6 +132,11 @@ def _check_leaves(what: str, given: Any) -> None:
             raise TypeError(explain(
                 f"{what} leaf specifications are expected to be PartitionSpec instances or None, "
                 f"but got {s}", fix="pass NamedSharding(mesh, spec)."))
+        spec = s if isinstance(s, PartitionSpec) else getattr(s, "spec", None)
+        if spec is not None and PartitionSpec.UNCONSTRAINED in spec.partitions:
+            raise ValueError(explain(
+                f"Unconstrained dims are not allowed when passed to `{what}`: {s}",
+                fix="leave the argument out, or use with_sharding_constraint."))
 
 
 __all__ = ["PlacedFunction"]

@@ -13,12 +13,21 @@ from typing import Any, TypeVar
 from calque.core.avals import shape_of
 from calque.core.config import config
 from calque.core.errors import explain
-from calque.core.mesh import AxisType, Mesh, get_abstract_mesh, get_mesh
+from calque.core.mesh import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    get_abstract_mesh,
+    get_mesh,
+    placing_mesh,
+)
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.core.types import Function
 from calque.dispatch.array import Array, current_device
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.shards import check_devices, check_divides, device_put, place
+from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.primitives.placement import constrain
 from calque.transforms.explicit import resolved
 from calque.trees import util as tree_util
@@ -96,10 +105,10 @@ def _typed(name: str, sharding: NamedSharding, make: Callable[[], Any]) -> Any:
 
 def _whole(name: str, x: Any, sharding: NamedSharding) -> Any:
     """A result with its type, which has an entry for each dimension."""
-    shape, spec = shape_of(x), list(sharding.spec)
+    shape, spec = shape_of(x), list(sharding.spec.partitions)
     while len(spec) > len(shape) and spec[-1] is None:
         spec.pop()
-    wanted = NamedSharding(sharding.mesh, PartitionSpec(*spec))
+    wanted = sharding.update(spec=sharding.spec.update(partitions=spec))
     check_divides(name, shape, wanted)
     return constrain(x, wanted.update(spec=wanted.spec.of_rank(len(shape))))
 
@@ -108,7 +117,7 @@ def made_on(name: str, device: Any, out_sharding: Any, make: Callable[[], Any],
             shape: Any = None) -> Any:
     """make(), put where device= or out_sharding= says; its shape is checked before, if known."""
     if device is None and out_sharding is None:
-        return make()
+        return _in_context(make())
     if device is not None and out_sharding is not None:
         raise ValueError(explain(
             f"{name}: Only one of `device` or `out_sharding` can be set. Got device={device} "
@@ -127,11 +136,32 @@ def made_on(name: str, device: Any, out_sharding: Any, make: Callable[[], Any],
     return device_put(made, where)
 
 
-def beside(x: Any, made: Any) -> Any:
-    """A new array on the device, or spread over the mesh, where x was put."""
-    where = x.aval.sharding if isinstance(x, Array) else None  # (of several processes, too)
-    if where is None or type(made) is not Array or made.aval.sharding is not None:
+def _in_context(made: Any) -> Any:
+    """A new array that nobody placed: over the context's mesh, if there is one."""
+    if placing_mesh() is None or type(made) is not Array or made.aval.sharding is not None:
         return made
+    (aval,) = labels.in_context([made.aval], labels.context_mesh())
+    return made if aval is made.aval else Array(made._buffer, aval)
+
+
+def beside(x: Any, made: Any) -> Any:
+    """A new array on the device, or spread over the mesh, where x was put, or is said to be; one of
+    another shape is there where that does not split it."""
+    where = x.aval.sharding if isinstance(x, Array) else (  # (of several processes, too)
+        x.sharding if isinstance(x, ShapeDtypeStruct) else None)
+    if where is None or type(made) is not Array:
+        return made
+    have = made.aval.sharding
+    if have is not None and have != _in_context(Array(made._buffer, made.aval.plain)).aval.sharding:
+        return made  # somebody placed it
+    if isinstance(where, NamedSharding) and isinstance(where.mesh, AbstractMesh):
+        if get_mesh().abstract_mesh != where.mesh:
+            return made
+        where = NamedSharding(get_mesh(), where.spec)
+    if made.shape != shape_of(x):
+        if not where.is_fully_replicated:
+            return made
+        where = where.update(spec=PartitionSpec()) if isinstance(where, NamedSharding) else where
     return device_put(made, where)
 
 

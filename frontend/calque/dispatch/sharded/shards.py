@@ -16,7 +16,9 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, is_arraylike, shape_of
-from calque.core.errors import explain
+from calque.core.errors import UnexpectedTracerError, explain
+from calque.core.formats import AUTO, Format, sharding_in
+from calque.core.memories import Space
 from calque.core.mesh import Mesh, get_mesh
 from calque.core.processes import agree
 from calque.core.sharding import (
@@ -170,6 +172,8 @@ def _moved(x: Any, device: Device) -> Array:
 
 
 def _put(x: Any, where: Any) -> Any:
+    if isinstance(where, (Space, Format)):
+        where = _place_for(x, where)
     if isinstance(x, Tracer):
         if where is None:
             return x
@@ -206,10 +210,24 @@ def _distribute(x: Any, where: NamedSharding) -> Array:
     return piece_of(a, where)
 
 
+def _place_for(x: Any, given: Space | Format) -> Any:
+    """The sharding of an array in another memory, or of a format."""
+    if isinstance(given, Space):
+        if isinstance(x, Tracer):  # memories are one: a label of results only
+            return None
+        have = x.sharding if isinstance(x, Array) else SingleDeviceSharding(current_device())
+        return have.with_memory_kind(given.kind)
+    if given.layout is AUTO:
+        raise ValueError(explain(
+            "sharding and layout in `Layout` instance should be concrete. Got layout: "
+            f"{given} for input {aval_of(x).short()}", fix="give a Layout, or None."))
+    return place(sharding_in("device_put", given, shape_of(x)))
+
+
 def place(given: Any) -> Any:
     """A Sharding (None: nowhere in particular) from what device_put accepts."""
-    if given is None:
-        return None
+    if given is None or isinstance(given, (Space, Format)):
+        return given
     if isinstance(given, str):
         with contextlib.suppress(RuntimeError):
             given = devices(given)[0]
@@ -232,7 +250,7 @@ def place(given: Any) -> Any:
 
 
 def is_place(x: Any) -> bool:
-    return x is None or isinstance(x, (Sharding, Device, PartitionSpec, str))
+    return x is None or isinstance(x, (Sharding, Device, PartitionSpec, str, Space, Format))
 
 
 def prefix_leaves(what: str, given: Any, values: Any) -> list[Any]:
@@ -243,15 +261,18 @@ def prefix_leaves(what: str, given: Any, values: Any) -> list[Any]:
         fix="give one place for the whole value, or one for each part in its structure."))
 
 
-def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
-               may_alias: bool | None = None) -> Any:
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False,
+               may_alias: Any = None) -> Any:
     """A tree of arrays on a device or spread over a mesh; aligned NumPy memory is shared.
 
     Args:
       x: tree of arrays and numbers.
       device: where to: a Device, a Sharding, a PartitionSpec over the context's mesh, a backend's
         name, or a tree prefix of x of these; None: the default device, which commits to nothing.
-      src, donate, may_alias: accepted for compatibility; memory is shared where it can be.
+      src: accepted for compatibility.
+      donate: whether what is put elsewhere is dead afterwards (a tree prefix of x).
+      may_alias: whether the result may share memory; False: it is a copy; None: where it can (a
+        tree prefix of x).
 
     Returns:
       The tree, with Arrays as leaves.
@@ -259,19 +280,39 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
     Raises:
       TypeError: a leaf is no array or number.
       ValueError: `device` is none of these, its tree is no prefix, a spec is longer than an array
-        has dimensions, or its axes do not divide a dimension.
+        has dimensions, its axes do not divide a dimension, or donate and may_alias are both True.
 
     Example:
       >>> import calque, numpy as np
       >>> calque.device_put(np.ones(2, np.float32))
       Array([1., 1.], dtype=float32)
     """
-    if is_place(device) or tree_util.treedef_is_leaf(tree_util.flatten(device)[1]):
+    plain = donate is False and may_alias is None
+    if plain and (is_place(device) or tree_util.treedef_is_leaf(tree_util.flatten(device)[1])):
         where = place(device)
         return tree_util.tree_map(lambda v: _put(v, where), x)
     leaves, tree = tree_util.flatten(x)
     places = [place(p) for p in prefix_leaves("device_put device", device, x)]
-    return tree.unflatten([_put(v, p) for v, p in zip(leaves, places)])
+    if plain:
+        return tree.unflatten([_put(v, p) for v, p in zip(leaves, places)])
+    given, aliases = (prefix_leaves(f"device_put {name}", flags, x)
+                      for name, flags in (("donate", donate), ("may_alias", may_alias)))
+    return tree.unflatten([_put_so(*each) for each in zip(leaves, places, given, aliases)])
+
+
+def _put_so(x: Any, where: Any, donate: Any, may_alias: Any) -> Any:
+    """_put, with memory of its own or in exchange for x."""
+    if donate and may_alias:
+        raise ValueError(explain("may_alias and donate cannot be True at the same time.",
+                                 fix="leave one of them out."))
+    made = _put(x, where)
+    if type(x) is not Array or type(made) is not Array:
+        return made
+    if donate and made is not x:
+        x.delete()
+    elif may_alias is False:
+        made = Array(Buffer.from_numpy(np.array(made._numpy()), made._buffer.device), made.aval)
+    return made
 
 
 # ---- arrays made of pieces
@@ -327,6 +368,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
       Array([0., 1., 2., 3.], dtype=float32)
     """
     shape = _global_shape(shape)
+    sharding = sharding_in("make_array_from_callback", sharding, shape)
     check_divides("make_array_from_callback", shape, sharding)
     want = sharding.shard_shape(shape)
     known: dict[Any, Any] = {}
@@ -335,11 +377,18 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
     for device, index in sharding.addressable_devices_indices_map(shape).items():
         key = tuple((s.start, s.stop) for s in index)
         if key not in known:
-            piece = known[key] = np.asarray(data_callback(index))
+            given = data_callback(index)
+            if isinstance(given, Tracer):
+                raise UnexpectedTracerError(explain(
+                    "jax.make_array_from_callback cannot be called within a traced context: the "
+                    f"callback gives a traced value {given.aval}.",
+                    fix="call it outside of jit and the like."))
+            piece = known[key] = np.asarray(given)
             if piece.shape != want:
                 raise ValueError(explain(
-                    f"make_array_from_callback: the callback returned data of shape {piece.shape} "
-                    f"for index {index}; it should be of shape {want}.",
+                    f"make_array_from_callback: Expected shard shape {want} doesn't match the "
+                    f"single device array shape {piece.shape}, which the callback returned for "
+                    f"index {index}.",
                     fix="return the part that the index names: data[index]."))
         pieces[device] = known[key]
     first = next(iter(pieces.values()))
@@ -374,10 +423,30 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
       Array([1., 1.], dtype=float32)
     """
     shape = _global_shape(shape)
-    if not isinstance(arrays, (list, tuple)) or not all(type(a) is Array for a in arrays):
+    if not isinstance(arrays, (list, tuple)):
         raise TypeError(explain(
-            "make_array_from_single_device_arrays `arrays` argument must be a list or tuple of "
+            "jax.make_array_from_single_device_arrays `arrays` argument must be a list or tuple of "
             f"Arrays, got {type(arrays)}.", fix="pass [x.data for x in shards]."))
+    if not all(type(a) is Array for a in arrays):
+        raise ValueError(explain(
+            "jax.make_array_from_single_device_arrays requires a list of concrete arrays as input, "
+            f"got {[type(a).__name__ for a in arrays]}.",
+            fix="call it outside of jit and the like."))
+    if not arrays and dtype is None:
+        raise ValueError(explain(
+            "If the Array has no addressable shards, `dtype` must be provided via the `dtype` "
+            "argument to `jax.make_array_from_single_device_arrays`.", fix="dtype=jnp.float32."))
+    if dtype is not None and any(a.dtype != dtype for a in arrays):
+        raise ValueError(explain(
+            "If `dtype` is provided to `jax.make_array_from_single_device_arrays`, it must match "
+            f"the dtype of the addressable shards. Got dtype={dtype} and {arrays[0].dtype}.",
+            fix="leave dtype out."))
+    for a in arrays:
+        if len(a.devices()) != 1:
+            raise ValueError(explain(
+                "When making an array from single-device arrays the input arrays must have one "
+                f"shard each. An argument array had {len(a.devices())} shard(s).",
+                fix="pass [x.data for x in array.addressable_shards]."))
     check_divides("make_array_from_single_device_arrays", shape, sharding)
     _check_part("make_array_from_single_device_arrays", sharding)
     want, count = sharding.shard_shape(shape), len(sharding.addressable_devices)
@@ -387,7 +456,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
             f"each device of {sharding!r}, got {len(arrays)}.", fix="pass one for each device."))
     pieces = {}
     for a in arrays:
-        (device,) = a.devices() if len(a.devices()) == 1 else (None,)
+        (device,) = a.devices()
         if a.shape != want or device not in sharding.addressable_devices:
             raise ValueError(explain(
                 f"make_array_from_single_device_arrays: got an array of shape {a.shape} on "
