@@ -1,16 +1,19 @@
 """Names that JAX keeps under jax.experimental: checkify.py (checks.py is what it makes of a
-function), mesh_utils.py, multihost_utils.py, pallas/ (kernels over a grid of blocks), pjit.py,
-shard_map.py."""
+function), jet.py (series.py: what Taylor mode makes of operations), mesh_utils.py,
+multihost_utils.py, ode.py (dormand_prince.py: the steps), pallas/ (kernels over a grid of blocks),
+pjit.py, shard_map.py."""
 from calque.api.callbacks import io_callback as io_callback
 from calque.experimental import checkify as checkify
+from calque.experimental import jet as jet
 from calque.experimental import mesh_utils as mesh_utils
 from calque.experimental import multihost_utils as multihost_utils
+from calque.experimental import ode as ode
 from calque.experimental import pallas as pallas
 from calque.experimental import pjit as pjit
 from calque.experimental import shard_map as shard_map
 
-__all__ = ["checkify", "io_callback", "mesh_utils", "multihost_utils", "pallas", "pjit",
-           "shard_map"]
+__all__ = ["checkify", "io_callback", "jet", "mesh_utils", "multihost_utils", "ode", "pallas",
+           "pjit", "shard_map"]
 
 
 def __dir__() -> list[str]:
