@@ -402,7 +402,7 @@ def _linear_solve(use: Use) -> list[Value]:
 @rule("custom_lin")
 def _linear(use: Use) -> list[Value]:
     raise TypeError(explain(
-        "can't apply forward-mode differentiation (jvp) to a custom_vjp function.",
+        "can't apply forward-mode autodiff (jvp) to a custom_vjp function.",
         where=str(use.w.equation.source),
         fix="use reverse mode (grad, vjp), or give the function a custom_jvp rule instead."))
 
