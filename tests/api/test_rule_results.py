@@ -29,7 +29,7 @@ def test_primal_results_of_another_kind(wrong: Callable[[Any], Any], said: str) 
         calque.jvp(stepped(f), (np.float32(1),), (np.float32(1),))
     g = calque.custom_vjp(lambda x: x)
     g.defvjp(lambda x: (wrong(x), None), lambda res, ct: (ct,))
-    with pytest.raises(TypeError, match="Custom VJP fwd rule .* residuals .*element had (contain.*|)"
+    with pytest.raises(TypeError, match="Custom VJP fwd rule .* residuals .* had (contain.*|)"
                        + said):
         calque.grad(stepped(g))(np.float32(1))
 

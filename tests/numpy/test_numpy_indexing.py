@@ -301,3 +301,14 @@ def test_results_that_int32_does_not_hold_are_refused(f: Any, always: bool) -> N
     if not always:
         with calque.enable_x64(True):
             calque.eval_shape(f, x)
+
+
+@pytest.mark.parametrize("index", [((1, 0), (2, 1)), ((1, 0),), (((1, 0), (0, 1)), 2),
+                                   (0, ((1, 2), (0, 1)))])
+def test_nested_sequences_of_traced_numbers(index: Any) -> None:
+    """What is passed through jit as nested tuples is a tuple of index arrays as it was before."""
+    x = np.arange(42.0, dtype=np.float32).reshape(2, 3, 7)
+    np.testing.assert_array_equal(calque.jit(lambda x, i: jnp.asarray(x)[i])(x, index), x[index])
+    wanted = x.copy()
+    np.add.at(wanted, index, 1)
+    np.testing.assert_array_equal(calque.jit(lambda x, i: x.at[i].add(1))(x, index), wanted)
