@@ -4,7 +4,7 @@ A call runs on the thread that called the program, in the program's order.  What
 is kept and raised by the program's caller, a DeviceError besides.  A function whose attribute
 `into` is true is given the memory of its results, and is called by a thread of its own where the
 program is queued (lane.py): its `ask` gives a number where the program comes to it, which the call
-is given, and `drop` is told where that call fails or cannot be made.  Start reading at `make_module`.
+is given, and `drop` is told where that call fails or cannot be made.  Start at `make_module`.
 """
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def _of_program(error: BaseException) -> BaseException:
         if kind not in _kinds:
             _kinds[kind] = type(kind.__name__, (kind, DeviceError), {
                 "__module__": kind.__module__, "__qualname__": kind.__qualname__})
-        if kind.__init__ in (b.__init__ for b in kind.__mro__ if b.__module__ == "builtins"):
+        users = [b for b in kind.__mro__ if b.__module__ != "builtins"]
+        if not any("__init__" in vars(b) for b in users):
             made = _kinds[kind](*error.__reduce__()[1])  # as pickle has it
         else:  # the user's: what it does is done
             made = _kinds[kind].__new__(_kinds[kind], *error.args)
