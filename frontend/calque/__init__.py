@@ -107,6 +107,9 @@ from calque.api.autodiff import (  # noqa: E402
 )
 from calque.dispatch.array import Array as Array  # noqa: E402
 from calque.dispatch.array import live_arrays as live_arrays  # noqa: E402
+from calque.dispatch.environment import (  # noqa: E402
+    print_environment_info as print_environment_info,
+)
 from calque.api.batching import vmap as vmap  # noqa: E402
 from calque.api.checkpoint import (  # noqa: E402
     checkpoint as checkpoint,

@@ -84,6 +84,9 @@ def key_dtype_of(impl: Any) -> KeyDtype:
     for k in KEYS.values():
         if impl in (k.impl, k.tag, k.name):
             return k
+    if not isinstance(impl, str):
+        raise TypeError(f"unrecognized type {type(impl)} for specifying PRNG implementation.\n"
+                        "  Fix: name one, or pass the dtype of keys.")
     known = ", ".join(f'"{name}"' for name in KEYS)
     raise ValueError(f'unrecognized PRNG implementation "{impl}". Did you mean one of: {known}?\n'
                      "  Fix: name one of those.")
@@ -313,12 +316,13 @@ def promote(pairs: Iterable[tuple[Dtype, bool]]) -> tuple[Dtype, bool]:
 _STRICT = ("api", "numpy", "lax", "parallel", "ops")
 
 
-def refuse_float0(*kinds: Dtype) -> None:
+def refuse_float0(*kinds: Dtype, name: str = "an operation") -> None:
     """TypeError for the dtype of derivatives by integers, which nothing is computed with."""
     if float0 in kinds:
         raise TypeError(explain(
-            "a float0 array is an operand: float0s do not support any operations by design, being "
-            "derivatives by integers and booleans.",
+            f"Called {name} with a float0 array. float0s do not support any operations by design, "
+            "because they are not compatible with non-trivial vector spaces: they are derivatives "
+            "by integers and booleans.",
             fix="use np.zeros(x.shape, dtype) where zeros of a dtype are wanted."))
 
 
@@ -352,11 +356,14 @@ def dtype_and_weak(x: Any) -> tuple[Dtype, bool]:
         fix="pass an array, a number, a dtype or a dtype's name."))
 
 
-def result_type(*args: Any) -> Dtype:
-    """The dtype an operation on these arrays, scalars or dtypes has."""
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+    """The dtype an operation on these arrays, scalars or dtypes has (None: the default float); with
+    return_weak_type_flag also whether it is weak."""
     if not args:
         raise ValueError("result_type: at least one array or dtype is required.")
-    return promote([dtype_and_weak(a) for a in args])[0]
+    found = promote([(default_dtype(float), False) if a is None else dtype_and_weak(a)
+                     for a in args])
+    return found if return_weak_type_flag else found[0]
 
 
 def to_inexact(dtype: Dtype) -> Dtype:

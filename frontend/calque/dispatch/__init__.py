@@ -8,7 +8,8 @@
                  arrays), shape_polymorphic.py (elementwise, one executable for all shapes),
                  precompiled.py (those compiled ahead), replay.py (recorded public functions)
   sharded/       arrays over several devices and processes
-  devices.py     devices and moving data; mismatch.py  messages about trees of unequal types
+  devices.py     devices and moving data; environment.py  versions and devices, for reports;
+                 mismatch.py  messages about trees of unequal types
 
 Start reading at jit.py, or at eager.py.
 """

@@ -20,7 +20,7 @@ from calque.core import concrete, dtypes
 from calque.core.avals import ShapedArray, aval_of, refuse_masked
 from calque.core.errors import explain
 from calque.core.sharding import Sharding, SingleDeviceSharding
-from calque.core.trace import Tracer
+from calque.core.trace import Tracer, escaped_tracer_error
 from calque.core.types import Ndarray, Shape
 from calque.runtime import Buffer, Device
 
@@ -487,6 +487,8 @@ def scalar_argument(value: Any) -> Array:
     """A rank-0 array of a Python or NumPy scalar for a call that only reads it: recent ones are
     used again, with their memory, so nobody may delete, donate or hand out this one."""
     aval, value = aval_of(value), dtypes.plain_number(value)
+    if isinstance(value, Tracer):
+        raise escaped_tracer_error(value, "an argument")
     key = float(value).hex() if isinstance(value, float) else value
     if isinstance(value, complex):
         key = (float(value.real).hex(), float(value.imag).hex())
