@@ -126,6 +126,8 @@ def issubdtype(a: Any, b: Any) -> bool:
     """Like np.issubdtype, knowing bfloat16, fp8 (floating) and keys (prng_key)."""
     if is_key(a):
         return isinstance(b, type) and issubclass(prng_key, b) or is_key(b)
+    if isinstance(a, type) and issubclass(a, extended):
+        return isinstance(b, type) and issubclass(a, b)
     if isinstance(b, type) and issubclass(b, extended):
         return False
     if not (isinstance(a, type) and issubclass(a, np.generic)):
@@ -141,6 +143,55 @@ def issubdtype(a: Any, b: Any) -> bool:
     if isinstance(b, type) and issubclass(b, np.generic):
         return bool(np.issubdtype(a, b))
     return bool(np.issubdtype(a, np.dtype(b)))
+
+
+def itemsize_bits(dtype: Any) -> int:
+    """The bits that an element takes in memory.
+
+    Args:
+      dtype: what numpy.dtype takes.
+
+    Returns:
+      An int.
+
+    Raises:
+      ValueError: dtype is None.
+
+    Example:
+      >>> from calque import dtypes
+      >>> dtypes.itemsize_bits("bfloat16")
+      16
+    """
+    if dtype is None:
+        raise ValueError("dtype cannot be None.\n  Fix: name one.")
+    return 8 * int((dtype if is_key(dtype) else np.dtype(dtype)).itemsize)
+
+
+def scalar_type_of(x: Any) -> type:
+    """The Python type of numbers of a dtype's kind.
+
+    Args:
+      x: a dtype, an array or a number.
+
+    Returns:
+      bool, int, float or complex.
+
+    Raises:
+      TypeError: it is of no such kind.
+
+    Example:
+      >>> from calque import dtypes
+      >>> dtypes.scalar_type_of("bfloat16")
+      <class 'float'>
+    """
+    if x is not None:
+        found = x if isinstance(x, (type, str, np.dtype)) else getattr(x, "dtype", type(x))
+        if not is_key(found):
+            for kind, abstract in ((bool, np.bool_), (int, np.integer), (float, np.floating),
+                                   (complex, np.complexfloating)):
+                if issubdtype(np.dtype(found), abstract):
+                    return kind
+    raise TypeError(f"scalar_type_of: {x} is of no kind of numbers.\n  Fix: pass a dtype.")
 
 
 # ---- the 32/64-bit switch

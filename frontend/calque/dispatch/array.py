@@ -289,8 +289,7 @@ class Array(metaclass=_ArrayMeta):
         """
         return self.aval.sharding is not None
 
-    def __hash__(self) -> int:
-        raise TypeError(f"unhashable type: '{type(self).__name__}'")
+    __hash__ = None  # type: ignore[assignment]
 
     # ---- conversion to other worlds
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ndarray:
