@@ -295,3 +295,38 @@ def test_arrays_within_containers_print_as_arrays(capsys: pytest.CaptureFixture[
     calque.jit(lambda x: calque.debug.print("{} {}", x, {"a": x}))(jnp.arange(2))
     calque.effects_barrier()
     assert capsys.readouterr().out == "[0 1] {'a': Array([0, 1], dtype=int32)}\n"
+
+
+@pytest.mark.parametrize("where", ["predicate", "body", "branch", "inner"])
+def test_io_callbacks_are_not_made_for_masked_elements(where: str) -> None:
+    """Elements that are done, or take another branch, would call as well: an error as in JAX, under
+    a vmap of what decides.  Where all go the same way each calls."""
+    seen: list[int] = []
+
+    def call(i: Any) -> Any:
+        return io_callback(lambda v: seen.append(int(v)) or v, i, i)
+
+    def loop(i: Any, n: Any) -> Any:
+        return lax.while_loop(lambda i: (call(i) if where == "predicate" else i) < n,
+                              lambda i: (call(i) if where == "body" else i) + 1, i)
+
+    def choice(i: Any, n: Any) -> Any:
+        def branch(v: Any) -> Any:
+            return calque.jit(call)(v) if where == "inner" else call(v)
+        return lax.cond(i < n, branch, lambda v: v, i)
+
+    f = loop if where in ("predicate", "body") else choice
+    with pytest.raises(NotImplementedError, match="IO effects? not supported in"):
+        calque.vmap(f, in_axes=(0, None))(jnp.array([0, 1]), 2)
+    assert seen == []
+    if f is choice:
+        calque.vmap(lambda i, n: lax.cond(n, call, lambda v: v, i), (0, None))(jnp.arange(2), True)
+        calque.effects_barrier()
+        assert sorted(seen) == [0, 1]
+
+
+def test_callbacks_have_no_transpose() -> None:
+    x = jnp.array(1.0)
+    for kind, call in (("IO", io_callback), ("Pure", calque.pure_callback)):
+        with pytest.raises(ValueError, match=f"^{kind} callbacks do not support transpose"):
+            calque.linear_transpose(lambda v, c=call: c(lambda v: v, x, v), x)(x)
