@@ -84,3 +84,23 @@ def test_values_of_a_converted_closure_are_the_last_arguments() -> None:
     assert values == [] and float(converted(3.0)) == 6
     with pytest.raises(TypeError, match="same Pytree structure as the example arguments"):
         converted(3.0, [])
+
+
+def test_cotangents_of_keys_and_integers_among_others() -> None:
+    """They have the dtype float0, which NumPy compares with nothing."""
+    f = calque.custom_vjp(lambda x, state: state)
+    f.defvjp(lambda x, state: (state, None), lambda res, ct: (ct[0], ct))
+    state = (8.0, calque.random.key(1), 3)
+    assert float(calque.grad(lambda x: f(x, state)[0])(3.0)) == 1
+
+
+def test_residuals_of_a_pullback_are_set() -> None:
+    """Left away, handed through jit, and set again; other values give another point's."""
+    back = calque.jit(lambda x, y: calque.vjp(lambda x, y: x * y, x, y)[1])(2.0, 3.0)
+    back.args_res = [None, None]
+    assert len(calque.tree.leaves(back)) == 0
+    back = calque.jit(lambda b: b)(back)
+    back.args_res = [5.0, 7.0]
+    assert [float(c) for c in back(1.0)] == [7, 5]
+    with pytest.raises(ValueError, match="args_res: 1 values for 2 arrays"):
+        back.args_res = [1.0]

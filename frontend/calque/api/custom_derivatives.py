@@ -6,7 +6,7 @@ do with it.  Start reading at `custom_jvp.__call__`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.api.rule_arguments import HandsOn, positions, resolved
@@ -388,17 +388,19 @@ class _VjpCall:
             leaves = [c for c, a in zip(leaves, places) if a is not None]
             got = tree
         alone = len(avals) == 1 and tree_util.treedef_is_leaf(got)  # of a node of one leaf
-        if len(leaves) != len(avals) or (got != tree and None not in leaves and not alone):
+        absent = any(c is None for c in leaves)  # (NumPy compares float0 with nothing)
+        if len(leaves) != len(avals) or (got != tree and not absent and not alone):
             raise TypeError(explain(
                 f"Custom VJP bwd rule {bwd} must produce cotangents with the structure of the "
                 f"arguments of {self.name}: {tree}, but got {got}."))
-        if None in leaves and len(leaves) != tree.num_leaves or got != tree:
-            paths = [""] * len(leaves)
-        else:
-            paths = [tree_util.keystr(p) for p, _ in tree_util.tree_leaves_with_path(want)]
-        return [self._checked(c, a, f"[{argument}]{p}") for c, a, p in zip(leaves, avals, paths)]
 
-    def _checked(self, ct: Any, aval: Any, path: str) -> Any:
+        def path(at: int) -> str:
+            return f"[{argument}]" + tree_util.keystr(tree_util.tree_leaves_with_path(want)[at][0])
+
+        return [self._checked(c, a, functools.partial(path, i))
+                for i, (c, a) in enumerate(zip(leaves, avals))]
+
+    def _checked(self, ct: Any, aval: Any, path: Callable[[], str]) -> Any:
         if type(aval) is Ref:
             return None
         want = aval.tangent()
@@ -406,7 +408,7 @@ class _VjpCall:
             return None
         if isinstance(ct, SymbolicZero):
             if ct.shape != want.shape or ct.dtype != want.dtype:
-                raise cotangent_error(path, ct.aval, want, aval, symbolic=True)
+                raise cotangent_error(path(), ct.aval, want, aval, symbolic=True)
             return None
         have = aval_of(ct)
         if have.dtype == dtypes.float0:
@@ -416,7 +418,7 @@ class _VjpCall:
             return convert_element_type_p.bind(ct, new_dtype=want.dtype, weak_type=want.weak_type,
                                                sharding=None)
         if not same_type(have, want):
-            raise cotangent_error(path, have, want, aval, symbolic=False)
+            raise cotangent_error(path(), have, want, aval, symbolic=False)
         return ct
 
 
