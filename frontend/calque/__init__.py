@@ -129,6 +129,7 @@ from calque.api.custom_derivatives import (  # noqa: E402
 )
 from calque.dispatch.devices import (  # noqa: E402
     block_until_ready as block_until_ready,
+    copy_to_host_async as copy_to_host_async,
     default_backend as default_backend,
     device_count as device_count,
     device_get as device_get,

@@ -71,6 +71,18 @@ def test_loops_under_disable_jit_are_traced_where_values_are_not_at_hand() -> No
     assert found.tolist() == [4, 16]
 
 
+def test_copy_to_host_async_and_the_name_of_make_jaxpr() -> None:
+    class Asked:
+        count = 0
+
+        def copy_to_host_async(self) -> None:
+            self.count += 1
+
+    x = [jnp.ones(2), "text", Asked(), 3]
+    assert calque.copy_to_host_async(x) is x and x[2].count == 1  # type: ignore[attr-defined]
+    assert calque.make_jaxpr(leaked).__name__ == "make_jaxpr(leaked)"
+
+
 def test_print_environment_info(capsys: pytest.CaptureFixture[str]) -> None:
     text = calque.print_environment_info(return_string=True)
     assert capsys.readouterr().out == "" and f"numpy: {np.__version__}" in str(text)
