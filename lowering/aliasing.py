@@ -133,6 +133,8 @@ class AliasAnalysis:
 
     def owned(self, x: Value) -> Value:
         """x, or a copy when x may be the memory of an argument, or is read elsewhere later."""
+        if x.dtype.kind == "c":  # two updates of equal complex constants write into one memory
+            x = self.ctx.unknown(x)  # (tests/lowering/test_safety.py)
         unsafe = self.is_protected(x) or self.copying or x in self.elsewhere
         return self.copy(x) if unsafe and any(n != 1 for n in x.shape) else x
 

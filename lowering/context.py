@@ -84,6 +84,10 @@ class Context:
         """
         return self._from_zero(x) if x in self.constants else x
 
+    def unknown(self, x: Value) -> Value:
+        """x, if no argument reaches it as what a dispatch makes."""
+        return x if self.fusion.leaves_of(x) else self._from_zero(x)
+
     def reads(self, old: Value, new: Value) -> Value:
         """What a carry of a host loop becomes: IREE's compiler dies where nothing in the body reads
         what it was (a crash, or no end of memory; tests/lowering/test_refusals.py)."""

@@ -1,10 +1,10 @@
 """Python functions as imports of a compiled program: the module `py` with call0, call1, ...
 
 A call runs on the thread that called the program, in the program's order.  What a function raises
-is kept and raised by the program's caller as it was.  A function whose attribute `into` is true is
-given the memory of its results, and is called by a thread of its own where the program is queued
-(lane.py): its `ask` gives a number where the program comes to it, which the call is given, and
-`drop` is told where that call fails or cannot be made.  Start reading at `make_module`.
+is kept and raised by the program's caller, a DeviceError besides.  A function whose attribute
+`into` is true is given the memory of its results, and is called by a thread of its own where the
+program is queued (lane.py): its `ask` gives a number where the program comes to it, which the call
+is given, and `drop` is told where that call fails or cannot be made.  Start at `make_module`.
 """
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import numpy as np
 from calque.runtime import lane
 from calque.runtime.device import is_host, is_queue, vm_instance
 from calque.runtime.dtypes import element_type
+from calque.runtime.errors import DeviceError
 from calque.runtime.memory import DEVICE_LOCAL, DEVICE_USAGE, HOST_USAGE
 from calque.runtime.staging import fetched, stored
 from calque.runtime.watch import span
@@ -34,7 +35,31 @@ def take_failure() -> BaseException | None:
     """What a callback raised on this thread since the last question."""
     failure: BaseException | None = getattr(_raised, "error", None)
     _raised.error = None
-    return failure
+    return failure if failure is None else _of_program(failure)
+
+
+_kinds: dict[type, type] = {}
+
+
+def _of_program(error: BaseException) -> BaseException:
+    """The same exception, of a class that is also DeviceError: whoever runs programs finds what
+    goes wrong in them under that name.  (An exception that cannot be made anew stays as it is.)"""
+    kind = type(error)
+    if not isinstance(error, Exception) or isinstance(error, DeviceError):
+        return error
+    try:
+        if kind not in _kinds:
+            _kinds[kind] = type(kind.__name__, (kind, DeviceError), {
+                "__module__": kind.__module__, "__qualname__": kind.__qualname__})
+        users = [b for b in kind.__mro__ if b.__module__ != "builtins"]
+        if not any("__init__" in vars(b) for b in users):
+            made = _kinds[kind](*error.__reduce__()[1])  # as pickle has it
+        else:  # the user's: what it does is done
+            made = _kinds[kind].__new__(_kinds[kind], *error.args)
+        made.__dict__.update(error.__dict__)
+    except Exception:
+        return error
+    return made.with_traceback(error.__traceback__)
 
 
 def _carrier(dtype: Any) -> Any:

@@ -51,6 +51,8 @@ NAMESPACES = {
     "calque.distributed": "programs of several processes",
     "calque.checkpoints": "trees of arrays in folders",
     "calque.experimental.checkify": "what went wrong, as a value",
+    "calque.experimental.jet": "derivatives of any order along a curve",
+    "calque.experimental.ode": "ordinary differential equations",
     "calque.experimental.pallas": "kernels over a grid of blocks",
     "calque.experimental.multihost_utils": "exchange of values between processes",
     "calque.runtime": "running compiled programs without the compiler",

@@ -108,6 +108,9 @@ from calque.api.autodiff import (  # noqa: E402
 )
 from calque.dispatch.array import Array as Array  # noqa: E402
 from calque.dispatch.array import live_arrays as live_arrays  # noqa: E402
+from calque.dispatch.environment import (  # noqa: E402
+    print_environment_info as print_environment_info,
+)
 from calque.api.batching import vmap as vmap  # noqa: E402
 from calque.api.checkpoint import (  # noqa: E402
     checkpoint as checkpoint,
@@ -127,6 +130,7 @@ from calque.api.custom_derivatives import (  # noqa: E402
 )
 from calque.dispatch.devices import (  # noqa: E402
     block_until_ready as block_until_ready,
+    copy_to_host_async as copy_to_host_async,
     default_backend as default_backend,
     device_count as device_count,
     device_get as device_get,

@@ -7,15 +7,18 @@ from calque.core.dtypes import (
     float0,
     iinfo,
     issubdtype,
+    itemsize_bits,
     prng_key,
     promote_types,
     result_type,
+    scalar_type_of,
 )
 from calque.core.dtypes import canonical as canonicalize_dtype
 from calque.core.errors import TypePromotionError
 
 __all__ = ["FLOAT8", "TypePromotionError", "bfloat16", "canonicalize_dtype", "extended",
-           "finfo", "float0", "iinfo", "issubdtype", "prng_key", "promote_types", "result_type"]
+           "finfo", "float0", "iinfo", "issubdtype", "itemsize_bits", "prng_key", "promote_types",
+           "result_type", "scalar_type_of"]
 
 
 def __dir__() -> list[str]:

@@ -250,3 +250,83 @@ def test_types_of_values_as_specs() -> None:
     assert spec.update(shape=(4,)) == calque.ShapeDtypeStruct((4,), np.float32)
     with pytest.raises(TypeError, match="unsized"):
         len(calque.ShapeDtypeStruct((), np.float32))
+
+
+class Refused(ValueError):
+    """An exception with a constructor of its own."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@pytest.mark.parametrize("error", [
+    ZeroDivisionError("a"), OSError(2, "no file"), KeyError("k"), Refused("no", 7),
+    UnicodeDecodeError("utf8", b"a", 0, 1, "reason")], ids=lambda e: type(e).__name__)
+def test_what_a_callback_raises_is_an_error_of_the_program_too(error: Exception) -> None:
+    """Of its own class, with its values, and a JaxRuntimeError as in JAX."""
+    def fail(x: Any) -> Any:
+        raise error
+
+    for kind in (type(error), calque.errors.JaxRuntimeError):
+        with pytest.raises(kind) as found:
+            calque.jit(lambda x: calque.pure_callback(fail, x, x))(1.0)
+        assert str(found.value) == str(error) and found.value.args == error.args
+        assert getattr(found.value, "code", None) == getattr(error, "code", None)
+
+
+def test_messages_of_debug() -> None:
+    for call in (lambda: calque.debug.callback(ordered=True, a=1),
+                 lambda: calque.debug.callback(None, 42)):
+        with pytest.raises(TypeError, match="debug_callback received unexpected arguments in the"):
+            call()
+    for call in (lambda: calque.debug.print(None, 42), lambda: calque.debug.print(a=1)):
+        with pytest.raises(TypeError, match="debug_print received unexpected arguments in the two"):
+            call()
+    with pytest.raises(TypeError, match="must be callable, but got an object of type"):
+        calque.debug.callback(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"Unused positional arguments to .*: \[5\]"):
+        calque.debug.print("{}", 3, 5)
+    with pytest.raises(ValueError, match=r"Unused keyword .*: \['a'\]. You may be passing an f-st"):
+        calque.debug.print("x", a=5)
+
+
+def test_arrays_within_containers_print_as_arrays(capsys: pytest.CaptureFixture[str]) -> None:
+    calque.jit(lambda x: calque.debug.print("{} {}", x, {"a": x}))(jnp.arange(2))
+    calque.effects_barrier()
+    assert capsys.readouterr().out == "[0 1] {'a': Array([0, 1], dtype=int32)}\n"
+
+
+@pytest.mark.parametrize("where", ["predicate", "body", "branch", "inner"])
+def test_io_callbacks_are_not_made_for_masked_elements(where: str) -> None:
+    """Elements that are done, or take another branch, would call as well: an error as in JAX, under
+    a vmap of what decides.  Where all go the same way each calls."""
+    seen: list[int] = []
+
+    def call(i: Any) -> Any:
+        return io_callback(lambda v: seen.append(int(v)) or v, i, i)
+
+    def loop(i: Any, n: Any) -> Any:
+        return lax.while_loop(lambda i: (call(i) if where == "predicate" else i) < n,
+                              lambda i: (call(i) if where == "body" else i) + 1, i)
+
+    def choice(i: Any, n: Any) -> Any:
+        def branch(v: Any) -> Any:
+            return calque.jit(call)(v) if where == "inner" else call(v)
+        return lax.cond(i < n, branch, lambda v: v, i)
+
+    f = loop if where in ("predicate", "body") else choice
+    with pytest.raises(NotImplementedError, match="IO effects? not supported in"):
+        calque.vmap(f, in_axes=(0, None))(jnp.array([0, 1]), 2)
+    assert seen == []
+    if f is choice:
+        calque.vmap(lambda i, n: lax.cond(n, call, lambda v: v, i), (0, None))(jnp.arange(2), True)
+        calque.effects_barrier()
+        assert sorted(seen) == [0, 1]
+
+
+def test_callbacks_have_no_transpose() -> None:
+    x = jnp.array(1.0)
+    for kind, call in (("IO", io_callback), ("Pure", calque.pure_callback)):
+        with pytest.raises(ValueError, match=f"^{kind} callbacks do not support transpose"):
+            calque.linear_transpose(lambda v, c=call: c(lambda v: v, x, v), x)(x)

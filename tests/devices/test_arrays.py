@@ -159,6 +159,25 @@ def test_pictures(capsys: pytest.CaptureFixture[str]) -> None:
     assert seen == [four("x")] * 2
 
 
+@pytest.mark.parametrize("shape, spec, options, width, lines", [
+    ((8, 8), P("x"), {}, 23, 1), ((8, 8), P(None, "x"), {}, 7, 9), ((16, 4), P("x"), {}, 7, 1),
+    ((8, 8), P("x"), {"scale": 2.0}, 48, 4), ((128, 10000), P("x"), {}, 78, 1),
+    ((8,), P(), {}, 11, 1), ((5,), P(), {"scale": 8.0}, 38, 1), ((8, 8), P(), {}, 23, 9),
+    ((8, 8), P(), {"max_width": 10}, 11, 9), ((8, 8), P(), {"min_width": 30}, 28, 9)])
+def test_sizes_of_pictures(shape: Any, spec: Any, options: dict[str, Any], width: int, lines: int,
+                           capsys: pytest.CaptureFixture[str]) -> None:
+    """As JAX draws: a whole is ten lines high and 25 characters times its sides' ratio wide, a part
+    is from min_width to max_width (and its name) wide; names stand in the middle."""
+    calque.debug.visualize_sharding(shape, four(*spec), use_color=False, **options)
+    top, *rest = capsys.readouterr().out.splitlines()
+    parts = rest[:next(i for i, line in enumerate(rest) if line[0] in "├└")]
+    assert len(parts) == lines and "CPU 0" in parts[(lines - 1) // 2]
+    cell = top[1:].replace("┐", "┬").split("┬")[0]
+    assert cell == "─" * width
+    name = parts[(lines - 1) // 2].split("│")[1]
+    assert len(name) - len(name.lstrip()) == (width - len(name.strip())) // 2
+
+
 def test_several_gpus_of_a_process_are_refused() -> None:
     from calque.runtime import Device
     mesh = Mesh([Device("cuda", k, "a card") for k in range(2)], ("x",))

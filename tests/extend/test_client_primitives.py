@@ -365,3 +365,18 @@ def test_a_rule_is_taken_back() -> None:
     mlir.register_lowering(p, None)
     with pytest.raises(NotImplementedError, match="taken_back"):
         calque.jit(lambda a: p.bind(a) + 0)(3.0)
+
+
+def test_scopes_stand_in_an_equations_source() -> None:
+    """And go with it where a source is handed on."""
+    @calque.named_call
+    def layer(x: Any) -> Any:
+        with calque.named_scope("a"), calque.named_scope("b"):
+            x = x + 1
+        return calque.lax.fori_loop(0, 3, lambda i, c: c * x, x)
+
+    outer, loop = [e for e in calque.make_jaxpr(layer)(2.0).eqns if e.name in ("add", "scan")]
+    assert str(outer.source_info.name_stack) == "layer/a/b"
+    assert str(loop.source_info.name_stack) == "layer"
+    assert outer.source_info.line == loop.source_info.line - 1
+    assert outer.replace(source_info=loop.source_info).source_info.line == loop.source_info.line

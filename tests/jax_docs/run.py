@@ -193,7 +193,7 @@ def table(every: list[str], folder: pathlib.Path) -> str:
                 counts = collections.Counter(k for k, *_ in judged(page, folder))
                 total += counts
                 name = page.removeprefix("api:") if page.startswith("api:") else (
-                    page.rpartition(".")[0])
+                    page.rpartition(".")[0].replace("/", ": "))
                 rows.append(_line(name, counts))
         lines += [f"| {title} | {' | '.join(compare.KINDS)} | % same | % without texts |",
                   "|---" * (len(compare.KINDS) + 3) + "|", *rows, _line("**all**", total), ""]

@@ -347,3 +347,14 @@ def test_columns_and_rows_by_letter() -> None:
                                       [[1, 4], [2, 5], [3, 6]])
     np.testing.assert_array_equal(jnp.r_["r", [1, 2], [4]], [[1, 2, 4]])
     np.testing.assert_array_equal(jnp.r_["c", [1, 2], [4]], [[1], [2], [4]])
+
+
+@pytest.mark.parametrize("index", [((1, 0), (2, 1)), ((1, 0),), (((1, 0), (0, 1)), 2),
+                                   (0, ((1, 2), (0, 1)))])
+def test_nested_sequences_of_traced_numbers(index: Any) -> None:
+    """What is passed through jit as nested tuples is a tuple of index arrays as it was before."""
+    x = np.arange(42.0, dtype=np.float32).reshape(2, 3, 7)
+    np.testing.assert_array_equal(calque.jit(lambda x, i: jnp.asarray(x)[i])(x, index), x[index])
+    wanted = x.copy()
+    np.add.at(wanted, index, 1)
+    np.testing.assert_array_equal(calque.jit(lambda x, i: x.at[i].add(1))(x, index), wanted)

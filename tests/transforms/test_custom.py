@@ -213,7 +213,7 @@ def test_errors_of_rules() -> None:
     with pytest.raises(TypeError, match="equal container"):
         calque.grad(f)(1.0)
     f.defjvp(lambda p, t: (p[0], jnp.ones(3)))
-    with pytest.raises(TypeError, match="equal shapes and dtypes"):
+    with pytest.raises(TypeError, match="corresponding shapes and dtypes"):
         calque.grad(f)(1.0)
 
     @calque.custom_vjp
@@ -226,7 +226,7 @@ def test_errors_of_rules() -> None:
     with pytest.raises(TypeError, match="tuple of length"):
         calque.grad(g)(1.0)
     g.defvjp(lambda x: (x, None), lambda res, ct: (jnp.ones(2),))
-    with pytest.raises(ValueError, match="shape/dtype"):
+    with pytest.raises(ValueError, match=r"output\[0\] the bwd rule produced an output of"):
         calque.grad(g)(1.0)
     g.defvjp(lambda x: x, lambda res, ct: (ct,))
     with pytest.raises(TypeError, match="must produce a pair"):

@@ -6,7 +6,8 @@
   batching.py            vmap
   checkpoint.py          checkpoint (remat) and its policies
   custom_derivatives.py  custom_jvp, custom_vjp; custom_batching.py  custom_vmap;
-                         rule_arguments.py  how they take arguments
+                         rule_arguments.py  how they take arguments; rule_results.py  what is
+                         said of results that do not fit
   control.py             cond, switch, scan; loops.py  while_loop, fori_loop
   callbacks.py           Python inside programs; debugger.py  breakpoint
   ffi.py                 kernels of the user's own

@@ -15,7 +15,7 @@ from calque.core.errors import explain
 from calque.core.lists import as_tuple
 from calque.core.refs import Ref, assign, check_distinct
 from calque.core.refs import read as ref_value
-from calque.core.types import Function
+from calque.core.types import Function, Shape
 from calque.dispatch.array import as_values
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import argument_names, sizes_error
@@ -83,7 +83,7 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         # what is not mapped may be any object
         check_arguments(name_of(fun), [0 if d is None else x for d, x in zip(axes, leaves)], tree,
                         refs=True)
-        axes = [d if d is None else _normalized(d, len(type_of(x).shape), "in_axes")
+        axes = [d if d is None else _normalized(d, type_of(x).shape)
                 for d, x in zip(axes, leaves)]
         size = _mapped_size(fun, leaves, axes, axis_size, args, kwargs)
         if spmd:
@@ -163,13 +163,13 @@ def _check_types(spmd: tuple[Any, ...], leaves: Sequence[Any], axes: Sequence[in
                     f"explicit_mesh_axis={split}", fix="leave spmd_axis_name out."))
 
 
-def _normalized(axis: Any, ndim: int, what: str) -> int:
-    axis = int(axis)
+def _normalized(axis: Any, shape: Shape) -> int:
+    axis, ndim = int(axis), len(shape)
     if not -ndim <= axis < ndim:
         raise ValueError(explain(
             f"vmap was requested to map its argument along axis {axis}, which implies that its "
             f"rank should be at least {axis + 1 if axis >= 0 else -axis}, but is only {ndim} "
-            f"(its {what}).", fix="use an axis that it has, or None to pass it whole."))
+            f"(its shape is {shape})", fix="use an axis that it has, or None to pass it whole."))
     return axis % ndim if ndim else axis
 
 

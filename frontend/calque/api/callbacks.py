@@ -188,16 +188,26 @@ def callback(callback: Callable[..., None] | None = None, *args: Any,  # noqa: A
       >>> seen
       [6]
     """
-    if callback is None and not (args or kwargs):
+    if callback is None:
+        _refuse_early("debug_callback", args, kwargs)
         return functools.partial(_call_back, ordered)
     _call_back(ordered, callback, *args, **kwargs)
     return None
 
 
+def _refuse_early(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    if args or kwargs:
+        raise TypeError(explain(
+            f"{name} received unexpected arguments in the two-call form: args={tuple(args)} "
+            f"kwargs={kwargs}", fix="give options alone first, then the rest: "
+            'debug.print(ordered=True)("{x}", x=x).'))
+
+
 def _call_back(ordered: bool, callback: Any, /, *args: Any, **kwargs: Any) -> None:
     if not callable(callback):
         raise TypeError(explain(
-            f"first argument to calque.debug.callback must be callable, got {callback!r}."))
+            "first argument to debug.callback must be callable, but got an object of type "
+            f"{type(callback)}.", fix="pass the function first, then its arguments."))
     leaves, in_tree = tree_util.flatten((args, kwargs))
     where = [_is_array(x) for x in leaves]
     found = flagged(leaves, where)
@@ -313,7 +323,8 @@ def _formatted(write: Callable[[str], None], fmt: Any, args: tuple[Any, ...],
                kwargs: dict[str, Any], ordered: bool, unchecked: bool) -> Any:
     """A text with values in its fields, written while a program runs; without a text, what takes
     one."""
-    if fmt is None and not (args or kwargs):
+    if fmt is None:
+        _refuse_early("debug_print", args, kwargs)
         return lambda fmt, /, *args, **kwargs: _formatted(write, fmt, args, kwargs, ordered,
                                                           unchecked)
     if not isinstance(fmt, str):
@@ -326,9 +337,8 @@ def _formatted(write: Callable[[str], None], fmt: Any, args: tuple[Any, ...],
     options = np.get_printoptions()
 
     def show(*args: Any, **kwargs: Any) -> None:
-        plain = tree_util.tree_map(_plain, (args, kwargs))
         with np.printoptions(**options):
-            write(fmt.format(*plain[0], **plain[1]))
+            write(fmt.format(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()}))
 
     _call_back(ordered, show, *args, **kwargs)
     return None
@@ -358,16 +368,17 @@ def _check_fields(fmt: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None
             raise KeyError(explain(f"debug.print: {fmt!r} asks for {name!r}.",
                                    fix=f"pass {name}=."))
         named.add(name)
-    if not named and not numbered and (args or kwargs):
-        raise ValueError(explain(
-            f'You may be passing an f-string, i.e. f"{{x}}", to debug.print: {fmt!r} has no '
-            "fields.", fix='give values to fields: debug.print("{x}", x=x).'))
+    perhaps = "" if named else (
+        ' You may be passing an f-string (i.e, `f"{x}"`) into `debug.print`: the text has no '
+        "fields.")
     if rest := [k for k in kwargs if k not in named]:
-        raise ValueError(explain(f"Unused keyword arguments to debug.print: {rest}.",
-                                 fix="name them in the text, or leave them out."))
-    if places := [i for i in range(len(args)) if i not in numbered]:
-        raise ValueError(explain(f"Unused positional arguments to debug.print: {places}.",
-                                 fix="give them fields {}, or leave them out."))
+        raise ValueError(explain(
+            f"Unused keyword arguments to `jax.debug.print`: {rest}.{perhaps}",
+            fix="name them in the text, or leave them out."))
+    if unused := [x for i, x in enumerate(args) if i not in numbered]:
+        raise ValueError(explain(
+            f"Unused positional arguments to `jax.debug.print`: {unused}.{perhaps}",
+            fix="give them fields {}, or leave them out."))
 
 
 def _plain(x: Any) -> Any:

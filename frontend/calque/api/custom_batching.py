@@ -69,7 +69,7 @@ class custom_vmap(HandsOn):  # noqa: N801
             raise AttributeError(explain(
                 f"No batching rule defined for custom_vmap function {name} using def_vmap.",
                 fix="set one with def_vmap."))
-        args = resolved(self.fun, args, kwargs)
+        args = resolved(self.fun, args, kwargs, type(self).__name__)
         leaves, tree = tree_util.flatten(args)
         check_arguments(name, leaves, tree_util.tree_structure((args, {})))
         kept: list[Any] = []

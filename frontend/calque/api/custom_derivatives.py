@@ -6,10 +6,11 @@ do with it.  Start reading at `custom_jvp.__call__`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.api.rule_arguments import HandsOn, positions, resolved
+from calque.api.rule_results import cotangent_error, primal_error
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike, same_type
 from calque.core.errors import UnexpectedTracerError, explain
@@ -177,7 +178,7 @@ class custom_jvp(HandsOn):  # noqa: N801
             raise AttributeError(explain(
                 f"No JVP defined for custom_jvp function {name} using defjvp.",
                 fix="set one with defjvp or defjvps."))
-        args = resolved(self.fun, args, kwargs)
+        args = resolved(self.fun, args, kwargs, type(self).__name__)
         given, others = _split(args, self.nondiff_argnums)
         leaves, tree = _flatten(name, tuple(given))
         traced, whole = traced_among(others)  # operands, too: they may be mapped
@@ -188,7 +189,7 @@ class custom_jvp(HandsOn):  # noqa: N801
             out = self.fun(*_whole(tree.unflatten(flat[n:]), whole(flat[:n]),
                                    self.nondiff_argnums))
             found, out_tree = flat_result(name, out)
-            kept.append(out_tree)
+            kept.append((out_tree, [aval_of(x) for x in found]))
             return found
 
         def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -210,26 +211,25 @@ class custom_jvp(HandsOn):  # noqa: N801
                     f"Custom JVP rule {name_of(self.jvp)} for function {name} must produce primal "
                     f"and tangent outputs with equal container (pytree) structures, but got "
                     f"{out_tree} and {moved_tree} respectively."))
-            if kept and out_tree != kept[-1]:
-                raise TypeError(explain(
-                    f"Custom JVP rule {name_of(self.jvp)} for function {name} must produce a pair "
-                    "whose first element has the structure of the function's output: "
-                    f"{kept[-1]}, but got {out_tree}."))
-            kept.append(out_tree)
+            if kept and (wrong := primal_error("JVP", name_of(self.jvp), name, (out_tree, outs),
+                                               kept[-1])):
+                raise wrong
+            kept.append((out_tree, [aval_of(x) for x in outs]))
             for i, (o, t) in enumerate(zip(outs, moved)):
                 have, want = aval_of(t), aval_of(o).tangent()
                 if isinstance(t, SymbolicZero) or want.dtype == dtypes.float0:
                     continue
                 if not same_type(have, want):
                     raise TypeError(explain(
-                        f"Custom JVP rule must produce primal and tangent outputs with equal "
-                        f"shapes and dtypes, but {name_of(self.jvp)} for function {name} produced "
-                        f"at leaf {i}: primal {aval_of(o).short()}, tangent {have.short()}."))
+                        "Custom JVP rule must produce primal and tangent outputs with "
+                        f"corresponding shapes and dtypes. Expected {aval_of(o)} "
+                        f"(tangent type of {want}) but got {have}.",
+                        where=f"leaf {i} of what {name_of(self.jvp)} returned for {name}"))
             return outs, moved
 
         outs = custom_jvp_p.bind(*traced, *leaves, fun=Rule(fun), jvp=Rule(rule), num_consts=0,
                                  symbolic_zeros=self.symbolic_zeros or n > 0)
-        return kept[-1].unflatten(outs)
+        return kept[-1][0].unflatten(outs)
 
 
 class custom_vjp(HandsOn):  # noqa: N801
@@ -289,7 +289,7 @@ class custom_vjp(HandsOn):  # noqa: N801
             raise AttributeError(explain(
                 f"No VJP defined for custom_vjp function {name} using defvjp.",
                 fix="set the rules with defvjp."))
-        args = resolved(self.fun, args, kwargs)
+        args = resolved(self.fun, args, kwargs, type(self).__name__)
         given, others = _split(args, self.nondiff_argnums)
         for x in tree_util.tree_leaves(others):
             if isinstance(x, Tracer):
@@ -316,11 +316,13 @@ class _VjpCall:
         self.owner, self.name, self.tree, self.others = owner, name, tree, others
         self.avals = avals
         self.out_tree: Any = None
+        self.out_avals: list[ShapedArray] | None = None  # once fun was called
         self.residual_tree: Any = None
 
     def fun(self, *flat: Any) -> list[Any]:
         args = _whole(self.tree.unflatten(flat), self.others, self.owner.nondiff_argnums)
         leaves, self.out_tree = flat_result(self.name, self.owner.fun(*args))
+        self.out_avals = [aval_of(x) for x in leaves]
         return leaves
 
     def forward(self, primals: Sequence[Any], nonzero: Sequence[bool]
@@ -340,11 +342,10 @@ class _VjpCall:
                 f"from the forward pass for use on the backward pass), but instead of a pair the "
                 f"fwd rule {name_of(self.owner.fwd)} produced {pair}."))
         outs, tree = flat_result(self.name, pair[0])
-        if self.out_tree is not None and tree != self.out_tree:
-            raise TypeError(explain(
-                f"Custom VJP fwd rule {name_of(self.owner.fwd)} for function {self.name} must "
-                "produce a pair whose first element has the structure of the function's output: "
-                f"{self.out_tree}, but got {tree}."))
+        if self.out_avals is not None and (wrong := primal_error(
+                "VJP fwd", name_of(self.owner.fwd), self.name, (tree, outs),
+                (self.out_tree, self.out_avals))):
+            raise wrong
         self.out_tree = tree
         residuals, self.residual_tree = tree_util.flatten(pair[1])
         arrays = [is_arraylike(r) for r in residuals]
@@ -373,11 +374,11 @@ class _VjpCall:
                 f"differentiated arguments, {len(whole)}, one cotangent for each argument of "
                 f"{self.name}, but got {got}."))
         flat: list[Any] = []
-        for part, want in zip(found, whole):
-            flat += self._matched(bwd, part, want)
+        for i, (part, want) in enumerate(zip(found, whole)):
+            flat += self._matched(bwd, part, want, i)
         return self.tree.without(flat) if isinstance(self.tree, _WithRefs) else flat
 
-    def _matched(self, bwd: str, part: Any, want: Any) -> list[Any]:
+    def _matched(self, bwd: str, part: Any, want: Any, argument: int) -> list[Any]:
         avals, tree = tree_util.flatten(want)
         if part is None:
             return [None] * len(avals)
@@ -387,17 +388,27 @@ class _VjpCall:
             leaves = [c for c, a in zip(leaves, places) if a is not None]
             got = tree
         alone = len(avals) == 1 and tree_util.treedef_is_leaf(got)  # of a node of one leaf
-        if len(leaves) != len(avals) or (got != tree and None not in leaves and not alone):
+        absent = any(c is None for c in leaves)  # (NumPy compares float0 with nothing)
+        if len(leaves) != len(avals) or (got != tree and not absent and not alone):
             raise TypeError(explain(
                 f"Custom VJP bwd rule {bwd} must produce cotangents with the structure of the "
                 f"arguments of {self.name}: {tree}, but got {got}."))
-        return [self._checked(bwd, c, a) for c, a in zip(leaves, avals)]
 
-    def _checked(self, bwd: str, ct: Any, aval: Any) -> Any:
+        def path(at: int) -> str:
+            return f"[{argument}]" + tree_util.keystr(tree_util.tree_leaves_with_path(want)[at][0])
+
+        return [self._checked(c, a, functools.partial(path, i))
+                for i, (c, a) in enumerate(zip(leaves, avals))]
+
+    def _checked(self, ct: Any, aval: Any, path: Callable[[], str]) -> Any:
         if type(aval) is Ref:
             return None
         want = aval.tangent()
-        if ct is None or isinstance(ct, SymbolicZero) or want.dtype == dtypes.float0:
+        if ct is None or want.dtype == dtypes.float0:
+            return None
+        if isinstance(ct, SymbolicZero):
+            if ct.shape != want.shape or ct.dtype != want.dtype:
+                raise cotangent_error(path(), ct.aval, want, aval, symbolic=True)
             return None
         have = aval_of(ct)
         if have.dtype == dtypes.float0:
@@ -407,10 +418,7 @@ class _VjpCall:
             return convert_element_type_p.bind(ct, new_dtype=want.dtype, weak_type=want.weak_type,
                                                sharding=None)
         if not same_type(have, want):
-            raise ValueError(explain(
-                f"Custom VJP bwd rule {bwd} for function {self.name} must produce a cotangent of "
-                f"shape/dtype {want.short()} for an argument of type {aval.short()}, but got "
-                f"{have.short()}."))
+            raise cotangent_error(path(), have, want, aval, symbolic=False)
         return ct
 
 
@@ -513,7 +521,8 @@ def closure_convert(fun: Function, *example_args: Any
     values = flagged(program.consts, moved)
 
     def converted(*args: Any) -> Any:
-        own, rest = args[:len(example_args)], iter(args[len(example_args):])
+        count = len(args) - len(values)
+        own, rest = args[:count], iter(args[count:])
         consts = [next(rest) if m else c for c, m in zip(program.consts, moved)]
         given, given_tree = tree_util.flatten(own)
         if given_tree != tree:

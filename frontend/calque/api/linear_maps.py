@@ -94,7 +94,8 @@ class VJP(_LinearMap):
     A node of trees: its leaves are the residuals, those that are arguments of the function first.
 
     Attributes:
-      args_res: for each array of the primals, it, if it is a residual, else NotNeeded().
+      args_res: for each array of the primals, it, if it is a residual, else NotNeeded(); may be
+        set, to None to leave arrays away and to these before it is called.
       opaque_residuals: the other residuals.
 
     Example:
@@ -118,6 +119,16 @@ class VJP(_LinearMap):
     def args_res(self) -> list[Any]:
         given = dict(zip(self._order, self.program.consts))
         return [given.get(i, NotNeeded()) for i in range(len(self.details[2]))]
+
+    @args_res.setter
+    def args_res(self, values: Sequence[Any]) -> None:
+        if len(values) != len(self.details[2]):
+            raise ValueError(explain(
+                f"args_res: {len(values)} values for {len(self.details[2])} arrays of the primals.",
+                fix="give one for each, None where it is set later."))
+        self.program = self.program.replace(consts=[
+            c if place is None else values[place]
+            for place, c in zip(self._order, self.program.consts)])
 
     @property
     def opaque_residuals(self) -> list[Any]:

@@ -5,6 +5,7 @@ Start reading at `while_loop`.
 """
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
 from calque.core.dims import as_size, max_dim
-from calque.core.errors import explain
+from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.lists import flagged
 from calque.core.program import Program, Var
 from calque.core.refs import Ref, Uses, read
@@ -51,9 +52,8 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     if not (callable(cond_fun) and callable(body_fun)):
         raise TypeError("lax.while_loop: body_fun and cond_fun arguments should be callable.")
     if config.jax_disable_jit:
-        while cond_fun(init_val):
-            init_val = body_fun(init_val)
-        return init_val
+        with contextlib.suppress(ConcretizationTypeError):  # of a vmap, say: then it is traced
+            return _while_in_python(cond_fun, body_fun, init_val)
     leaves, tree = tree_util.flatten(init_val)
     in_tree = tree_util.flatten(((init_val,), {}))[1]
     check_arguments("while_loop", leaves, in_tree, refs=True)
@@ -84,6 +84,12 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         return tree.unflatten([
             x if body.outputs[i] is body.inputs[i] and x is leaves[i] and i not in seen else out
             for i, (x, out) in enumerate(zip(given, outs))])
+
+
+def _while_in_python(cond_fun: Function, body_fun: Function, value: Any) -> Any:
+    while cond_fun(value):
+        value = body_fun(value)
+    return value
 
 
 def _while_with_refs(cond: Program, looks: Uses, body: Program, uses: Uses,

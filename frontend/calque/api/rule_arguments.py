@@ -47,26 +47,33 @@ def _signature(fun: Function) -> inspect.Signature | None:
         return None
 
 
-def resolved(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+def resolved(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
              ) -> tuple[Any, ...]:
-    """All arguments by position, defaults filled in."""
+    """All arguments by position, defaults filled in; kind: of the rule, as "custom_jvp"."""
+    given = fun
     if isinstance(fun, functools.partial):  # its keywords are set, whatever its signature says
         fun = _any_number
     signature = _signature(fun)
     if signature is None:
         if not kwargs:
             return args
-        raise TypeError(explain(
-            f"{name_of(fun)}: keyword arguments could not be resolved to positions.",
-            fix="pass all arguments by position."))
-    bound = signature.bind(*args, **kwargs)
+        raise _unresolved(kind, given, "its signature is not known")
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise _unresolved(kind, given, f"Binding failed with the error:\n{error}") from None
     bound.apply_defaults()
     if bound.kwargs:
-        raise TypeError(explain(
-            f"The following keyword arguments could not be resolved to positions: "
-            f"{', '.join(bound.kwargs)}",
-            fix="functions with custom rules take arguments by position only."))
+        raise _unresolved(kind, given, "The following keyword arguments could not be resolved to "
+                          f"positions: {', '.join(bound.kwargs)}")
     return bound.args
+
+
+def _unresolved(kind: str, fun: Function, why: str) -> TypeError:
+    return TypeError(explain(
+        f"The input arguments to the {kind}-decorated function {name_of(fun)} could not be "
+        f"resolved to positional-only arguments. {why}",
+        fix="functions with rules of their own take arguments by position."))
 
 
 def positions(fun: Function, numbers: Any, names: Any) -> tuple[int, ...]:

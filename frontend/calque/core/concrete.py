@@ -48,7 +48,9 @@ def _scalar(kind: type) -> Any:
         raise concretization_error(
             x, f"Abstract tracer value encountered where concrete value is expected: "
             f"traced array with shape {x.aval.short()}. The {kind.__name__}() function was applied "
-            "to it.", f"use x.astype({kind.__name__}) and calque.numpy's functions, or "
+            f"to it. If trying to convert the data type of a value, try using `x.astype("
+            f"{kind.__name__})` or `jnp.array(x, {kind.__name__})` instead.",
+            f"use x.astype({kind.__name__}) and calque.numpy's functions, or "
             "lax.stop_gradient(x) where a derivative of 0 is meant.")
     return convert
 

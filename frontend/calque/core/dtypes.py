@@ -84,6 +84,9 @@ def key_dtype_of(impl: Any) -> KeyDtype:
     for k in KEYS.values():
         if impl in (k.impl, k.tag, k.name):
             return k
+    if not isinstance(impl, str):
+        raise TypeError(f"unrecognized type {type(impl)} for specifying PRNG implementation.\n"
+                        "  Fix: name one, or pass the dtype of keys.")
     known = ", ".join(f'"{name}"' for name in KEYS)
     raise ValueError(f'unrecognized PRNG implementation "{impl}". Did you mean one of: {known}?\n'
                      "  Fix: name one of those.")
@@ -123,6 +126,8 @@ def issubdtype(a: Any, b: Any) -> bool:
     """Like np.issubdtype, knowing bfloat16, fp8 (floating) and keys (prng_key)."""
     if is_key(a):
         return isinstance(b, type) and issubclass(prng_key, b) or is_key(b)
+    if isinstance(a, type) and issubclass(a, extended):
+        return isinstance(b, type) and issubclass(a, b)
     if isinstance(b, type) and issubclass(b, extended):
         return False
     if not (isinstance(a, type) and issubclass(a, np.generic)):
@@ -138,6 +143,55 @@ def issubdtype(a: Any, b: Any) -> bool:
     if isinstance(b, type) and issubclass(b, np.generic):
         return bool(np.issubdtype(a, b))
     return bool(np.issubdtype(a, np.dtype(b)))
+
+
+def itemsize_bits(dtype: Any) -> int:
+    """The bits that an element takes in memory.
+
+    Args:
+      dtype: what numpy.dtype takes.
+
+    Returns:
+      An int.
+
+    Raises:
+      ValueError: dtype is None.
+
+    Example:
+      >>> from calque import dtypes
+      >>> dtypes.itemsize_bits("bfloat16")
+      16
+    """
+    if dtype is None:
+        raise ValueError("dtype cannot be None.\n  Fix: name one.")
+    return 8 * int((dtype if is_key(dtype) else np.dtype(dtype)).itemsize)
+
+
+def scalar_type_of(x: Any) -> type:
+    """The Python type of numbers of a dtype's kind.
+
+    Args:
+      x: a dtype, an array or a number.
+
+    Returns:
+      bool, int, float or complex.
+
+    Raises:
+      TypeError: it is of no such kind.
+
+    Example:
+      >>> from calque import dtypes
+      >>> dtypes.scalar_type_of("bfloat16")
+      <class 'float'>
+    """
+    if x is not None:
+        found = x if isinstance(x, (type, str, np.dtype)) else getattr(x, "dtype", type(x))
+        if not is_key(found):
+            for kind, abstract in ((bool, np.bool_), (int, np.integer), (float, np.floating),
+                                   (complex, np.complexfloating)):
+                if issubdtype(np.dtype(found), abstract):
+                    return kind
+    raise TypeError(f"scalar_type_of: {x} is of no kind of numbers.\n  Fix: pass a dtype.")
 
 
 # ---- the 32/64-bit switch
@@ -313,12 +367,13 @@ def promote(pairs: Iterable[tuple[Dtype, bool]]) -> tuple[Dtype, bool]:
 _STRICT = ("api", "numpy", "lax", "parallel", "ops")
 
 
-def refuse_float0(*kinds: Dtype) -> None:
+def refuse_float0(*kinds: Dtype, name: str = "an operation") -> None:
     """TypeError for the dtype of derivatives by integers, which nothing is computed with."""
     if float0 in kinds:
         raise TypeError(explain(
-            "a float0 array is an operand: float0s do not support any operations by design, being "
-            "derivatives by integers and booleans.",
+            f"Called {name} with a float0 array. float0s do not support any operations by design, "
+            "because they are not compatible with non-trivial vector spaces: they are derivatives "
+            "by integers and booleans.",
             fix="use np.zeros(x.shape, dtype) where zeros of a dtype are wanted."))
 
 
@@ -352,11 +407,14 @@ def dtype_and_weak(x: Any) -> tuple[Dtype, bool]:
         fix="pass an array, a number, a dtype or a dtype's name."))
 
 
-def result_type(*args: Any) -> Dtype:
-    """The dtype an operation on these arrays, scalars or dtypes has."""
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+    """The dtype an operation on these arrays, scalars or dtypes has (None: the default float); with
+    return_weak_type_flag also whether it is weak."""
     if not args:
         raise ValueError("result_type: at least one array or dtype is required.")
-    return promote([dtype_and_weak(a) for a in args])[0]
+    found = promote([(default_dtype(float), False) if a is None else dtype_and_weak(a)
+                     for a in args])
+    return found if return_weak_type_flag else found[0]
 
 
 def to_inexact(dtype: Dtype) -> Dtype:

@@ -14,7 +14,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.lists import as_tuple
-from calque.core.source import UNKNOWN, Source
+from calque.core.source import UNKNOWN, EquationSource, NameStack, Source
 from calque.core.types import Params
 
 if TYPE_CHECKING:
@@ -103,9 +103,10 @@ class Equation:
         return self.outputs
 
     @property
-    def source_info(self) -> Source:
-        """Where in the user's program it stands."""
-        return self.source
+    def source_info(self) -> EquationSource:
+        """Where in the user's program it stands, and in which scopes."""
+        return EquationSource(self.source.file, self.source.line, self.source.function,
+                              NameStack(self.scope))
 
     @property
     def effects(self) -> frozenset[Any]:

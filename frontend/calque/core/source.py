@@ -47,6 +47,42 @@ def _cell_of(file: str) -> Any:
     return cells.get(file)
 
 
+@dataclass(frozen=True, slots=True)
+class NameStack:
+    """The names of the scopes around an operation, the outermost first.
+
+    Attributes:
+      stack: a tuple of names.
+
+    Example:
+      >>> from calque.extend import source_info_util as util
+      >>> with util.extend_name_stack("layer"):
+      ...     print(util.current_name_stack())
+      layer
+    """
+
+    stack: tuple[str, ...] = ()
+
+    def extend(self, name: str) -> NameStack:
+        """With one more name inside."""
+        return NameStack((*self.stack, name))
+
+    def __add__(self, other: NameStack) -> NameStack:
+        return NameStack(self.stack + other.stack)
+
+    def __str__(self) -> str:
+        return "/".join(self.stack)
+
+
+@dataclass(frozen=True, slots=True)
+class EquationSource(Source):
+    """A place with the names of the scopes around it, as an equation's source_info."""
+
+    name_stack: NameStack = NameStack()
+
+    __str__ = Source.__str__
+
+
 UNKNOWN = Source("<unknown>", 0, "<unknown>")
 _ours_cache: dict[str, bool] = {}
 

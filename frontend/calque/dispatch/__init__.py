@@ -10,7 +10,8 @@
                  precompiled.py (those compiled ahead), replay.py (recorded public functions;
                  same_bits.py: which of them may be compiled as a whole)
   sharded/       arrays over several devices and processes
-  devices.py     devices and moving data; mismatch.py  messages about trees of unequal types
+  devices.py     devices and moving data; environment.py  versions and devices, for reports;
+                 mismatch.py  messages about trees of unequal types
 
 Start reading at jit.py, or at eager.py.
 """

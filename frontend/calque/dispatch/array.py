@@ -20,7 +20,7 @@ from calque.core.avals import ShapedArray, aval_of, refuse_masked
 from calque.core.errors import explain
 from calque.core.formats import Format, format_of
 from calque.core.sharding import Sharding, SingleDeviceSharding
-from calque.core.trace import Tracer
+from calque.core.trace import Tracer, escaped_tracer_error
 from calque.core.types import Ndarray, Shape
 from calque.runtime import Buffer, Device
 
@@ -300,8 +300,7 @@ class Array(metaclass=_ArrayMeta):
         """
         return self.aval.sharding is not None
 
-    def __hash__(self) -> int:
-        raise TypeError(f"unhashable type: '{type(self).__name__}'")
+    __hash__ = None  # type: ignore[assignment]
 
     # ---- conversion to other worlds
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ndarray:
@@ -492,6 +491,8 @@ def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
 def from_scalar(value: Any) -> Array:
     """A rank-0 array of a Python or NumPy scalar, with memory of its own."""
     aval = aval_of(value)
+    if isinstance(value, Tracer):
+        raise escaped_tracer_error(value, "an argument")
     try:
         made = np.array(dtypes.plain_number(value), aval.dtype)
     except OverflowError:

@@ -16,9 +16,33 @@ from calque.dispatch.array import Array, current_device, platform_named
 from calque.runtime import Device
 from calque.trees import util as tree_util
 
-__all__ = ["block_until_ready", "default_backend", "device_count", "device_get", "devices",
-           "effects_barrier", "local_device_count", "local_devices", "process_count",
-           "process_index", "process_indices"]
+__all__ = ["block_until_ready", "copy_to_host_async", "default_backend", "device_count",
+           "device_get", "devices", "effects_barrier", "local_device_count", "local_devices",
+           "process_count", "process_index", "process_indices"]
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """Start the transfers to the host of a tree's arrays, for device_get or np.asarray later.
+
+    Args:
+      x: tree of arrays and of anything else.
+
+    Returns:
+      x.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> calque.copy_to_host_async([jnp.ones(2), "text"])[1]
+      'text'
+    """
+    for leaf in tree_util.tree_leaves(x):
+        start = getattr(leaf, "copy_to_host_async", None)
+        if start is not None and not isinstance(leaf, Tracer):
+            start()
+    return x
 
 
 def devices(backend: str | None = None) -> list[Device]:

@@ -584,6 +584,10 @@ def _resolve(what: str, fun: Any, nums: tuple[int, ...] | None,
         return (), ()
     signature = signature_of(fun)
     if signature is None:
+        if what == "donate" and nums is None:
+            raise ValueError(explain(
+                f"Getting the signature of function {fun} failed. Pass donate_argnums instead of "
+                "donate_argnames.", fix="name the arguments by their positions."))
         return nums or (), names or ()
     parameters = list(signature.parameters.values())
     positional = [p for p in parameters

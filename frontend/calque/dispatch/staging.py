@@ -60,7 +60,9 @@ def make_jaxpr(fun: Function, static_argnums: Any = (), axis_env: Any = None,
             return entry.program, stages.out_info(entry)
         return entry.program
 
-    return wrapped(fun, run, "Program")
+    made = wrapped(fun, run, "Program")
+    made.__name__ = f"make_jaxpr({name_of(fun)})"
+    return made
 
 
 def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:

@@ -3,40 +3,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from calque.core.source import NameStack, here, register_exclusion
 from calque.core.source import Source as SourceInfo
-from calque.core.source import here, register_exclusion
 from calque.core.trace import scope as extend_name_stack
 from calque.core.trace import scopes
-
-
-@dataclass(frozen=True)
-class NameStack:
-    """The names of the scopes around an operation, the outermost first.
-
-    Attributes:
-      stack: a tuple of names.
-
-    Example:
-      >>> from calque.extend import source_info_util as util
-      >>> with util.extend_name_stack("layer"):
-      ...     print(util.current_name_stack())
-      layer
-    """
-
-    stack: tuple[str, ...] = ()
-
-    def extend(self, name: str) -> NameStack:
-        """With one more name inside."""
-        return NameStack((*self.stack, name))
-
-    def __add__(self, other: NameStack) -> NameStack:
-        return NameStack(self.stack + other.stack)
-
-    def __str__(self) -> str:
-        return "/".join(self.stack)
 
 
 def current_name_stack() -> NameStack:

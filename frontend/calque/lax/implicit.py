@@ -8,7 +8,7 @@ from typing import Any
 
 from calque.api.autodiff import jvp, linearize
 from calque.api.custom_derivatives import custom_jvp
-from calque.core.avals import aval_of
+from calque.core.avals import aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import flagged
 from calque.core.primitive import UndefinedPrimal
@@ -134,6 +134,7 @@ def custom_linear_solve(matvec: Function, b: Any, solve: Function,
 
     Raises:
       TypeError: structures differ, or reverse mode lacks transpose_solve.
+      ValueError: shapes differ.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -161,6 +162,11 @@ def custom_linear_solve(matvec: Function, b: Any, solve: Function,
                 raise TypeError(explain(
                     f"{what}() output pytree structure must match that of b, got {out_tree} and "
                     f"{tree}."))
+            shapes = [[shape_of(x) for x in values] for values in (found, leaves)]
+            if shapes[0] != shapes[1]:
+                raise ValueError(explain(
+                    f"{what}() output shapes must match b, got {shapes[0]} and {shapes[1]}",
+                    fix="return an array of b's shape for each."))
             return [*found, *aux]
         return closed(stage(run, avals, what))
 

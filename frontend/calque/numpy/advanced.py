@@ -114,12 +114,19 @@ def _from_list(item: Any) -> Any:
     if not len(item):
         return np.zeros((0,), np.int32)
     try:
-        if not any(isinstance(v, (Array, Tracer)) for v in item):
+        if not _holds_arrays(item):
             return np.asarray(item)
     except ValueError:
         raise ix.refusal(item) from None
     from calque.numpy.creation import asarray
     return asarray(item)
+
+
+def _holds_arrays(item: Any) -> bool:
+    """Whether an array stands in nested lists and tuples."""
+    if isinstance(item, (list, tuple)):
+        return any(map(_holds_arrays, item))
+    return isinstance(item, (Array, Tracer))
 
 
 def _entries(items: Sequence[Any], shape: Shape) -> list[Any]:

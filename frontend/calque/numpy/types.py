@@ -137,7 +137,7 @@ def result_type(*args: Any) -> Any:
       >>> jnp.result_type(jnp.int8, jnp.float16)
       dtype('float16')
     """
-    return dtypes.result_type(*[_plain(a) for a in args])
+    return dtypes.result_type(*[a if a is None else _plain(a) for a in args])
 
 
 def promote_types(a: Any, b: Any) -> Any:

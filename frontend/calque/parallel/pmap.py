@@ -117,7 +117,7 @@ def _apply(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any], name: A
     check_arguments(title, leaves, tree)
     axes = _flat_axes("pmap in_axes", (in_axes, 0), (moving, kwargs), allow_int_root=True)
     avals = [aval_of(x) for x in leaves]
-    axes = [None if d is None else _normalized(d, a.ndim, "in_axes")
+    axes = [None if d is None else _normalized(d, a.shape)
             for d, a in zip(axes, avals)]
     size = _size(fun, moving, kwargs, avals, axes, axis_size)
     mesh = Mesh(np.array(_chosen(devices, backend, size), object), (name,))

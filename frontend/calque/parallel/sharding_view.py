@@ -25,7 +25,7 @@ def visualize_sharding(shape: Sequence[int], sharding: Sharding, *, use_color: b
       use_color: color parts by their devices.
       scale: of the drawing.
       min_width: fewest characters of a part.
-      max_width: most characters of the drawing.
+      max_width: most characters of a part.
 
     Returns:
       None.
@@ -56,15 +56,18 @@ def visualize_sharding(shape: Sequence[int], sharding: Sharding, *, use_color: b
         cells.setdefault((0, starts[0]) if len(starts) == 1 else (starts[0], starts[1]),
                          []).append(device)
     rows, columns = (sorted({key[i] for key in cells}) for i in (0, 1))
-    width = max(min_width - 2, min(int(12 * scale), max_width // max(len(columns), 1) - 3))
-    width = max(width if len(columns) > 1 else min_width - 2, max(
-        len(_names(d)) + 2 for d in cells.values()))
+    # as high as ten lines and, a line being 2.5 characters high, as wide as the shape says
+    whole = 25 * scale * (shape[1] if len(shape) == 2 else 1) / max(shape[0], 1)
+    width = min(max(int(whole / len(columns)), min_width), max_width) - 2
+    width = max(width, max(len(_names(d)) for d in cells.values()))
+    lines = max(int(10 * scale / len(rows)) - 1, 1) if len(shape) == 2 else 1
     table = rich.table.Table(show_header=False, show_lines=True, padding=0, pad_edge=False,
                              box=rich.box.SQUARE)
     for _ in columns:
         table.add_column(justify="center", width=width, no_wrap=True)
     for r in rows:
-        table.add_row(*[_cell(cells[r, c], use_color) for c in columns])
+        table.add_row(*["\n" * ((lines - 1) // 2) + _cell(cells[r, c], use_color)
+                        + "\n" * (lines // 2) for c in columns])
     rich.console.Console(width=max(max_width, (width + 1) * len(columns) + 1)).print(table)
 
 

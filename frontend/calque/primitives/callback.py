@@ -34,6 +34,14 @@ def _no_jvp(name: str) -> Any:
     return jvp
 
 
+def _no_transpose(name: str) -> Any:
+    def transpose(cts: Sequence[Any], *args: Any, **params: Any) -> Any:
+        raise ValueError(explain(
+            f"{name} callbacks do not support transpose.",
+            fix="give the function a rule with calque.custom_vjp."))
+    return transpose
+
+
 def _debug_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     return debug_callback_p.bind(*primals, **params), []
 
@@ -76,5 +84,6 @@ for _p in (pure_callback_p, io_callback_p, debug_callback_p):
     _p.abstract = _abstract
 pure_callback_p.jvp, io_callback_p.jvp = _no_jvp("Pure"), _no_jvp("IO")
 debug_callback_p.jvp = _debug_jvp
+pure_callback_p.transpose, io_callback_p.transpose = _no_transpose("Pure"), _no_transpose("IO")
 pure_callback_p.batch, io_callback_p.batch = _pure_batch, _io_batch
 debug_callback_p.batch = _debug_batch

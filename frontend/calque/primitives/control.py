@@ -13,9 +13,10 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, shape_of
+from calque.core.errors import explain
 from calque.core.lists import flagged, split_list, types_of
 from calque.core.primitive import Primitive, is_linear, registry
-from calque.core.program import Program, Var
+from calque.core.program import Program, Var, inner_of
 from calque.core.zeros import instantiate, nonzero_mask, nonzeros, zeros
 from calque.primitives import elementwise as ew
 from calque.primitives.call import cotangents, known_of, unmask
@@ -163,11 +164,23 @@ def _cond_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
     if of_devices.get() and not uses_axis(cond_p, {"branches": branches}, named.get()):
         return batch_by_loop(cond_p, size, args, dims, branches=branches)
     # a batch of predicates: run all branches, choose elementwise
+    refuse_io(branches, "IO effect not supported in vmap-of-cond: its branches would all run.")
     index = ew.clamp(np.int32(0), move_axis(index, dims[0], 0), np.int32(len(branches) - 1))
     results = [call_rows(b, size, dims[1:], ew.eq(index, np.int32(i)), operands, "branch")[0]
                for i, b in enumerate(branches)]
     picked = [_choose(index, list(cases)) for cases in zip(*results)]
     return picked, [0] * len(picked)
+
+
+def refuse_io(programs: Iterable[Program], what: str) -> None:
+    """NotImplementedError where one calls Python for what it does: masked elements would, too."""
+    def calls(p: Program) -> bool:
+        return any(e.name == "io_callback" or any(map(calls, inner_of(e.params)))
+                   for e in p.equations)
+
+    if any(p.has_effects() and calls(p) for p in programs):
+        raise NotImplementedError(explain(what, fix="call it outside of what is mapped, or use "
+                                          "lax.map instead of vmap."))
 
 
 def _choose(index: Any, cases: list[Any]) -> Any:

@@ -216,16 +216,20 @@ def _over_jvp(over: Over, size: int, args: Sequence[Any], dims: Sequence[int | N
     def every(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         count = len(primals)
         real = [not (isinstance(t, SymbolicZero) or _is_float0(t)) for t in tangents]
+        fixed: list[bool] = []  # results whose tangents are zeros
 
         def one(*xs: Any) -> list[Any]:
             some = iter(xs[count:])
             ts = [next(some) if r else _element(t, d) for t, r, d in zip(tangents, real, own)]
             outs, moved = jvp(list(xs[:count]), ts)
+            fixed[:] = map(is_zero, taken(moved))
             return [*outs, *shown(taken(moved), False)]
 
         flat = batch.fit(*over(one, [*primals, *flagged(tangents, real)],
                                [*own, *flagged(own, real)]), parts=2)
-        return flat[:len(flat) // 2], flat[len(flat) // 2:]
+        outs, moved = flat[:len(flat) // 2], flat[len(flat) // 2:]
+        return outs, [SymbolicZero(aval_of(o).tangent()) if z else t
+                      for o, t, z in zip(outs, moved, fixed)]
 
     outs = custom_jvp_p.bind(*args, fun=batch.run(fun), jvp=Rule(every), num_consts=num_consts,
                              symbolic_zeros=symbolic_zeros)

@@ -63,6 +63,7 @@ def check_dtypes(name: str, accepts: str, avals: Sequence[ShapedArray], same: bo
     """Refuse operands of the wrong kind or of different dtypes."""
     for i, a in enumerate(avals):
         if not _ACCEPTS[accepts](a.dtype):
+            dtypes.refuse_float0(a.dtype, name=name)
             raise TypeError(explain(
                 f"{name} does not accept dtype {a.dtype.name} at position {i}. "
                 f"Accepted dtypes: {accepts}.",

@@ -17,7 +17,7 @@ from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.zeros import instantiate, nonzero_mask, nonzeros
 from calque.primitives.call import unmask
-from calque.primitives.control import batch_by_loop, fixed_point
+from calque.primitives.control import batch_by_loop, fixed_point, refuse_io
 from calque.transforms.jvp import jvp_program
 from calque.transforms.stage import closed, replay, stage
 from calque.transforms.vmap import (
@@ -126,6 +126,9 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, cond_j
         return batch_by_loop(while_p, size, args, dims, cond_jaxpr=cond_jaxpr,
                              cond_nconsts=cond_nconsts, body_jaxpr=body_jaxpr,
                              body_nconsts=body_nconsts)
+    if each:
+        refuse_io((cond_jaxpr, body_jaxpr), "IO effects not supported in while_loop with batched "
+                  "predicate: elements that are done would call, too.")
     if each or (cond_jaxpr.out_avals[0].ndim and any(carry)):
         each, carry = True, [True] * len(carry)
     cond, _ = batch_program(cond_jaxpr, size, front_axes([*by_cond, *carry]), [each])

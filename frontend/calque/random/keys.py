@@ -71,10 +71,10 @@ def key_of(name: str, key: Any, batched: bool = False) -> Any:
     return key
 
 
-def _seed(seed: Any) -> Any:
+def _seed(seed: Any, name: str) -> Any:
     offset = config.jax_random_seed_offset
     if offset and not isinstance(seed, (int, np.integer)):
-        seed = _integer(seed)
+        seed = _integer(seed, name)
         return ew.add(seed, np.asarray(offset).astype(dtype_of(seed)))
     seed = seed + offset if offset else seed
     if isinstance(seed, (int, np.integer)):
@@ -86,17 +86,21 @@ def _seed(seed: Any) -> Any:
         if config.jax_enable_x64:
             return np.uint64(bits)
         return np.int64(bits if bits < 2**63 else bits - 2**64).astype(np.int32)
-    return _integer(seed)
+    return _integer(seed, name)
 
 
-def _integer(seed: Any) -> Any:
+def _integer(seed: Any, name: str) -> Any:
     a = aval_of(seed)
+    if dtypes.is_key(a.dtype):
+        raise TypeError(explain(
+            f"{name} accepts a scalar seed, but was given a PRNG key.",
+            fix="draw from the key itself, or from one that random.split or fold_in makes of it."))
     if not dtypes.is_integer(a.dtype):
         raise TypeError(explain(f"PRNG key seed must be an integer; got {seed!r}."))
     if a.shape:
         raise TypeError(explain(
-            f"PRNG key seed must be a scalar; got an array of shape {a.shape}.",
-            fix="use vmap for batching."))
+            f"{name} accepts a scalar seed, but was given an array of shape {a.shape} != (). Use "
+            "jax.vmap for batching", fix=f"vmap(random.{name})(seeds)."))
     return seed
 
 
@@ -132,7 +136,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
         raise ValueError(explain(
             "Cannot specify both `impl` and `dtype` arguments to random.key.", fix="give one."))
     kind = _kind(impl if dtype is None else dtype)
-    return prim.random_seed_p.bind(_seed(seed), **prim.impl_of(kind))
+    return prim.random_seed_p.bind(_seed(seed, "key"), **prim.impl_of(kind))
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
@@ -158,7 +162,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
     """
     kind = _kind(impl)
     with lazy_eval("PRNGKey"):
-        made = prim.random_seed_p.bind(_seed(seed), **prim.impl_of(kind))
+        made = prim.random_seed_p.bind(_seed(seed, "PRNGKey"), **prim.impl_of(kind))
         if config.jax_enable_custom_prng:
             return made
         return prim.random_unwrap_p.bind(made)

@@ -14,7 +14,7 @@
   signal.py      convolve, correlate, fftconvolve; spectral.py: csd, welch, stft, istft, detrend;
                  tapers.py: windows by name
   fft.py         dct, idct, dctn, idctn
-  optimize.py    minimize; line_search.py; integrate.py: trapezoid
+  optimize.py    minimize; line_search.py, lbfgs.py; integrate.py: trapezoid
   ndimage.py     map_coordinates; interpolate.py: RegularGridInterpolator
   cluster/       vq: vq
   spatial/       transform: Rotation, Slerp

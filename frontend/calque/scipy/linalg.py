@@ -372,9 +372,10 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False,
             return _dropped(nl.solve(a, b), vector)
         # by the whole of a, so that the derivative does not depend on the triangle that is read
         factor = la.cholesky(a if lower else conj(swapaxes(a, -1, -2)), symmetrize_input=False)
-        x = custom_linear_solve(
+        x = custom_linear_solve(  # (the transpose of a Hermitian matrix is its conjugate)
             lambda x: matmul(a, x, precision="highest"), b,
-            lambda _, b: cho_solve((factor, True), b), symmetric=True)
+            lambda _, b: cho_solve((factor, True), b),
+            lambda _, b: conj(cho_solve((factor, True), conj(b))), symmetric=a.dtype.kind != "c")
         return _dropped(x, vector)
 
 

@@ -1,8 +1,8 @@
-"""minimize: a function of a vector minimized by BFGS, inside jit as well.
+"""minimize: a function of a vector minimized by BFGS or L-BFGS, inside jit as well.
 
 The inverse Hessian is updated by steps that a line search under the strong Wolfe conditions found
 (J. Nocedal, S. J. Wright, Numerical Optimization, 2nd edition: algorithms 6.1, 3.5 and 3.6).
-Start reading at `_bfgs`, then line_search.py.
+Start reading at `_bfgs`, then line_search.py; lbfgs.py has the other method.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from calque.api import loops
 from calque.api.autodiff import value_and_grad
 from calque.core.errors import explain
 from calque.core.types import Function
+from calque.scipy.lbfgs import Limits, lbfgs
 from calque.scipy.line_search import line_search
 
 __all__ = ["OptimizeResults", "minimize"]
@@ -28,8 +29,10 @@ class OptimizeResults(NamedTuple):
 
     Attributes:
       x: float[n], the last point; success: bool, whether the gradient is below gtol there.
-      status: int: 0 success, 1 too many steps, 3 the line search found no lower point.
-      fun: the value at x; jac: float[n], the gradient; hess_inv: float[n, n], its inverse Hessian.
+      status: int: 0 success, 1 too many steps, 3 the line search found no lower point; of L-BFGS
+        2 and 3 too many evaluations, 4 the decrease is below ftol, 5 no lower point.
+      fun: the value at x; jac: float[n], the gradient; hess_inv: float[n, n], its inverse Hessian
+        (L-BFGS: None).
       nfev, njev, nit: ints, how often the function and its gradient were evaluated, and steps.
 
     Example:
@@ -100,7 +103,10 @@ def _bfgs(fun: Callable[[Any], Any], x0: Any, *, gtol: float, norm: float, maxit
                            end.evaluations, end.evaluations, end.steps)
 
 
-OPTIONS = ("gtol", "norm", "maxiter", "line_search_maxiter")
+LBFGS = "l-bfgs-experimental-do-not-rely-on-this"
+OPTIONS = {
+    "bfgs": ("gtol", "norm", "maxiter", "line_search_maxiter"),
+    LBFGS: ("gtol", "norm", "maxiter", "maxcor", "ftol", "maxfun", "maxgrad", "maxls")}
 
 
 def minimize(fun: Function, x0: Any, args: tuple[Any, ...] = (), *, method: str,
@@ -109,13 +115,15 @@ def minimize(fun: Function, x0: Any, args: tuple[Any, ...] = (), *, method: str,
     """A local minimum of a differentiable function of a vector.
 
     Args:
-      fun: fun(x, *args) -> real scalar; x is float[n].
-      x0: float[n], where to start.
+      fun: fun(x, *args) -> real scalar; x is float[n], with L-BFGS also complex[n].
+      x0: float[n] or complex[n], where to start.
       args: further arguments of fun.
-      method: "BFGS" (in any case).
+      method: "BFGS" or "l-bfgs-experimental-do-not-rely-on-this", JAX's name (in any case).
       tol: the gradient's norm at the end (options' gtol; default 1e-5).
       options: gtol; norm, the order of the norm (default inf); maxiter (default 200 n);
-        line_search_maxiter (default 10), evaluations of a step.
+        line_search_maxiter (default 10), evaluations of a step.  Of L-BFGS: maxcor (default 10),
+        steps that are kept; ftol (default 2.2e-9), a decrease below which it ends; maxfun and
+        maxgrad, evaluations; maxls (default 20), evaluations of a step.
 
     Returns:
       OptimizeResults.
@@ -141,27 +149,43 @@ def minimize(fun: Function, x0: Any, args: tuple[Any, ...] = (), *, method: str,
         raise TypeError(explain(
             f"minimize: args argument to jax.scipy.optimize.minimize must be a tuple, got {args!r}",
             fix="pass (value,)."))
-    if method.lower() != "bfgs":
+    method = method.lower()
+    if method not in OPTIONS:
         raise ValueError(explain(f"minimize: Method {method} not recognized.",
                                  fix='use method="BFGS".'))
     chosen = dict(options or {})
-    wrong = [k for k in chosen if k not in OPTIONS]
+    wrong = [k for k in chosen if k not in OPTIONS[method]]
     if wrong:
         raise ValueError(explain(f"minimize: unknown option {wrong[0]!r}.",
-                                 fix=f"BFGS has {', '.join(OPTIONS)}."))
+                                 fix=f"{method} has {', '.join(OPTIONS[method])}."))
     x0 = jnp.asarray(x0)
     if x0.dtype.kind in "iub":
         x0 = x0.astype(float)
-    if x0.ndim != 1 or x0.dtype.kind == "c":
+    if x0.ndim != 1 or x0.dtype.kind == "c" and method != LBFGS:
         raise ValueError(explain(
             f"minimize: x0 must be a vector of real numbers, got {x0.dtype}{list(x0.shape)}.",
             fix="flatten it, by flatten_util.ravel_pytree for trees."))
     if tol is not None:
         chosen.setdefault("gtol", tol)
+    if method == LBFGS:
+        return _lbfgs(lambda x: fun(x, *args), x0, chosen)
     return _bfgs(lambda x: fun(x, *args), x0, gtol=chosen.get("gtol", 1e-5),
                  norm=chosen.get("norm", jnp.inf),
                  maxiter=_or(chosen.get("maxiter"), 200 * x0.shape[0]),
                  line_search_maxiter=chosen.get("line_search_maxiter", 10))
+
+
+def _lbfgs(fun: Callable[[Any], Any], x0: Any, options: Mapping[str, Any]) -> OptimizeResults:
+    end = lbfgs(fun, x0, Limits(
+        options.get("gtol", 1e-5), options.get("ftol", 2.220446049250313e-9),
+        _or(options.get("maxiter"), 200 * x0.shape[0]), _or(options.get("maxfun"), _MANY),
+        _or(options.get("maxgrad"), _MANY), options.get("maxls", 20), options.get("maxcor", 10),
+        options.get("norm", jnp.inf)))
+    return OptimizeResults(end.x, end.status == 0, end.status, end.value, end.gradient, None,
+                           end.evaluations, end.evaluations, end.steps)
+
+
+_MANY = 2 ** 31 - 1
 
 
 def _or(value: Any, default: int) -> int:

@@ -34,6 +34,7 @@ from calque.dispatch.array import Array, current_device, from_numpy
 from calque.dispatch.devices import devices
 from calque.dispatch.sharded.spanning import GlobalArray, local_index, local_shape, piece_of
 from calque.primitives.placement import constrain
+from calque.primitives.random import impl_of, random_unwrap_p, random_wrap_p
 from calque.runtime import Buffer, Device
 from calque.trees import util as tree_util
 
@@ -594,7 +595,10 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
             fix="pass one tree for each device."))
     where = _over(devices)
 
-    def stacked(*parts: Any) -> Array:
+    def stacked(*parts: Any) -> Any:
+        if any(dtypes.is_key(kind := dtype_of(p)) for p in parts):  # by their words
+            words = [random_unwrap_p.bind(p) for p in parts]
+            return random_wrap_p.bind(stacked(*words), **impl_of(kind))
         values = [np.asarray(p, dtype_of(p)) for p in parts]
         if len({v.shape for v in values}) > 1:
             raise ValueError(explain(

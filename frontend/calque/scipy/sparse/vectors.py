@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 import calque.numpy as jnp
-from calque.core.avals import is_arraylike, shape_of
+from calque.core.avals import aval_of, is_arraylike, shape_of
 from calque.core.errors import explain
 from calque.lax.implicit import custom_linear_solve
 from calque.numpy import util
+from calque.primitives.elementwise import convert_element_type_p
 from calque.trees import util as tree_util
 
 Function = Callable[[Any], Any]
@@ -55,15 +56,17 @@ def function(name: str, what: str, a: Any) -> Function:
     """A function from a function or a square matrix."""
     if callable(a):
         return a
-    if not is_arraylike(a):
+    if not is_arraylike(a) and not (hasattr(a, "__matmul__") and hasattr(a, "shape")):
         raise TypeError(explain(
-            f"{name}: linear operator {what} must be either a function or ndarray: got {a!r}.",
+            f"{name}: linear operator must be either a function or ndarray: {what} is {a!r}.",
             fix="pass a function of a vector, or a square matrix."))
-    shape = shape_of(a)
+    shape = tuple(a.shape)
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(explain(
             f"{name}: linear operator {what} must be a square matrix, but has shape: {shape}.",
             fix="pass a matrix with as many rows as columns."))
+    if not is_arraylike(a):
+        return lambda x: a @ x
     matrix = util.array(a)
     return lambda x: jnp.matmul(matrix, x, precision="highest")
 
@@ -79,7 +82,7 @@ def solved(name: str, solver: Callable[..., Any], a: Any, b: Any, x0: Any, m: An
     """Check the arguments, and solve in a way that is differentiated implicitly."""
     apply = function(name, "A", a)
     precondition = same if m is None else function(name, "M", m)
-    b = _inexact(name, "b", b)
+    given, b = b, _inexact(name, "b", b)
     x0 = tree_util.tree_map(jnp.zeros_like, b) if x0 is None else _inexact(name, "x0", x0)
     if tree_util.tree_structure(x0) != tree_util.tree_structure(b):
         raise ValueError(explain(
@@ -94,7 +97,7 @@ def solved(name: str, solver: Callable[..., Any], a: Any, b: Any, x0: Any, m: An
     if maxiter is None:
         maxiter = 10 * sum(int(np.prod(s)) for s in shapes[1])
     leaves, structure = tree_util.tree_flatten(x0)  # of one dtype with b, as loops need it
-    matrix = [] if callable(a) else [a]
+    matrix = [a] if is_arraylike(a) else []
     kinds = [jnp.result_type(x, y, *matrix) for x, y in zip(leaves, tree_util.tree_leaves(b))]
     x0 = structure.unflatten([x.astype(k) for x, k in zip(leaves, kinds)])
     b = structure.unflatten([y.astype(k) for y, k in zip(tree_util.tree_leaves(b), kinds)])
@@ -102,5 +105,14 @@ def solved(name: str, solver: Callable[..., Any], a: Any, b: Any, x0: Any, m: An
     def run(f: Function, right: Any) -> Any:
         return solver(f, right, x0, precondition, tol=tol, atol=atol, maxiter=maxiter, **more)
 
+    # (the transpose of a Hermitian matrix is its conjugate)
+    symmetric = symmetric and all(k.kind != "c" for k in kinds)
     x = custom_linear_solve(apply, b, solve=run, transpose_solve=run, symmetric=symmetric)
-    return x, None
+    return tree_util.tree_map(_weakened, x, given), None
+
+
+def _weakened(x: Any, like: Any) -> Any:
+    """x with the weak type of another value, as arithmetic would leave it."""
+    weak = aval_of(like).weak_type
+    return convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=True,
+                                       sharding=None) if weak else x
