@@ -111,7 +111,9 @@ def prepared(program: Program, device: Device, reason: str
     """What runs a recorded Program that is elementwise over one shape; None for others."""
     if not device.is_host:
         return None
-    flat: Program | None = program.derived("any shape", lambda: flatten(program))
+    if "any shape" not in program.memo:  # (`derived` would check types that only `flat` allows)
+        program.memo["any shape"] = flatten(program)
+    flat: Program | None = program.memo["any shape"]
     if flat is None:
         return None
     key = (device, config.calque_cpu, flat.key())
