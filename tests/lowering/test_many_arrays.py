@@ -197,4 +197,20 @@ def test_artifacts_are_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "lower_for", noted)
     monkeypatch.setattr(attempts, "most_bindings", lambda vmfb: 33)
     aot.compile(lambda x: [jnp.sin(x) + i for i in range(3)], jnp.float32(1))
-    assert ways[1:] == [{"beside": False}, {"bindings": 16}, {"bindings": 8}, {"bindings": 4}]
+    assert ways[1:] == [{}, {"beside": False}, {"bindings": 16}, {"bindings": 8}, {"bindings": 4}]
+
+
+def test_a_loop_of_constants() -> None:
+    """IREE makes one dispatch of all that it computes when a program is loaded, as the first 70
+    numbers (fuzz.py, seed 61975)."""
+    def f(start: Any, x: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            return (c[0] + 1, c[0]), lax.rem(c[0], c[0])
+        return lax.scan(step, (0, start), None, length=70), jnp.sort(x), jnp.sin(x)
+
+    x = np.linspace(2, 1, 5000, dtype=np.float32)
+    ((last, before), rest), ordered, sines = calque.jit(f)(7, x)
+    assert (int(last), int(before)) == (70, 69)
+    np.testing.assert_array_equal(np.asarray(rest)[1:], np.zeros(69))  # (0 % 0 is anything)
+    np.testing.assert_array_equal(ordered, x[::-1])
+    np.testing.assert_allclose(sines, np.sin(x), rtol=1e-6)
