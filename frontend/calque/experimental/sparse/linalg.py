@@ -20,6 +20,10 @@ from calque.numpy import asarray
 __all__ = ["spsolve"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def spsolve(data: Any, indices: Any, indptr: Any, b: Any, tol: float = 1e-6, reorder: int = 1
             ) -> Any:
     """The solution x of A x = b with a sparse square matrix A in CSR format.
