@@ -67,6 +67,14 @@ def test_forms_of_one_array(shape: Any, n_batch: int, n_dense: int) -> None:
     same(sparse.bcoo_extract(M, full), full)  # of what is there twice the second gives 0
 
 
+def test_extract_without_sparse_dimensions() -> None:
+    M = sparse.BCOO((jnp.arange(6.).reshape(3, 2), jnp.zeros((3, 2, 0), int)), shape=(3,))
+    same(M, [1, 5, 9])
+    for unique, wanted in ((True, [[1, 1], [5, 5], [9, 9]]), (False, [[1, 0], [5, 0], [9, 0]])):
+        same(sparse.bcoo_extract(M, M.todense(), assume_unique=unique).data, wanted)
+    same(sparse.BCOO.fromdense(jnp.array([2., 3.]), n_batch=1, nse=3), [2, 3])
+
+
 UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": lambda x: -x, "abs": abs, "square": lambda x: x ** 2, "scaled": lambda x: 3 * x / 2,
     "twice": lambda x: x + x, "less": lambda x: x - 2 * x, "itself": lambda x: x * x,
@@ -123,9 +131,8 @@ def test_dot_general(shape: Any, n_batch: int, n_dense: int, other: Any, numbers
     (lc, rc), (lb, rb) = numbers
     same(sparse.bcoo_dot_general(x, M, dimension_numbers=((rc, lc), (rb, lb))),
          calque.lax.dot_general(x, full, ((rc, lc), (rb, lb))))
-    if not n_dense:
-        X = sparse.BCOO.fromdense(x, n_batch=n_batch if lb else 0)
-        same(sparse.bcoo_dot_general(M, X, dimension_numbers=numbers), wanted)
+    X = sparse.BCOO.fromdense(x, n_batch=n_batch if lb else 0)
+    same(sparse.bcoo_dot_general(M, X, dimension_numbers=numbers), wanted)
 
 
 def test_sampled() -> None:
@@ -167,7 +174,9 @@ def test_shapes() -> None:
     same(M * full[:1, :, :1], full * full[:1, :, :1])
     same(sparse.bcoo_multiply_sparse(M.update_layout(n_dense=0), N.update_layout(n_dense=0)),
          full * other)
+    same(M * N, full * other)
     same(M + N, full + other)
+    same(M[:, 0, jnp.array([3, 0])], full[:, 0, [3, 0]])
     same(M[:, None, 0:2], full[:, None, 0:2])
 
 
@@ -178,6 +187,12 @@ def test_vmap_over_batch_dimensions() -> None:
     same(calque.vmap(lambda m: m.T)(M), full.transpose(0, 2, 1))
     same(calque.vmap(lambda x: sparse.BCOO.fromdense(x, nse=12))(full), full)
     same(calque.jit(calque.vmap(lambda m, w: m * w, in_axes=(0, None)))(M, v), full * v)
+    N, other = made((2, 3, 4), 2)
+    for axis in (0, 1):
+        moved = calque.vmap(lambda m: 2 * m.sort_indices(), in_axes=axis, out_axes=axis)(N)
+        same(moved, 2 * other)
+        same(calque.vmap(lambda m, x: sparse.bcoo_extract(m, x), in_axes=axis)(N, other),
+             np.moveaxis(other, axis, 0))
     with pytest.raises(ValueError, match="no batch dimension"):
         calque.vmap(lambda m: m)(made((3, 4))[0])
     with pytest.raises(ValueError, match="no batch dimension"):
@@ -191,6 +206,9 @@ def test_scipy_and_broadcast_batches() -> None:
     M = sparse.BCOO((np.ones((1, 2), "f"), np.array([[[0], [1]], [[1], [2]]])), shape=(2, 3))
     same(M, [[1, 1, 0], [0, 1, 1]])
     same(M.sum(0), [1, 2, 1])
+    shared = sparse.BCOO((np.arange(4.).reshape(2, 2), np.array([[[2], [0]]])), shape=(2, 3))
+    same(shared.sort_indices(), [[1, 0, 0], [3, 0, 2]])
+    assert shared.sort_indices().indices.shape == (1, 2, 1)
     same(M @ np.arange(3.), [1, 3])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from calque.api.batching import vmap
 from calque.core.errors import explain
+from calque.core.trace import Tracer
 from calque.numpy import (
     arange,
     asarray,
@@ -123,10 +124,11 @@ class JAXSparse:
         name = type(self).__name__
         try:
             what = f"{self.dtype.name}[{', '.join(map(str, self.shape))}], nse={self.nse}"
-            what += self._layout()
+            what = f"{name}({what}{self._layout()})"
         except (AttributeError, IndexError):  # leaves that are no arrays
             return f"{name}(<invalid>)"
-        return f"{name}({what})"
+        traced = isinstance(self.data, Tracer)
+        return f"{type(self.data).__name__}[{what}]" if traced else what
 
     def _layout(self) -> str:
         """What repr says of batch and dense dimensions."""
@@ -270,7 +272,11 @@ def _mapped_shape(shape: tuple[int, ...], nse: int | None, data: tuple[int, ...]
             fix="map over leading batch dimensions; n_batch= of BCOO.fromdense or "
             "bcoo_update_layout makes one."))
     rest = len(data) - 1 - n_batch + indices[-1]
-    return (*broadcast_shapes(data[:n_batch], indices[:n_batch]), *shape[len(shape) - rest:])
+    try:
+        batch = broadcast_shapes(data[:n_batch], indices[:n_batch])
+    except ValueError:  # in vmap, before the new axes stand where they belong
+        batch = data[:n_batch]
+    return (*batch, *shape[len(shape) - rest:])
 
 
 def _check(mat: BCOO) -> None:
@@ -429,18 +435,19 @@ def bcoo_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dens
         found = nonzero(mask, size=size, fill_value=sparse)
         return concatenate([f.reshape(size, 1) for f in found], -1).astype(index_dtype)
     indices = batched(find, n_batch)(there)
-    return BCOO((taken(mat, indices, n_batch), indices), shape=mat.shape, indices_sorted=True,
+    data = taken(mat, indices, n_batch)
+    if not sparse:  # the one element stands first; others are padding
+        data = masked(data, broadcast_to(arange(size) == 0, data.shape[:n_batch + 1]))
+    return BCOO((data, indices), shape=mat.shape, indices_sorted=True,
                 unique_indices=True)
 
 
 def taken(mat: Any, indices: Any, n_batch: int) -> Any:
     """The elements of an array at indices, zero out of range: [*batch, nse, *dense]."""
     n_sparse = indices.shape[-1]
-    if not n_sparse:  # the one element stands first; others are padding
-        shape = (*mat.shape[:n_batch], indices.shape[-2], *mat.shape[n_batch:])
-        first = arange(indices.shape[-2]) == 0
-        spread = broadcast_to(mat.reshape(*mat.shape[:n_batch], 1, *mat.shape[n_batch:]), shape)
-        return masked(spread, broadcast_to(first, shape[:n_batch + 1]))
+    if not n_sparse:
+        lead, rest = mat.shape[:n_batch], mat.shape[n_batch:]
+        return broadcast_to(mat.reshape(*lead, 1, *rest), (*lead, indices.shape[-2], *rest))
     sizes = mat.shape[n_batch:n_batch + n_sparse]
     at = (*grid(mat.shape[:n_batch]), *columns(placed(indices, sizes)))
     return mat.at[at].get(mode="fill", fill_value=0)
@@ -475,7 +482,7 @@ def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) ->
     _, indices = whole(sparr)
     data = taken(arr, indices, sparr.n_batch)
     unique = sparr.unique_indices if assume_unique is None else assume_unique
-    if not unique and sparr.n_sparse:
+    if not unique:
         data = masked(data, batched(_first, sparr.n_batch)(indices))
     return sparr.with_data(data)
 
@@ -493,6 +500,8 @@ def _new(rows: Any) -> Any:
 
 def _first(indices: Any) -> Any:
     """Of each row of indices, whether it is the first of its kind."""
+    if not indices.shape[1]:
+        return arange(indices.shape[0]) == 0
     order = _order(indices)
     return zeros(order.shape, bool).at[order].set(_new(take(indices, order, axis=0)))
 
@@ -516,13 +525,24 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
       >>> sparse.bcoo_sort_indices(M).data
       Array([2., 1.], dtype=float32)
     """
-    if mat.indices_sorted or not mat.n_sparse:
+    if mat.indices_sorted:
         return mat
+    if not mat.n_sparse:
+        return BCOO((mat.data, mat.indices), shape=mat.shape, indices_sorted=True,
+                    unique_indices=mat.unique_indices)
 
-    def sort(data: Any, indices: Any) -> Any:
+    def rank(indices: Any) -> Any:
         order = _order(indices)
-        return take(data, order, axis=0), take(indices, order, axis=0)
-    return BCOO(batched(sort, mat.n_batch)(*whole(mat)), shape=mat.shape, indices_sorted=True,
+        return order, take(indices, order, axis=0)
+
+    def sort(data: Any, order: Any) -> Any:
+        return take(data, order, axis=0)
+    n, data = mat.n_batch, mat.data
+    order, indices = batched(rank, n)(mat.indices)  # a pattern that batches share stays one
+    batch = broadcast_shapes(data.shape[:n], order.shape[:n])
+    data = batched(sort, n)(broadcast_to(data, (*batch, *data.shape[n:])),
+                            broadcast_to(order, (*batch, *order.shape[n:])))
+    return BCOO((data, indices), shape=mat.shape, indices_sorted=True,
                 unique_indices=mat.unique_indices)
 
 

@@ -144,7 +144,6 @@ def bcoo_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: A
 
     Raises:
       TypeError: the dimensions do not fit.
-      NotImplementedError: both are BCOO, and one has dense dimensions.
 
     Example:
       >>> import calque.numpy as jnp
@@ -184,35 +183,29 @@ def _of_pairs(lhs: BCOO, rhs: BCOO, agree: Any, places: Sequence[Any], shape: Se
     batch = agree.shape[:-2]
     pairs = agree.shape[-2] * agree.shape[-1]
     dtype = result_type(ld, rd)
-    data = where(agree, ld[..., :, None] * rd[..., None, :], zeros((), dtype))
-    sizes = shape[len(batch):]
+    n = len(batch)
+    left, right = (v.reshape(v.shape[:n] + s + v.shape[n + 1:]) for v, s in (
+        (ld, (ld.shape[n], 1)), (rd, (1, rd.shape[n]))))
+    data = masked((left * right).astype(dtype), agree)
+    sizes = shape[n:n + len(places)]
     if places:
         spread = [broadcast_to(p, agree.shape)[..., None] for p in places]
         indices = concatenate(spread, -1)
         indices = where(agree[..., None], indices, asarray(sizes, indices.dtype))
     else:
         indices = zeros((*agree.shape, 0), "int32")
-    made = BCOO((data.reshape(*batch, pairs),
+    made = BCOO((data.reshape(*batch, pairs, *data.shape[n + 2:]),
                  indices.reshape(*batch, pairs, len(places))), shape=shape)
     return _summed(made, nse, False)
 
 
-def _refuse_dense(name: str, *mats: BCOO) -> None:
-    if any(m.n_dense for m in mats):
-        raise NotImplementedError(explain(
-            f"{name}: a sparse array with {max(m.n_dense for m in mats)} dense dimensions, with "
-            "another sparse array.", fix="give it n_dense=0: M.update_layout(n_dense=0)."))
-
-
 def _sparse_with_sparse(lhs: BCOO, rhs: BCOO, numbers: Any, dtype: Any) -> BCOO:
-    _refuse_dense("bcoo_dot_general", lhs, rhs)
     (lc, rc), (lb, rb) = numbers
     shared = 0  # leading batch dimensions of both that are dot_general's batch dimensions
     while (shared < min(lhs.n_batch, rhs.n_batch, len(lb))
            and lb[shared] == rb[shared] == shared):
         shared += 1
-    lhs = bcoo_update_layout(lhs, n_batch=shared)
-    rhs = bcoo_update_layout(rhs, n_batch=shared)
+    lhs, rhs = (bcoo_update_layout(m, n_batch=shared, n_dense=0) for m in (lhs, rhs))
     match = [(i - shared, j - shared) for i, j in zip((*lc, *lb[shared:]), (*rc, *rb[shared:]))]
     li, ri, agree = _pairs(lhs, rhs, match)
     left = [*lb[shared:], *[i for i in range(shared, lhs.ndim) if i not in (*lc, *lb)]]
@@ -317,13 +310,13 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
 
     Args:
       lhs: a BCOO array.
-      rhs: a BCOO array whose shape broadcasts with lhs's.
+      rhs: a BCOO array of lhs's shape.
 
     Returns:
       A BCOO array.
 
     Raises:
-      NotImplementedError: one has dense dimensions, and the other not as many.
+      ValueError: the shapes differ.
 
     Example:
       >>> from calque.experimental import sparse
@@ -335,10 +328,8 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
         raise ValueError(explain(
             f"bcoo_multiply_sparse: the shapes {lhs.shape} and {rhs.shape} differ.",
             fix="broadcast one of them: bcoo_broadcast_in_dim."))
-    _refuse_dense("bcoo_multiply_sparse", lhs, rhs)
-    shared = min(lhs.n_batch, rhs.n_batch)
-    lhs = bcoo_update_layout(lhs, n_batch=shared)
-    rhs = bcoo_update_layout(rhs, n_batch=shared)
+    n_batch, n_dense = min(lhs.n_batch, rhs.n_batch), min(lhs.n_dense, rhs.n_dense)
+    lhs, rhs = (bcoo_update_layout(m, n_batch=n_batch, n_dense=n_dense) for m in (lhs, rhs))
     li, _, agree = _pairs(lhs, rhs, [(k, k) for k in range(lhs.n_sparse)])
     nse = min(lhs.nse * rhs.nse, math.prod(parts(lhs)[1]))
     if lhs.unique_indices and rhs.unique_indices:

@@ -138,6 +138,8 @@ def attach() -> None:
             setattr(kind, name, f)
     for name, f in {**OF_BCOO, **COMPARED}.items():
         setattr(BCOO, name, f)
+    for name in ("__getitem__", "reshape", "__iter__"):
+        setattr(BCSR, name, OF_BCOO[name])
 
 
 attach()

@@ -141,8 +141,9 @@ def _groups(old: Sequence[int], mat: BCOO, new: Sequence[int]) -> list[tuple[int
             taken += 1
         if count != goal or not sizes and taken:
             raise ValueError(explain(
-                f"bcoo_reshape: new shape {tuple(new)} mixes batch, sparse and dense dimensions of "
-                f"{tuple(old)}: n_batch={mat.n_batch}, n_dense={mat.n_dense}.",
+                f"bcoo_reshape: {tuple(old)} to {tuple(new)} cannot mix batch "
+                f"and sparse dimensions (nor dense ones): "
+                f"n_batch={mat.n_batch}, n_dense={mat.n_dense}.",
                 fix="use bcoo_update_layout first."))
         found.append(tuple(rest[:taken]))
         rest = rest[taken:]

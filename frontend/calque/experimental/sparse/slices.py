@@ -167,7 +167,7 @@ def bcoo_gather(operand: BCOO, start_indices: Any, dimension_numbers: GatherDime
     Args:
       operand: a BCOO array.
       start_indices: [*batch, n] integers.
-      dimension_numbers: as lax.gather has them; offset_dims are the last dimensions.
+      dimension_numbers: as lax.gather has them; without batching dimensions.
       slice_sizes: the size of each slice.
       unique_indices: accepted and not used.
       indices_are_sorted: accepted and not used.
@@ -175,10 +175,10 @@ def bcoo_gather(operand: BCOO, start_indices: Any, dimension_numbers: GatherDime
       fill_value: 0 or None.
 
     Returns:
-      A BCOO array with batch dimensions for those of start_indices.
+      A BCOO array with batch dimensions for those of start_indices, if they come first.
 
     Raises:
-      NotImplementedError: offset_dims are not the last dimensions; fill_value is not 0.
+      NotImplementedError: fill_value is not 0, or dimensions are batched.
 
     Example:
       >>> import calque.numpy as jnp
@@ -191,12 +191,12 @@ def bcoo_gather(operand: BCOO, start_indices: Any, dimension_numbers: GatherDime
     n_index = start.ndim - 1
     offsets = list(numbers.offset_dims)
     leading = sorted(offsets) == list(range(n_index, n_index + len(offsets)))
-    if (getattr(numbers, "operand_batching_dims", ()) or fill_value not in (None, 0)
-            or operand.n_batch and not leading):
+    if getattr(numbers, "operand_batching_dims", ()) or fill_value not in (None, 0):
         raise NotImplementedError(explain(
             f"bcoo_gather: dimension_numbers={numbers} of a BCOO array with "
-            f"n_batch={operand.n_batch}, fill_value={fill_value}.",
-            fix="index with the array of indices in the first dimension, or use todense()."))
+            f"fill_value={fill_value}.", fix="gather from todense()."))
+    if not leading:
+        operand = bcoo_update_layout(operand, n_batch=0)
     at = list(numbers.start_index_map)
     how = GatherScatterMode.from_any(mode)
     fill = how == GatherScatterMode.FILL_OR_DROP
@@ -216,7 +216,7 @@ def bcoo_gather(operand: BCOO, start_indices: Any, dimension_numbers: GatherDime
 
 
 def _offsets_first(mat: BCOO, offsets: Sequence[int], n_index: int) -> BCOO:
-    """Index dimensions where the result of gather has them: all but them are sparse."""
+    """Index dimensions where the result of gather has them: all dimensions are sparse."""
     flat = bcoo_update_layout(mat, n_batch=0)
     if mat.n_dense:
         flat = bcoo_update_layout(flat, n_dense=0)
