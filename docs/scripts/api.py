@@ -54,6 +54,8 @@ NAMESPACES = {
     "calque.experimental.jet": "derivatives of any order along a curve",
     "calque.experimental.ode": "ordinary differential equations",
     "calque.experimental.pallas": "kernels over a grid of blocks",
+    "calque.experimental.sparse": "arrays whose zeros are not stored",
+    "calque.experimental.sparse.linalg": "sparse systems of equations",
     "calque.experimental.multihost_utils": "exchange of values between processes",
     "calque.runtime": "running compiled programs without the compiler",
     "calque.export": "portable functions, to and from JAX",

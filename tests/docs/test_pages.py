@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/custom_rules.md", "docs/transformations.md", "docs/eager.md",
          "docs/sharp_edges.md", "docs/coming_from_jax.md", "docs/coming_from_numpy.md",
-         "docs/export.md", "docs/pallas.md", "docs/profiling.md",
+         "docs/export.md", "docs/pallas.md", "docs/profiling.md", "docs/sparse.md",
          "docs/dynamic_shapes.md", "docs/your_jax_code_here.md")
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 NUMBERS = re.compile(r"#\s*(-?\d+(?:\.\d+)?(?:,\s*-?\d+(?:\.\d+)?)*)\s*$")

@@ -35,6 +35,7 @@ SAME = {
     "jax.experimental.layout", "jax.experimental.mesh_utils", "jax.experimental.ode",
     "jax.experimental.pallas", "jax.experimental.pjit",
     "jax.experimental.serialize_executable", "jax.experimental.shard_map",
+    "jax.experimental.sparse", "jax.experimental.sparse.linalg",
     "jax.experimental.topologies", "jax.export", "jax.extend", "jax.ffi",
     "jax.extend.core", "jax.extend.core.primitives", "jax.extend.linear_util", "jax.extend.random",
     "jax.extend.source_info_util", "jax.flatten_util", "jax.image", "jax.interpreters",

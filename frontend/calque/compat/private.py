@@ -243,11 +243,6 @@ def _hlo() -> dict[str, Any]:
 
 
 # ---- public modules that calque has not
-@_made("jax.experimental.sparse")
-def _sparse() -> dict[str, Any]:
-    return _nothing("BCOO", "BCSR", "JAXSparse")
-
-
 @_made("jax.experimental.hijax", "jax._src.hijax")
 def _hijax() -> dict[str, Any]:
     class HiPrimitive:

@@ -16,6 +16,8 @@ from stand_in.flags import FLAGS, config_module
 from stand_in.private import Private
 
 PUBLIC: dict[str, list[str]] = {
+    **{f"jax.experimental.sparse.{n}": ["experimental.sparse"]
+       for n in ("bcoo", "bcsr", "coo", "csr", "util")},
     "api": ["", "tree_util", "core"], "core": ["core", "extend.core", "errors", ""],
     "array": ["", "sharding"], "dtypes": ["dtypes", "numpy", ""], "tree_util": ["tree_util"],
     "tree": ["tree"], "errors": ["errors"], "api_util": ["api_util"],
@@ -311,6 +313,8 @@ def _tracebacks() -> Names:
 
 
 GIVEN |= {  # modules of a few constants
+    "lax.lax": lambda: {"remaining": lambda of, *gone: [
+        i for i in of if i not in itertools.chain(*gone)]},
     "lib.cuda_versions": dict, "numpy.indexing": dict, "random.threefry2x32": dict,
     "deprecations": lambda: {"is_accelerated": lambda name: False},
     "compilation_cache": lambda: {"_cache": None, "is_persistent_cache_enabled": lambda: False,

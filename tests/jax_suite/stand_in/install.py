@@ -125,7 +125,26 @@ def install() -> None:
     for name in ("check_grads", "check_jvp", "check_vjp"):  # JAX's own checks of derivatives
         setattr(jax.test_util, name, getattr(helpers, name))
     type(jax.config)._read = lambda self, name: read(name)
+    _sparse_modules(pathlib.Path(found.origin).parent)
     _absent_names(jax)
+
+
+def _sparse_modules(jax: pathlib.Path) -> None:
+    """jax.experimental.sparse's inner modules, and JAX's helpers of its tests."""
+    import jax.experimental.sparse as sparse
+
+    from stand_in.sparse import NAMES
+    for inner, names in NAMES.items():
+        name = f"jax.experimental.sparse.{inner}"
+        sys.modules[name] = PrivateModule(name)
+        sys.modules[name].__dict__.update(names)
+        setattr(sparse, inner, sys.modules[name])
+    name = "jax.experimental.sparse.test_util"
+    spec = importlib.util.spec_from_file_location(
+        name, jax / "experimental" / "sparse" / "test_util.py")
+    assert spec is not None and spec.loader is not None
+    sys.modules[name] = sparse.test_util = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
 
 
 def _counter(name: str) -> Callable[..., Any]:
