@@ -40,7 +40,8 @@ def smap(f: Function | None = None, /, *, in_axes: Any = Infer, out_axes: Any,
 
     Example:
       >>> import calque, calque.numpy as jnp
-      >>> with calque.set_mesh(calque.make_mesh((1,), ("i",))):
+      >>> auto = (calque.sharding.AxisType.Auto,)
+      >>> with calque.set_mesh(calque.make_mesh((1,), ("i",), auto)):
       ...     calque.smap(lambda x: x + 1, in_axes=0, out_axes=0, axis_name="i")(jnp.arange(2))
       Array([1, 2], dtype=int32)
     """

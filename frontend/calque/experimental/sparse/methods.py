@@ -110,7 +110,18 @@ def _of_dense(f: Callable[..., Any]) -> Callable[..., Any]:
         type(self), sparsify(lambda x: f(x, *args, **kwargs))(as_bcoo(self)))
 
 
+def _sum(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The sum over axes, as jnp.sum takes them; sparse, or dense where nothing sparse is left."""
+    return _of_dense(lambda x: x.sum(*args, **kwargs))(self)
+
+
+def _reshape(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The same elements in another shape, as jnp.reshape takes it."""
+    return _of_dense(lambda x: x.reshape(*args, **kwargs))(self)
+
+
 def _astype(self: Any, dtype: Any) -> Any:
+    """The same with its data in another dtype."""
     return self.with_data(self.data.astype(dtype))
 
 
@@ -122,11 +133,11 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "__truediv__": _binary(lambda a, b: elementwise.divide(a, b, operator.truediv)),
     "__neg__": _unary(operator.neg, True), "__pos__": lambda self: self, "__abs__": _unary(abs),
     "__pow__": _power,
-    "sum": _of_dense(lambda x, *args, **kwargs: x.sum(*args, **kwargs))}
+    "sum": _sum}
 COMPARED = {f"__{n}__": _refused(n) for n in ("eq", "ne", "lt", "le", "gt", "ge")}
 OF_BCOO: dict[str, Callable[..., Any]] = {
     "transpose": _transpose, "astype": _astype, "update_layout": bcoo_update_layout,
-    "reshape": _of_dense(lambda x, *args, **kwargs: x.reshape(*args, **kwargs)),
+    "reshape": _reshape,
     "__getitem__": _of_dense(operator.getitem),
     "__iter__": lambda self: (self[i] for i in range(self.shape[0]))}
 
