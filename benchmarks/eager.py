@@ -47,6 +47,8 @@ def rows() -> list[Row]:
         ("eager sum", lambda n, x, y: n.sum(x), None, 1000),
         ("eager x[2]", lambda n, x, y: x[2], None, 500),
         ("eager x[1:3]", lambda n, x, y: x[1:3], None, 500),
+        ("eager median", lambda n, x, y: n.median(x), None, 500),
+        ("eager logaddexp", lambda n, x, y: n.logaddexp(x, y), None, 500),
         ("eager where(x > 0, x, y)", lambda n, x, y: n.where(x > 0, x, y), None, 500))]
     made.append(compare("80 x 80 loop over f(x[i], y[j])", grid(*SIDES[0]), grid(*SIDES[1]), 1.0,
                         pairs=10))

@@ -184,6 +184,12 @@ _product("vecmat_4096", 1, 4096, 4096)
 
 
 @workload
+def matvec_15000x150(j: Any, more: int) -> Made:
+    """Of a matrix with many rows, which is read once."""
+    return lambda a, v: a @ v, (normal(15_000 + more, 150), normal(150))
+
+
+@workload
 def mlp_forward(j: Any, more: int) -> Made:
     def f(x: Any, a: Any, b: Any, c: Any) -> Any:
         return j.nn.relu(j.nn.relu(x @ a) @ b) @ c
@@ -420,6 +426,24 @@ def leapfrog(j: Any, more: int) -> Made:
             return q, p - 0.005 * q / (1 + (q * q).sum(-1, keepdims=True))
         return j.lax.fori_loop(0, 500, step, (q, p))
     return f, (normal(100 + more, 3), normal(100 + more, 3, seed=1))
+
+
+@workload
+def value_iteration_110(j: Any, more: int) -> Made:
+    """What a step reduces is spread over the next one; no vector divides the axes."""
+    def f(r: Any, x: Any) -> Any:
+        return j.lax.fori_loop(0, 10, lambda _, x: j.np.max(r + 0.98 * x.T[None], 2), x)
+    n = 110 + more
+    return f, (normal(n, n, n), normal(n, n, seed=1))
+
+
+@workload
+def interp_in_loop(j: Any, more: int) -> Made:
+    """Where points lie in the grid does not change from step to step."""
+    def f(g: Any, e: Any) -> Any:
+        return j.lax.fori_loop(0, 10, lambda _, h: j.vmap(
+            lambda y: j.np.mean(j.np.interp(y * e, g, h)))(g), j.np.sqrt(g))
+    return f, (np.linspace(0.5, 3, 200 + more, dtype=np.float32), 0.5 + uniform(500))
 
 
 @workload

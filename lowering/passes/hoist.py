@@ -123,12 +123,14 @@ def _invariant(body: Program, consts: Sequence[Var]) -> tuple[list[Equation], se
     staying: set[Equation] = set()
     while True:
         found, free = _depending_on(body, consts, staying)
-        moving = set(found)
+        moving, before = set(found), len(staying)
         read = {a for e in body.equations if e not in moving for a in e.inputs} | set(body.outputs)
-        kept = {e for e in found if _is_large(e) and any(v in read for v in e.outputs)}
-        if not kept:
+        for e in reversed(found):
+            if _is_large(e) and any(v in read for v in e.outputs):
+                staying.add(e)
+                read.update(e.inputs)
+        if len(staying) == before:
             return found, free
-        staying |= kept
 
 
 def _is_large(e: Equation) -> bool:

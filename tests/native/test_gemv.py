@@ -2,16 +2,14 @@
 vectors, rows and strips, both orientations, strides, batches and groups, against float64."""
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.native.kernels import FOLDER, call, compiler
-from tests.native.test_products import LEVELS, at_levels, every
+from tests.native.kernels import call
+from tests.native.test_products import at_levels, drive, every
 
 
 def close(dtype: Any, level: str, batch: int, n: int, k: int, turned: bool, apart: int = 1,
@@ -79,16 +77,4 @@ def test_what_is_not_finite_stays_in_its_row(level: str) -> None:
 @pytest.mark.slow
 def test_under_sanitizers(tmp_path: Path) -> None:
     """Exact buffers: nothing outside them, no undefined arithmetic (cases: gemv_driver.c)."""
-    out = tmp_path / "driver"
-    made = subprocess.run(
-        [compiler(), "-std=gnu11", "-O1", "-g1", "-march=x86-64-v3" if "x86-64-v3" in LEVELS
-         else "-march=native", "-Wall", "-Wno-psabi", "-fsanitize=address,undefined",
-         "-fno-sanitize-recover=all", "-o", str(out),
-         str(Path(__file__).with_name("gemv_driver.c")), str(FOLDER / "gemm.c")],
-        capture_output=True, text=True, check=False)
-    if made.returncode and "san" in made.stderr:
-        pytest.skip("no sanitizers on this machine")
-    assert not made.returncode, made.stderr
-    assert shutil.which(str(out))
-    run = subprocess.run([str(out)], capture_output=True, text=True, check=False)
-    assert run.stdout == "ok\n", run.stdout + run.stderr
+    drive("gemv_driver.c", tmp_path)

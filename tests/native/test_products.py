@@ -185,18 +185,23 @@ def test_the_object_needs_nothing(level: str, tmp_path: Path) -> None:
         assert frames and max(frames) < 4096
 
 
-@pytest.mark.slow
-def test_under_sanitizers(tmp_path: Path) -> None:
-    """Exact buffers: nothing outside them, no undefined arithmetic (cases: gemm_driver.c)."""
+def drive(driver: str, tmp_path: Path) -> None:
+    """Runs a driver of gemm.c's entries under sanitizers."""
     out = tmp_path / "driver"
     made = subprocess.run(
         [compiler(), "-std=gnu11", "-O1", "-g1", "-march=x86-64-v3" if "x86-64-v3" in LEVELS
          else "-march=native", "-Wall", "-Wno-psabi", "-fsanitize=address,undefined",
-         "-fno-sanitize-recover=all", "-o", str(out),
-         str(Path(__file__).with_name("gemm_driver.c")), str(FOLDER / "gemm.c")],
+         "-fno-sanitize-recover=all", "-o", str(out), str(Path(__file__).with_name(driver)),
+         str(FOLDER / "gemm.c")],
         capture_output=True, text=True, check=False)
     if made.returncode and "san" in made.stderr:
         pytest.skip("no sanitizers on this machine")
     assert not made.returncode, made.stderr
     done = subprocess.run([str(out)], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stdout == "ok\n", done.stderr[:3000]
+
+
+@pytest.mark.slow
+def test_under_sanitizers(tmp_path: Path) -> None:
+    """Exact buffers: nothing outside them, no undefined arithmetic (cases: gemm_driver.c)."""
+    drive("gemm_driver.c", tmp_path)

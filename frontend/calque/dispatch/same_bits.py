@@ -47,7 +47,9 @@ def _follow(e: Equation, products: set[Var], known: dict[Var, Any]) -> bool:
         first, second = map(np.asarray, values)
         known[e.outputs[0]] = (first - second).astype(e.outputs[0].aval.dtype)
         return True
-    if e.name in _MOVES:
+    converted = e.name == "convert_element_type" and (
+        e.inputs[0].aval.dtype == e.outputs[0].aval.dtype)  # (weak types alone)
+    if e.name in _MOVES or converted:
         if held:
             products.update(e.outputs)
         return True
