@@ -1,4 +1,4 @@
-"""73 workloads, calque against jax on the CPU: first calls, new shapes, warm cache, steady calls.
+"""76 workloads, calque against jax on the CPU: first calls, new shapes, warm cache, steady calls.
 
     python benchmarks/suite.py [--only WORD] [--level x86-64-v3] [--jax PYTHON] [--write]
 

@@ -441,7 +441,7 @@ def value_iteration_110(j: Any, more: int) -> Made:
 def interp_in_loop(j: Any, more: int) -> Made:
     """Where points lie in the grid does not change from step to step."""
     def f(g: Any, e: Any) -> Any:
-        return j.lax.fori_loop(0, 10, lambda _, h: j.vmap(
+        return j.lax.fori_loop(0, 10, lambda _, h: j.top.vmap(
             lambda y: j.np.mean(j.np.interp(y * e, g, h)))(g), j.np.sqrt(g))
     return f, (np.linspace(0.5, 3, 200 + more, dtype=np.float32), 0.5 + uniform(500))
 
