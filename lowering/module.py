@@ -253,6 +253,9 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                 emitter.equations(p, env, repeats.numbers(p) if ctx.cpu else repeats.NOTHING)
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
+        stepped = _is_stepped(func)
+        if stepped:
+            module.operation.attributes["stream.affinity"] = ir.Attribute.parse(_DEVICE)
         aliases = _shared(ctx, values, results)
         # Where calls are to take nothing from the queue, a result that may be an argument's memory
         # is copied out of it, but for one that is to be donated.
@@ -263,7 +266,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                         if options.output_buffers and i not in kept and is_static(r.shape)
                         and not ctx.imported & ctx.aliases.roots_of(r)
                         and (options.transients or _is_worth_it(call, r.shape, r.dtype)))
-        storage = options.transients and not (_is_dynamic(p) or ctx.callbacks or _is_stepped(func))
+        storage = options.transients and not (_is_dynamic(p) or ctx.callbacks or stepped)
         if written or storage:
             _add_memory(func, block, ins, outs, written, storage)
         lowered = replace(
@@ -306,6 +309,10 @@ def _is_worth_it(call: CallSpec, shape: Shape, dtype: Any) -> bool:
 
 _STEPPED = frozenset({"stablehlo.while", "stablehlo.if", "stablehlo.case", "scf.while", "scf.for",
                       "scf.if", "scf.index_switch", "func.call"})
+
+# Where a module does not say on which device it is, IREE (3.13) does not find out for what a loop
+# carries, and every step copies all of it to the device where it is: what a scan stacks, too.
+_DEVICE = "#hal.device.promise<@__device_0>"
 
 
 def _is_stepped(func: Any) -> bool:

@@ -3,6 +3,7 @@ padded arrays that are read as their parts.  NumPy, equation by equation, is the
 """
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from test_kernels import scans
 import calque
 import calque.numpy as jnp
 from calque import lax
+from calque.lowering.compile import compile_to
 from calque.lowering.kernels import joined
 from calque.lowering.passes import cost, registers
+from calque.lowering.targets import cpu_target
 
 F = np.float32
 RNG = np.random.default_rng(9)
@@ -145,3 +148,19 @@ def test_boxes_of_joined_arrays() -> None:
     assert set(joined.refs(y)) == {a.ref, b.ref}
     assert joined.join(0, [a], [6], (6, 40), F) is a
     assert not joined.pays(joined.join(1, [array(500, 1)] * 2, [1, 1], (500, 2), F))
+
+
+@pytest.mark.parametrize("loop", [
+    lambda x: lax.scan(lambda c, _: (lambda r: (r, r))(jnp.sort(c * 1.01 + 1)), x, None,
+                       length=90)[1],
+    lambda x: lax.fori_loop(0, 90, lambda i, c: c.at[i].set(jnp.sort(c[i - 1])),
+                            jnp.zeros((90, *x.shape)) + x)], ids=["stacked", "carried"])
+@pytest.mark.usefixtures("host_loops")
+def test_loops_from_the_host_do_not_copy_what_they_carry(loop: Any) -> None:
+    """A step copies what it writes, not the array that it writes into: one of 90 parts."""
+    x = np.sort(RNG.normal(size=(30, 64)).astype(F))
+    stream = compile_to(calque.jit(loop).lower(x).as_text(), cpu_target(), "stream")
+    steps = stream[stream.index("cf.cond_br"):stream.rindex("cf.br")]
+    copied = [int(n) for n in re.findall(r"stream\.cmd\.copy .*%c(\d+) :", steps)]
+    assert "stream.cmd.dispatch" in steps and max(copied, default=0) <= x.nbytes
+    check_loop(loop, [x], "sorted")
