@@ -88,8 +88,9 @@ class AliasAnalysis:
             if folds and self._is_step(inputs, data):
                 self.steps[out] = self.roots_of(data[0]) | self.steps.get(data[0], frozenset())
             if not new and out not in inputs:
+                whole = [inputs[i] for i in written] or data  # (what is written is copied)
                 self.parts[out] = frozenset((id(out),)).union(
-                    *[self.parts_of(v) | self.steps.get(v, frozenset()) for v in data])
+                    *[self.parts_of(v) | self.steps.get(v, frozenset()) for v in whole])
             if out in self.roots or out in inputs:
                 continue  # the rule knows better, or passes an operand on
             size = nbytes(out)  # (sizes that are known at the call only may be any)

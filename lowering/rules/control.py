@@ -112,15 +112,14 @@ def _scan(op: Op) -> list[Value]:
     if is_unrolled(op.params):
         return loop.unrolled(carry)
     loop.views = _by_views(op.ctx, [body], [*carry, *op.outs])
-    if writes_in_place(body) and not loop.views:
+    if loop.in_place:
         # IREE's loop writes into its initial values even if they are used after it
-        carry = [c if _single(c) else op.ctx.aliases.private(c) for c in carry]
-        loop.keep_out = True
+        carry = [_private(op.ctx, c) for c in carry]
     return loop.rolled(carry, op.outs[n_carry:])
 
 
-def _single(v: Value) -> bool:
-    return all(n == 1 for n in v.shape)
+def _private(ctx: Context, v: Value) -> Value:
+    return ctx.aliases.private(v) if v.ndim else v
 
 
 class _Loop:
@@ -131,7 +130,7 @@ class _Loop:
         self.ctx, self.body, self.consts, self.xs = ctx, body, consts, xs
         self.n_carry, self.length, self.reverse = n_carry, length, reverse
         self.views = False  # what is carried is buffer views
-        self.keep_out = False  # the body writes in place: nothing from outside may enter the carry
+        self.in_place = writes_in_place(body)  # what it carries is its own
 
     def unrolled(self, carry: Sequence[Value]) -> list[Value]:
         b = self.ctx.b
@@ -162,14 +161,18 @@ class _Loop:
         b = self.ctx.b
         made = [b.splat(0, y.shape, y.dtype) for y in ys]
         self.ctx.constants.update(made)
-        state = [self.ctx.opaque(v) for v in (*carry, *made)]
+        made = [self.ctx.opaque(v) for v in made]
+        if len(made) > 1:  # IREE makes equal ones one, and writes into it
+            made = [_private(self.ctx, v) for v in made]
+        state = [*[self.ctx.opaque(v) for v in carry], *made]
         if self.views:
             self.ctx.aliases.protect(*self.consts, *self.xs)
-            return views.counted(self.ctx, self.length, state, self._step)
+            return views.counted(self.ctx, self.length, state, self._step,
+                                 0 if self.in_place else self.n_carry)
         out = emit_while(self.ctx, [b.splat(0, (), I32), *state], slice(1, 1 + self.n_carry),
                          lambda values: values[0] < self.length,
                          lambda values: [values[0] + 1, *self._step(values[0], values[1:])],
-                         self.keep_out)
+                         self.in_place)
         return out[1:]
 
     def _step(self, i: Value, state: list[Value]) -> list[Value]:
@@ -184,17 +187,17 @@ class _Loop:
             row = b.reshape(y, (1, *y.shape))
             written.append(emit_update(ctx, buffer, row, [at, *_zeros(b, buffer)]))
         carry = outs[:self.n_carry]
-        if self.keep_out:
-            carry = kept_out(ctx, carry, (*self.consts, *self.xs))
+        if self.in_place:
+            carry = apart(ctx, carry, (*self.consts, *self.xs))
         return [*carry, *written]
 
 
 def emit_while(ctx: Context, state: list[Value], carried: slice,
                go: Callable[[list[Value]], Value], step: Callable[[list[Value]], list[Value]],
-               keep_out: bool) -> list[Value]:
+               in_place: bool) -> list[Value]:
     """A stablehlo.while; `carried` are the members of the state that may be views of what enters.
 
-    keep_out: the body writes in place, and its carries are copies of their own.
+    in_place: the body writes into what it carries, which is copies of its own.
     """
     b, ir = ctx.b, mlir.ir()
     specs = [(v.shape, v.dtype) for v in state]
@@ -210,7 +213,7 @@ def emit_while(ctx: Context, state: list[Value], carried: slice,
         roots = frozenset[int]().union(*[ctx.aliases.roots_of(c) for c in state[carried]])
         for v in values[carried]:
             ctx.aliases.roots[v] = roots | {id(v)}
-        if keep_out:
+        if in_place:
             ctx.aliases.carries.update(values[carried])
         with ctx.inside(loop=True):
             results = [ctx.reads(old, new) for old, new in zip(values, step(values), strict=True)]
@@ -229,11 +232,19 @@ def _by_views(ctx: Context, programs: Sequence[Program], values: Sequence[Any]) 
         ctx.views or ctx.regions > 0 or any(is_stepped(p, _has_kernel(ctx)) for p in programs))
 
 
-def kept_out(ctx: Context, carry: Sequence[Value], outside: Sequence[Value]) -> list[Value]:
-    """Carries for the next step: what comes from outside the loop would be written into by it."""
-    shared = ctx.aliases.protected.union(*[ctx.aliases.roots_of(v) for v in outside])
-    return [c if _single(c) or shared.isdisjoint(ctx.aliases.roots_of(c))
-            else ctx.aliases.private(c) for c in carry]
+def apart(ctx: Context, values: Sequence[Value], outside: Sequence[Value]) -> list[Value]:
+    """Carries for the next step of a loop that writes into them: each in memory of its own, which
+    nothing outside the loop shares."""
+    taken, made = ctx.aliases.protected.union(*[ctx.aliases.roots_of(v) for v in outside]), []
+    for v in values:
+        if v.ndim:
+            mine = ctx.aliases.roots_of(v) | ctx.aliases.parts_of(v)
+            if not taken.isdisjoint(mine):
+                v = ctx.aliases.private(v)
+                mine = ctx.aliases.roots_of(v)
+            taken = taken | mine
+        made.append(v)
+    return made
 
 
 def _has_kernel(ctx: Context) -> bool:
@@ -252,9 +263,9 @@ def _while(op: Op) -> list[Value]:
     consts = [*cond_consts, *body_consts]
     op.ctx.aliases.shared.update(consts)
     by_views = _by_views(op.ctx, [cond, body], carry)
-    in_place = writes_in_place(body) and not by_views
+    in_place = writes_in_place(body)
     if in_place:
-        carry = [c if _single(c) else op.ctx.aliases.private(c) for c in carry]
+        carry = [_private(op.ctx, c) for c in carry]
     carry = [op.ctx.opaque(c) for c in carry]
 
     def head(carry: Sequence[Value]) -> list[Value]:
@@ -274,7 +285,7 @@ def _while(op: Op) -> list[Value]:
             new = [b.select(b.broadcast(state[0], o.shape, range(len(state[0].shape))), v, o)
                    for v, o in zip(new, old)]
         if in_place:
-            new = kept_out(op.ctx, new, consts)
+            new = apart(op.ctx, new, consts)
         go, *more = head(new)
         return go, [*more, *new]
 
@@ -284,7 +295,8 @@ def _while(op: Op) -> list[Value]:
 
     if by_views:
         op.ctx.aliases.protect(*consts)
-        return views.conditional(op.ctx, go, [*rows, *carry], step)[len(rows):]
+        return views.conditional(op.ctx, go, [*rows, *carry], step,
+                                 len(rows) if in_place else None)[len(rows):]
     out = emit_while(op.ctx, [go, *rows, *carry], slice(1 + len(rows), None), lambda v: v[0], both,
                      in_place)
     return out[1 + len(rows):]

@@ -7,8 +7,8 @@ carries, and what a branch in it gives, leaves the program as buffer views and c
 hal.tensor.export and import: each step is straight code between imports and exports, and the loop
 is one of host values.  Steps take less time than IREE's own (benchmarks/host_loops.py).
 
-Whose memory a view is, IREE no longer sees: what has been exported or imported is never written
-into (AliasAnalysis.add_argument), updates copy.
+Whose memory a view is, IREE no longer sees: what has been exported or imported is not written
+into (AliasAnalysis.add_argument), but for what a loop alone has (`shared`, control.apart).
 """
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def is_possible(values: Sequence[Any]) -> bool:
 
 
 def counted(ctx: Context, length: int, state: Sequence[Value],
-            step: Callable[[Value, list[Value]], list[Value]]) -> list[Value]:
-    """state = step(i, state) for each i < length."""
+            step: Callable[[Value, list[Value]], list[Value]], shared: int) -> list[Value]:
+    """state = step(i, state) for each i < length; what lies behind the first `shared` members is
+    nobody else's, and is written into."""
     number = mlir.ir().IntegerType.get_signless(32)
     zero, one, end = (_int32(n) for n in (0, 1, length))
 
@@ -41,28 +42,31 @@ def counted(ctx: Context, length: int, state: Sequence[Value],
         results = step(_array(ctx.b, at), values)
         return mlir.value("arith.addi", number, [at, one]), results
 
-    return _loop(ctx, zero, lambda at: _compared("slt", at, end), state, following)
+    return _loop(ctx, zero, lambda at: _compared("slt", at, end), state, following, shared)
 
 
 def conditional(ctx: Context, go: Value, state: Sequence[Value],
-                step: Callable[[list[Value]], tuple[Value, list[Value]]]) -> list[Value]:
-    """While go: go, state = step(state)."""
+                step: Callable[[list[Value]], tuple[Value, list[Value]]], shared: int | None
+                ) -> list[Value]:
+    """While go: go, state = step(state); `shared` as in counted."""
     def following(_: Any, values: list[Value]) -> tuple[Any, list[Value]]:
         go, results = step(values)
         return _number(ctx.b, go), results
 
-    return _loop(ctx, _number(ctx.b, go), lambda go: go, state, following)
+    return _loop(ctx, _number(ctx.b, go), lambda go: go, state, following, shared)
 
 
 def _loop(ctx: Context, start: Any, go: Callable[[Any], Any], state: Sequence[Value],
-          step: Callable[[Any, list[Value]], tuple[Any, list[Value]]]) -> list[Value]:
+          step: Callable[[Any, list[Value]], tuple[Any, list[Value]]],
+          shared: int | None = None) -> list[Value]:
     """While go(number): number, state = step(number, state)."""
     specs, results = types_of(state), list(state)
 
     def body(number: Any, views: Any) -> list[Any]:
         nonlocal results
         with ctx.inside(loop=True):
-            number, results = step(number, _imported(ctx, views, specs, _of(ctx, state)))
+            number, results = step(
+                number, _imported(ctx, views, specs, _of(ctx, state[:shared]), shared))
             return [number, _exported(ctx, results)]
 
     _, views = mlir.while_loop([start, _exported(ctx, state)],
@@ -146,19 +150,23 @@ def _exported(ctx: Context, values: Sequence[Value]) -> Any:
     return mlir.value("util.list.construct", _list(), views)
 
 
-def _imported(ctx: Context, views: Any, specs: Sequence[Spec], roots: Roots) -> list[Value]:
-    """The arrays of a list of views; `roots`: whose memory they may be."""
+def _imported(ctx: Context, views: Any, specs: Sequence[Spec], roots: Roots,
+              shared: int | None = None) -> list[Value]:
+    """The arrays of a list of views; `roots`: whose memory the first `shared` of them (None: all)
+    may be.  IREE may write into the others."""
     ir, found = mlir.ir(), []
     for i, (shape, dtype) in enumerate(specs):
         kind = mlir.tensor_type(shape, signed(dtype))
         view = mlir.value("util.list.get", ir.Type.parse("!hal.buffer_view"),
                           [views, mlir.number(i, ir.IndexType.get())])
+        ours = shared is not None and i >= shared
         result = mlir.value("hal.tensor.import", kind, [view],
                             target_encoding=ir.TypeAttr.get(kind),
-                            operandSegmentSizes="array<i32: 1, 0, 0, 0>")
+                            operandSegmentSizes="array<i32: 1, 0, 0, 0>",
+                            **{"consume": "unit"} if ours else {})
         value = Value(ctx.b, result, shape, signed(dtype))
-        ctx.aliases.add_argument(value, protected=True)
+        ctx.aliases.add_argument(value, protected=not ours)
         ctx.imported.add(id(value))
         found.append(ctx.b.bitcast(value, dtype))
-        ctx.aliases.roots[found[-1]] = roots | {id(value)}
+        ctx.aliases.roots[found[-1]] = frozenset((id(value),)) if ours else roots | {id(value)}
     return found

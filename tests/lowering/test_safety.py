@@ -573,22 +573,6 @@ def test_iree_still_reads_after_writing(monkeypatch: pytest.MonkeyPatch) -> None
         calque.clear_caches()
 
 
-def test_iree_still_writes_into_the_initial_values_of_loops(
-        monkeypatch: pytest.MonkeyPatch, host_loops: None) -> None:
-    """AliasAnalysis.private in lowering/aliasing.py."""
-    monkeypatch.setattr(AliasAnalysis, "private", lambda self, x: x)
-    monkeypatch.setattr(AliasAnalysis, "owned", arguments_only)
-    x = np.linspace(0.5, 1, 13, dtype=np.float32)
-
-    def f(x: Any) -> Any:
-        z = lax.sin(x)
-        return long_put(z, 0), put(z, 4)
-
-    _, updated = calque.jit(f)(x)
-    assert not np.allclose(np.asarray(updated), wrote(np.sin(x), 4)), (
-        "a loop's initial values stay as they are now: AliasAnalysis.private can go")
-
-
 def test_iree_still_reads_narrow_unsigned_dots_as_signed() -> None:
     """_barred in lowering/rules/contract.py."""
     out, *_ = plain("""
