@@ -48,11 +48,13 @@ class AliasAnalysis:
         self.elsewhere: set[Value] = set()  # operands of calls that are read outside them too
         self.copying = False  # the equation's update copies its operand (passes/hazards)
         self.copies = 0  # made by `private`
-        self.made: dict[Roots, int] = {}  # copies by whose memory they are of
+        self.made: dict[Any, int] = {}  # how many copies of a shape there are
+        self.known: set[int] = set()  # roots that no equal computation gives: arguments, copies
         self.computed: dict[int, int | Dim] = {}  # bytes of what equations made, by its id
 
     def add_argument(self, v: Value, protected: bool) -> None:
         self.roots[v] = frozenset((id(v),))
+        self.known.add(id(v))
         if protected:
             self.protected.add(id(v))
             self.fixed.append(v.ir)
@@ -133,10 +135,15 @@ class AliasAnalysis:
             data[0].dtype.kind in "iu" or -1 in known)
 
     def owned(self, x: Value) -> Value:
-        """x, or a copy when x may be the memory of an argument, or is read elsewhere later."""
+        """x, or a copy when x may be the memory of an argument, or is read elsewhere later.
+
+        Beside a loop from the host also what an equation computed: IREE makes equal computations
+        one, and writes into it before the loop that carries the other (test_loops_own_memory.py).
+        """
         if x.dtype.kind == "c":  # two updates of equal complex constants write into one memory
             x = self.ctx.unknown(x)  # (tests/lowering/test_safety.py)
-        unsafe = self.is_protected(x) or self.copying or x in self.elsewhere
+        unsafe = self.is_protected(x) or self.copying or x in self.elsewhere or (
+            self.ctx.stepped and not self.ctx.regions and self.known.isdisjoint(self.roots_of(x)))
         return self.copy(x) if unsafe and any(n != 1 for n in x.shape) else x
 
     def copy_if_shared(self, x: Value, reads: Sequence[Value]) -> Value:
@@ -154,14 +161,13 @@ class AliasAnalysis:
     def copy(self, x: Value) -> Value:
         """A concatenation of two slices: what simpler forms say, IREE folds away.
 
-        It merges equal copies, and then both updates write into one: each copy of a value is cut at
-        a place of its own.
+        It merges equal copies, of equal computations too, and then both updates write into one:
+        each copy of a shape is cut at a place of its own.
         """
         axis = next((i for i, n in enumerate(x.shape) if not isinstance(n, Dim) and n > 1),
                     next((i for i, n in enumerate(x.shape) if isinstance(n, Dim)), None))
         assert axis is not None, "an operand of one element is replaced, never written"
-        source = self.roots_of(x)
-        made = self.made[source] = self.made.get(source, -1) + 1
+        made = self.made[x.shape] = self.made.get(x.shape, -1) + 1
         whole, n = x, x.shape[axis]
         if not isinstance(n, Dim) and made >= n - 1:  # no places left on this axis
             n, axis = math.prod(x.shape), 0
@@ -175,6 +181,7 @@ class AliasAnalysis:
         joined = self.b.concatenate(parts, axis) if moved is None else moved
         copy = self.b.reshape(joined, x.shape)
         self.roots[copy] = frozenset((id(copy),))
+        self.known.add(id(copy))
         return copy
 
     def private(self, x: Value) -> Value:
@@ -191,6 +198,7 @@ class AliasAnalysis:
         (joined,) = self.b.optimization_barrier(self.b.concatenate([x, tail], 0))
         copy = self.b.cropped(joined, x.shape)
         self.roots[copy] = frozenset((id(copy),))
+        self.known.add(id(copy))
         return copy
 
 

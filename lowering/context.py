@@ -44,6 +44,7 @@ class Context:
         self.needs: frozenset[str] = frozenset()  # of a device beyond the target: user_gpu.py
         self.sources: dict[Any, str] = {}  # executables of others' code, by what decides them
         self.callbacks: list[Any] = []  # (function, operand specs, result specs)
+        self.stepped = False  # whether loops or branches run from the host
         self.imported: set[int] = set()  # roots of values whose memory the runtime made
         # values
         self.constants: set[Value] = set()

@@ -232,6 +232,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                               DynamicBuilder if _is_dynamic(p) else Builder)
             ctx = emitter.ctx
             ctx.module, ctx.entry, ctx.views = module, block, options.views
+            ctx.stepped = cost.is_stepped(p, target.backend == "llvm-cpu")
             if options.bindings:
                 ctx.fusion.set_bindings(options.bindings)
             if not options.beside:
