@@ -168,6 +168,16 @@ class Device:
         kinds = ("device", "pinned_host", "unpinned_host") if self.is_host else ("device",)
         return [Memory(self, kind) for kind in kinds]
 
+    @property
+    def client(self) -> Any:
+        """The platform it is of (extend.backend.Client)."""
+        from calque.extend.backend import client_of
+        return client_of(self.platform)
+
+    def memory_stats(self) -> dict[str, int] | None:
+        """Bytes in use by the device's allocator; None: this platform does not count them."""
+        return None
+
     def default_memory(self) -> Memory:
         """The memory of kind 'device'."""
         return Memory(self, "device")

@@ -78,6 +78,8 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
                 f"positional arguments passed to the function, but got len(in_axes)="
                 f"{len(in_axes)}, len(args)={len(args)}",
                 fix="give one entry per positional argument; keywords are mapped over axis 0."))
+        if vmap_module.vmappables:
+            _refuse_registered(name_of(fun), (args, kwargs))
         leaves, tree = tree_util.flatten((args, kwargs))
         axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), allow_int_root=True)
         # what is not mapped may be any object
@@ -121,6 +123,17 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
                 _placed(o, d, w, size, name_of(fun)) for o, d, w in zip(outs, out_dims, wanted)])
 
     return wrapped(fun, run, "Vectorized version")
+
+
+def _refuse_registered(name: str, tree: Any) -> None:
+    """NotImplementedError where an argument is of a type that is to be taken apart by its own."""
+    kinds = tuple(vmap_module.vmappables)
+    for x in tree_util.flatten(tree, lambda x: isinstance(x, kinds))[0]:
+        if isinstance(x, kinds):
+            raise NotImplementedError(explain(
+                f"vmap of {name}: objects of {type(x).__name__}, a type that was given to "
+                "register_vmappable, are not taken apart here.",
+                fix="pass a tree of arrays (of MuJoCo: leave impl='warp' out)."))
 
 
 def _is_axis(x: Any) -> bool:

@@ -19,11 +19,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import calque
-from calque.compat import private, versions
+from calque.compat import libraries, private, versions
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.trace import Tracer
+from calque.dispatch.array import Array
 
 JAX_VERSION = private.JAX_VERSION
+assert libraries.MODULES is private.MODULES  # (its rows are in it)
 TOPS = ("jax", "jaxlib")
 
 # JAX's modules that are modules of ours, by name; others of the same name below need no row
@@ -31,12 +34,15 @@ SAME = {
     "jax.ad", "jax.ad_checkpoint", "jax.api_util", "jax.core", "jax.custom_batching",
     "jax.custom_derivatives", "jax.debug", "jax.dlpack", "jax.dtypes", "jax.errors",
     "jax.example_libraries", "jax.example_libraries.optimizers", "jax.example_libraries.stax",
-    "jax.experimental.checkify", "jax.experimental.compute_on", "jax.experimental.jet",
-    "jax.experimental.layout", "jax.experimental.mesh_utils", "jax.experimental.ode",
+    "jax.distributed", "jax.experimental.checkify", "jax.experimental.colocated_python",
+    "jax.experimental.compute_on", "jax.experimental.jet",
+    "jax.experimental.layout", "jax.experimental.mesh_utils",
+    "jax.experimental.multihost_utils", "jax.experimental.ode",
     "jax.experimental.pallas", "jax.experimental.pjit",
     "jax.experimental.serialize_executable", "jax.experimental.shard_map",
     "jax.experimental.sparse", "jax.experimental.sparse.linalg",
-    "jax.experimental.topologies", "jax.export", "jax.extend", "jax.ffi",
+    "jax.experimental.topologies", "jax.export", "jax.extend",
+    "jax.extend.backend", "jax.ffi",
     "jax.extend.core", "jax.extend.core.primitives", "jax.extend.linear_util", "jax.extend.random",
     "jax.extend.source_info_util", "jax.flatten_util", "jax.image", "jax.interpreters",
     "jax.interpreters.ad", "jax.interpreters.batching", "jax.interpreters.mlir",
@@ -101,7 +107,18 @@ def install() -> None:
     sys.meta_path.insert(0, _Finder())
     if "JAX_THREEFRY_PARTITIONABLE" not in os.environ:
         config.update("jax_threefry_partitionable", True)
+    _name_types()
     importlib.import_module("jax")
+
+
+def _name_types() -> None:
+    """Types of arrays and tracers say that they are JAX's: libraries choose by that (autoray)."""
+    Array.__module__ = "jaxlib._jax"
+    kinds: list[type] = [Tracer]
+    while kinds:
+        kind = kinds.pop()
+        kind.__module__ = "jax.core"
+        kinds += kind.__subclasses__()
 
 
 class _Module(types.ModuleType):
@@ -184,7 +201,7 @@ class _Loader(importlib.abc.Loader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         name = spec.name
         if name == "jax":
-            return _Module("jax", _versions(), calque)
+            return _Module("jax", {**_versions(), "__file__": calque.__file__}, calque)
         if name == "jaxlib":
             return _Module("jaxlib", _versions())
         if name in SAME:  # a place holder: exec_module puts our module in its stead
@@ -197,9 +214,18 @@ class _Loader(importlib.abc.Loader):
         name = module.__name__
         if name in SAME:
             module = sys.modules[name] = importlib.import_module("calque" + name[len("jax"):])
+            self._add_parts(name, module)
         parent, _, last = name.rpartition(".")
         if parent and isinstance(sys.modules.get(parent), _Module):
             sys.modules[parent].__dict__[last] = module
+
+    def _add_parts(self, name: str, module: types.ModuleType) -> None:
+        """The modules made here that JAX has within one of ours."""
+        parts = [m for m in private.MODULES if m.rpartition(".")[0] == name]
+        if parts and not hasattr(module, "__path__"):
+            module.__path__ = []  # a package in JAX, a file here
+        for part in parts:
+            setattr(module, part.rpartition(".")[2], importlib.import_module(part))
 
 
 def _ours(name: str) -> Any:

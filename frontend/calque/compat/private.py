@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import functools
 import importlib
+import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import optree
 
 import calque
 from calque.core import dtypes, mesh, primitive, source, trace, tracebacks, zeros
 from calque.core.errors import explain
 from calque.core.types import Function
+from calque.trees.nodes import NAMESPACE
 
 JAX_VERSION = "0.10.2"  # the release whose API is kept
 MODULES: dict[str, Callable[[], dict[str, Any]]] = {}
@@ -215,10 +218,32 @@ def _tree_util() -> dict[str, Any]:
 
 
 class _Registry:
-    """`type in _registry`: whether instances are nodes."""
+    """`type in _registry`: whether instances are nodes; `_registry[type]`: how they are taken
+    apart (jaxlie)."""
 
     def __contains__(self, kind: Any) -> bool:
         return calque.tree_util.is_tree_node(kind)
+
+    def __getitem__(self, kind: Any) -> Any:
+        if kind not in self:
+            raise KeyError(kind)
+        return types.SimpleNamespace(
+            to_iter=calque.tree_util.flatten_one_level,
+            from_iter=lambda metadata, children: _node(kind, metadata, children))
+
+
+def _node(kind: Any, metadata: Any, children: Any) -> Any:
+    """The node of a kind that flatten_one_level takes apart into these."""
+    if kind is type(None):
+        return None
+    if kind is dict:
+        return dict(zip(metadata, children, strict=True))
+    if kind is list or kind is tuple:
+        return kind(children)
+    if issubclass(kind, tuple):
+        return kind(*children)
+    found = optree.register_pytree_node.get(kind, namespace=NAMESPACE)
+    return found.unflatten_func(metadata, tuple(children))
 
 
 @_made("jax._src.lib.mlir.dialects.hlo", "jaxlib.mlir.dialects.stablehlo")

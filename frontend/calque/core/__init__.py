@@ -36,14 +36,39 @@ Imports nothing else of calque.
 from calque.core import main_interpreter as _main_interpreter  # noqa: F401
 
 # isort: split
-from calque.core.avals import AbstractValue, ShapedArray
+import importlib
+import warnings
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import AbstractValue, ShapedArray, aval_of
 from calque.core.dims import max_dim, min_dim
 from calque.core.evaluate import eval_jaxpr
 from calque.core.program import Atom
 from calque.core.trace import Trace, Tracer, ensure_compile_time_eval, eval_context
 
+_EXTENDED = frozenset((
+    "DebugInfo", "DropVar", "Effect", "Effects", "InconclusiveDimensionOperation",
+    "JaxprTypeError", "TraceTag", "check_jaxpr", "concrete_or_error", "find_top_trace", "gensym",
+    "get_opaque_trace_state", "jaxprs_in_params", "mapped_aval", "new_jaxpr_eqn", "no_effects",
+    "primal_dtype_to_tangent_dtype", "set_current_trace", "subjaxprs", "take_current_trace",
+    "unmapped_aval", "valid_jaxtype"))
+# which types are arrays: libraries that subclass numpy.ndarray add their own
+pytype_aval_mappings = dict.fromkeys((np.ndarray, bool, int, float, complex), aval_of)
+
 __all__ = ["AbstractValue", "Atom", "ShapedArray", "Trace", "Tracer", "ensure_compile_time_eval",
-           "eval_context", "eval_jaxpr", "max_dim", "min_dim"]
+           "eval_context", "eval_jaxpr", "max_dim", "min_dim",
+           "pytype_aval_mappings"]
+
+
+def __getattr__(name: str) -> Any:
+    """What JAX keeps under jax.extend.core, and its libraries ask for here."""
+    if name in _EXTENDED:
+        warnings.warn(f"jax.core.{name} is deprecated. Use jax.extend.core.{name}.",
+                      DeprecationWarning, stacklevel=2)
+        return getattr(importlib.import_module("calque.extend.core"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ Start reading at `ClientPrimitive`.  Imports core only.
 """
 from __future__ import annotations
 
+import types
 from typing import Any
 
 from calque.core.errors import explain
@@ -57,7 +58,13 @@ class ClientPrimitive(Primitive):
         taken = name in registry or name in _names
         _names.add(name)
         super().__init__(_Name(name) if taken else name, client=True)
-        self.impl: Function = self._no_impl
+        kind: Any = type(self)
+        if isinstance(kind.impl, types.MemberDescriptorType):  # else a method of its own
+            self.impl: Function = self._no_impl
+        if isinstance(kind.multiple_results, bool):  # stated in a class of a library's
+            self.multiple_results = kind.multiple_results
+        if kind.abstract_eval is not ClientPrimitive.abstract_eval:
+            self.def_effectful_abstract_eval(self.abstract_eval)
         self.lowering: Function | None = None  # in MLIR: interpreters.mlir
         self.inline = self._run
         self.is_effectful = False

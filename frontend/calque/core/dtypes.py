@@ -49,6 +49,11 @@ class KeyDtype:
         self.tag, self.impl, self.words = tag, impl, words
         self.name, self.itemsize = f"key<{tag}>", 4 * words
 
+    @property
+    def type(self) -> Any:
+        """The kind of scalars of it."""
+        return prng_key
+
     def __repr__(self) -> str:
         return self.name
 

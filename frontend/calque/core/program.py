@@ -194,6 +194,10 @@ class Program:
         return self.consts
 
     @property
+    def debug_info(self) -> None:
+        """Names of arguments and results, which are not kept here."""
+
+    @property
     def effects(self) -> frozenset[Any]:
         return frozenset().union(*[e.effects for e in self.equations])
 
@@ -225,7 +229,8 @@ class Program:
         """A copy with some of inputs, equations, outputs, const_vars, consts and name replaced."""
         fields = {n: getattr(self, n) for n in ("inputs", "equations", "outputs", "const_vars",
                                                 "consts", "name")}
-        fields.update({_OURS.get(k, k): v for k, v in changes.items()})
+        fields.update({_OURS.get(k, k): v for k, v in changes.items()
+                       if k not in ("debug_info", "effects")})  # (JAX's; they follow here)
         return Program(**fields)
 
     def key(self) -> ProgramKey:

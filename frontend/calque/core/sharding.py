@@ -241,6 +241,15 @@ class Sharding:
         """The devices in order."""
         raise NotImplementedError("Subclasses should implement this method.")
 
+    # (private names of JAX's, which orbax reads)
+    @property
+    def _device_assignment(self) -> tuple[Any, ...]:
+        return self._assignment
+
+    @property
+    def _addressable_device_assignment(self) -> tuple[Any, ...]:
+        return tuple(d for d in self._assignment if getattr(d, "is_local", True))
+
     def _places(self) -> Any:
         """Devices in order, and which of their memories."""
         return self._assignment, self.memory_kind

@@ -34,14 +34,24 @@ class Trace:
     kind = "trace"
     frame: Any = None  # of a function that is recorded: the references that it uses (core/refs)
 
-    def __init__(self, parent: Trace | None) -> None:
+    def __init__(self, parent: Trace | None = None) -> None:
         self.parent = parent
         self.open = True
         self.source: Source | None = None
 
     def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
-        """The results of a primitive on these values."""
+        """The results of a primitive on these values; of a library's trace what its
+        process_primitive(primitive, values, parameters) gives."""
+        return self.process_primitive(prim, args, dict(params))
+
+    def process_primitive(self, primitive: Primitive, tracers: Sequence[Any], params: Params
+                          ) -> Any:
+        """JAX's name of process, for traces of libraries."""
         raise NotImplementedError
+
+    def full_raise(self, x: Any) -> Any:
+        """x as a value of this trace: a tracer is one already."""
+        return x
 
     def close(self) -> None:
         """Values of the trace that are used from now on have leaked."""

@@ -1,10 +1,11 @@
 """Names that JAX keeps under jax.experimental: checkify.py (checks.py is what it makes of a
-function), compute_on.py, jet.py (series.py: what Taylor mode makes of operations), layout.py,
-mesh_utils.py, multihost_utils.py, ode.py (dormand_prince.py: the steps), pallas/ (kernels over a
-grid of blocks), pjit.py, serialize_executable.py, shard_map.py, sparse/ (arrays whose zeros
-are not stored), topologies.py."""
+function), colocated_python.py, compute_on.py, jet.py (series.py: what Taylor mode makes of
+operations), layout.py, mesh_utils.py, multihost_utils.py, ode.py (dormand_prince.py: the
+steps), pallas/ (kernels over a grid of blocks), pjit.py, serialize_executable.py, shard_map.py,
+sparse/ (arrays whose zeros are not stored), topologies.py."""
 from calque.api.callbacks import io_callback as io_callback
 from calque.experimental import checkify as checkify
+from calque.experimental import colocated_python as colocated_python
 from calque.experimental import compute_on as compute_on
 from calque.experimental import jet as jet
 from calque.experimental import layout as layout
@@ -17,8 +18,8 @@ from calque.experimental import shard_map as shard_map
 from calque.experimental import sparse as sparse
 from calque.experimental import topologies as topologies
 
-__all__ = ["checkify", "compute_on", "io_callback", "jet", "layout", "mesh_utils",
-           "multihost_utils", "ode", "pallas", "pjit", "shard_map", "sparse",
+__all__ = ["checkify", "colocated_python", "compute_on", "io_callback", "jet", "layout",
+           "mesh_utils", "multihost_utils", "ode", "pallas", "pjit", "shard_map", "sparse",
            "topologies"]
 
 

@@ -13,7 +13,14 @@ from typing import Any
 from calque.core.avals import shape_of
 from calque.core.primitive import Primitive
 from calque.interpreters.tables import Table
-from calque.transforms.vmap import all_to_front, broadcast_axis, move_axis, named, to_front
+from calque.transforms.vmap import (
+    all_to_front,
+    broadcast_axis,
+    move_axis,
+    named,
+    to_front,
+    vmappables,
+)
 
 Rule = Callable[..., Any]
 not_mapped = None
@@ -183,9 +190,52 @@ def defbroadcasting(prim: Primitive) -> None:
     primitive_batchers[prim] = rule
 
 
+def register_vmappable(data_type: type, spec_type: type, axis_size_type: type, to_elt: Any,
+                       from_elt: Any, make_iota: Any) -> None:
+    """Note a type whose objects vmap takes apart by functions of a library's own.
+
+    Args:
+      data_type: the type; spec_type: of its entries of in_axes; axis_size_type: of its sizes.
+      to_elt, from_elt, make_iota: what takes an element out, puts elements together, numbers them.
+
+    Returns:
+      Nothing.  vmap refuses such objects by name: the types that libraries register (MuJoCo's
+      states for Warp) are of kernels for GPUs.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque.interpreters import batching
+      >>> batching.register_vmappable(type("Ragged", (), {}), int, int, None, None, None)
+    """
+    vmappables[data_type] = (to_elt, from_elt)
+
+
+def unregister_vmappable(data_type: type) -> None:
+    """Forget a type that register_vmappable noted.
+
+    Args:
+      data_type: the type.
+
+    Returns:
+      Nothing.
+
+    Raises:
+      KeyError: it is not noted.
+
+    Example:
+      >>> from calque.interpreters import batching
+      >>> kind = type("Ragged", (), {})
+      >>> batching.register_vmappable(kind, int, int, None, None, None)
+      >>> batching.unregister_vmappable(kind)
+    """
+    del vmappables[data_type]
+
+
 __all__ = ["axis_primitive_batchers", "bdim_at_front", "broadcast", "defbroadcasting",
            "defvectorized", "fancy_primitive_batchers", "moveaxis", "not_mapped",
-           "primitive_batchers"]
+           "primitive_batchers", "register_vmappable", "unregister_vmappable"]
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,10 @@
-"""apply_primitive: a client's primitive evaluated by compiling it."""
+"""apply_primitive: a client's primitive evaluated by compiling it; classes that are arrays."""
 from __future__ import annotations
 
 import functools
 from typing import Any
+
+import numpy as np
 
 from calque.core.client import ClientPrimitive
 from calque.core.memo import Memo
@@ -10,6 +12,21 @@ from calque.core.program import param_key
 from calque.dispatch.jit import jit
 
 _made = Memo(1024)
+
+
+class _Handlers(dict[type, Any]):
+    """Type -> function of an object that gives the array it stands for.
+
+    A class that is none of NumPy's becomes an array everywhere when it is added (by __jax_array__).
+    """
+
+    def __setitem__(self, kind: type, handler: Any) -> None:
+        super().__setitem__(kind, handler)
+        if not issubclass(kind, (np.ndarray, np.generic)) and not hasattr(kind, "__jax_array__"):
+            kind.__jax_array__ = lambda x: np.asarray(handler(x))  # type: ignore[attr-defined]
+
+
+canonicalize_dtype_handlers = _Handlers({np.ndarray: np.asarray})
 
 
 def apply_primitive(prim: Any, *args: Any, **params: Any) -> Any:
@@ -44,7 +61,7 @@ def apply_primitive(prim: Any, *args: Any, **params: Any) -> Any:
     return found(*args)
 
 
-__all__ = ["apply_primitive"]
+__all__ = ["apply_primitive", "canonicalize_dtype_handlers"]
 
 
 def __dir__() -> list[str]:

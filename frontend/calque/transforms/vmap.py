@@ -43,6 +43,7 @@ class BatchTracer(Tracer):
 
 
 # The name of the axis whose batching rule runs, for rules that batch a Program.
+vmappables: dict[type, Any] = {}  # what interpreters.batching.register_vmappable noted
 named: contextvars.ContextVar[Any] = contextvars.ContextVar("calque_named_axis", default=None)
 
 

@@ -47,7 +47,7 @@ class _PrimitiveMeta(type):
     """isinstance(p, Primitive) also holds for our own."""
 
     def __instancecheck__(cls, x: object) -> bool:
-        return isinstance(x, _Primitive)
+        return isinstance(x, _Primitive) if cls is Primitive else super().__instancecheck__(x)
 
 
 class Primitive(ClientPrimitive, metaclass=_PrimitiveMeta):

@@ -1,0 +1,220 @@
+"""JAX's private modules, and its kernels for other chips, as libraries import them.
+
+Rows of private.MODULES like those of private.py: what is of ours under another name is that, what
+belongs to TPUs and GPUs alone is `absent` when it is used.  Each row says who needs it.
+"""
+from __future__ import annotations
+
+import importlib
+import inspect
+import types
+from typing import Any
+
+import calque
+from calque.compat.private import MODULES, _made, absent, nothing, of
+from calque.core import dtypes, primitive
+
+_ATTENTION = "use calque.nn.dot_product_attention, which runs everywhere."
+
+
+# ---- kernels of one kind of chip
+@_made("jax.experimental.pallas.ops", "jax.experimental.pallas.ops.tpu",
+       "jax.experimental.pallas.ops.tpu.splash_attention", "jax.experimental.pallas.ops.gpu")
+def _package() -> dict[str, Any]:
+    return {}
+
+
+@_made("jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel")  # keras
+def _splash() -> dict[str, Any]:
+    name = "jax.experimental.pallas.ops.tpu.splash_attention"
+    return {n: absent(f"{name}.{n} (a kernel for TPUs)", _ATTENTION)
+            for n in ("make_splash_mha", "make_splash_mqa", "make_splash_mha_single_device",
+                      "make_splash_mqa_single_device", "SegmentIds", "BlockSizes")}
+
+
+@_made("jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask")  # keras
+def _splash_mask() -> dict[str, Any]:
+    name = "jax.experimental.pallas.ops.tpu.splash_attention"
+    return {n: absent(f"{name}.{n} (a kernel for TPUs)", _ATTENTION)
+            for n in ("NumpyMask", "CausalMask", "FullMask", "LocalMask", "MultiHeadMask",
+                      "make_causal_mask", "make_local_attention_mask")}
+
+
+@_made("jax.experimental.pallas.ops.tpu.flash_attention",
+       "jax.experimental.pallas.ops.gpu.attention")
+def _flash() -> dict[str, Any]:
+    return {n: absent(f"jax.experimental.pallas.ops.{n} (a kernel for one kind of chip)",
+                      _ATTENTION) for n in ("flash_attention", "mha", "mha_reference")}
+
+
+@_made("jax.experimental.pallas.triton")  # jax-md
+def _triton() -> dict[str, Any]:
+    class CompilerParams:
+        """Options of Triton's compiler; IREE compiles here, and asks for none."""
+
+        def __init__(self, **options: Any) -> None:
+            self.options = options
+    return {"CompilerParams": CompilerParams, "TritonCompilerParams": CompilerParams}
+
+
+# ---- jaxlib
+@_made("jaxlib._jax", "jaxlib.xla_client", "jaxlib.xla_extension")  # gpjax, jaxlie
+def _jaxlib() -> dict[str, Any]:
+    from calque.dispatch.array import Array
+    from calque.dispatch.jit import JitFunction
+    from calque.extend.backend import Client
+    from calque.runtime.device import Device
+    return {"PjitFunction": JitFunction, "Device": Device, "Client": Client, "Array": Array,
+            "ArrayImpl": Array,
+            "XlaRuntimeError": calque.errors.JaxRuntimeError, "_xla": types.SimpleNamespace(
+                PjitFunction=JitFunction, Device=Device),
+            **{n: nothing(f"jaxlib.{n}") for n in ("Shape", "HloModule", "XlaComputation",
+                                                   "DeviceList")}}
+
+
+@_made("jax.lib.xla_bridge", "jax.lib.xla_client", "jax.lib.xla_extension")
+def _lib() -> dict[str, Any]:
+    return {**_jaxlib(), **of("calque.extend.backend", "get_backend", "backends")}
+
+
+# ---- jax._src
+@_made("jax._src.api_util")  # e3nn-jax
+def _api_util() -> dict[str, Any]:
+    return {**{n: getattr(calque.api_util, n) for n in calque.api_util.__all__},
+            "infer_argnums_and_argnames": _argnums_and_argnames}
+
+
+def _argnums_and_argnames(signature: inspect.Signature, argnums: Any, argnames: Any
+                          ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions and names of the same parameters, from either."""
+    places = [n for n, p in signature.parameters.items() if p.kind in (
+        p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+    def listed(x: Any, kind: type) -> tuple[Any, ...]:
+        return (x,) if isinstance(x, kind) else tuple(x)
+    if argnums is None and argnames is None:
+        return (), ()
+    if argnums is None:
+        names = listed(argnames, str)
+        return tuple(i for i, n in enumerate(places) if n in names), names
+    numbers = listed(argnums, int)
+    if argnames is None:
+        count = len(places)
+        return numbers, tuple(places[i] for i in numbers if -count <= i < count)
+    return numbers, listed(argnames, str)
+
+
+@_made("jax._src.numpy.ufuncs", "jax._src.numpy.lax_numpy", "jax._src.numpy.ufunc_api",
+       "jax._src.numpy.reductions", "jax._src.numpy.linalg",
+       "jax._src.numpy.array_creation", "jax._src.numpy.tensor_contractions")  # jumanji, unxt
+def _numpy() -> dict[str, Any]:
+    return {n: getattr(calque.numpy, n) for n in calque.numpy.__all__}
+
+
+@_made("jax._src.numpy.index_tricks")  # unxt (quaxed)
+def _index_tricks() -> dict[str, Any]:
+    def class_of(name: str, table: Any) -> type:
+        return type(name, (), {"__getitem__": lambda self, key: table[key]})
+    c, r = calque.numpy.c_, calque.numpy.r_
+    return {"c_": c, "r_": r, "CClass": class_of("CClass", c), "RClass": class_of("RClass", r)}
+
+
+@_made("jax._src.numpy.util")  # s2fft
+def _numpy_util() -> dict[str, Any]:
+    def promote(*args: Any) -> list[Any]:
+        wanted = calque.numpy.result_type(*args)
+        return [calque.numpy.asarray(x).astype(wanted) for x in args]
+
+    def promote_inexact(*args: Any) -> list[Any]:
+        wanted = dtypes.to_inexact(calque.numpy.result_type(*args))
+        return [calque.numpy.asarray(x).astype(wanted) for x in args]
+
+    def promote_complex(*args: Any) -> list[Any]:
+        wanted = calque.numpy.promote_types(
+            dtypes.to_inexact(calque.numpy.result_type(*args)), calque.numpy.complex64)
+        return [calque.numpy.asarray(x).astype(wanted) for x in args]
+
+    def check(name: str, *args: Any, **_: Any) -> None:
+        for x in args:
+            calque.typeof(x)
+    return {"promote_dtypes": promote, "promote_dtypes_inexact": promote_inexact,
+            "promote_dtypes_complex": promote_complex, "check_arraylike": check,
+            "promote_shapes": lambda name, *xs: list(calque.numpy.broadcast_arrays(*xs))}
+
+
+@_made("jax._src.pjit")  # quax
+def _pjit() -> dict[str, Any]:
+    return {"jit_p": primitive.registry["jit"], "pjit_p": primitive.registry["jit"],
+            "pjit": calque.experimental.pjit.pjit, "reshard": calque.sharding.reshard}
+
+
+@_made("jax.extend.ifrt_programs")  # orbax, for Pathways
+def _ifrt() -> dict[str, Any]:
+    return {"ifrt_programs": types.SimpleNamespace()}
+
+
+@_made("jax._src.config")  # unxt
+def _config() -> dict[str, Any]:
+    class State:
+        """An option as an object with a value."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        @property
+        def value(self) -> Any:
+            return getattr(calque.config, self._name)
+    return {"config": calque.config, "numpy_rank_promotion": State("jax_numpy_rank_promotion"),
+            "numpy_dtype_promotion": State("jax_numpy_dtype_promotion"),
+            "enable_x64": State("jax_enable_x64"), "debug_nans": State("jax_debug_nans")}
+
+
+@_made("jax._src.distributed")  # orbax
+def _distributed() -> dict[str, Any]:
+    class State:
+        """Which process of how many this is."""
+
+        client = service = None
+
+        @property
+        def process_id(self) -> int:
+            return calque.process_index()
+
+        @property
+        def num_processes(self) -> int:
+            return calque.process_count()
+    return {"global_state": State(), **of("calque.distributed", "initialize", "shutdown")}
+
+
+@_made("jax.experimental.array_serialization", "jax.experimental.colocated_python.func",
+       "jax.experimental.colocated_python.obj",
+       "jax.experimental.array_serialization.tensorstore_impl")
+def _nothing_in() -> dict[str, Any]:
+    return {}
+
+
+@_made("jax.experimental.array_serialization.serialization")  # orbax: isinstance only
+def _array_serialization() -> dict[str, Any]:
+    name = "jax.experimental.array_serialization.serialization"
+    return {**{n: nothing(f"{name}.{n}") for n in (
+        "GlobalAsyncCheckpointManagerBase", "GlobalAsyncCheckpointManager", "AsyncManager")},
+        **{n: absent(f"{name}.{n}", "use calque.checkpoints, or orbax.") for n in (
+            "run_serialization", "run_deserialization", "async_serialize", "async_deserialize",
+            "get_tensorstore_spec")}}
+
+
+@_made("jax.experimental.colocated_python.serialization")  # orbax
+def _colocated() -> dict[str, Any]:
+    return {"DeviceList": tuple, "xb": importlib.import_module("calque.extend.backend")}
+
+
+@_made("jax.experimental.compilation_cache", "jax.experimental.compilation_cache.compilation_cache")
+def _compilation_cache() -> dict[str, Any]:
+    def set_cache_dir(path: str) -> None:
+        """What is compiled from here on is kept in this folder."""
+        calque.config.update("jax_compilation_cache_dir", str(path))
+    return {"set_cache_dir": set_cache_dir, "initialize_cache": set_cache_dir,
+            "reset_cache": calque.clear_caches}
+
+
+__all__ = ["MODULES"]

@@ -1,0 +1,193 @@
+"""What libraries ask of JAX as they are imported, and at first use: each row is one that needed it.
+
+The libraries are not installed here: programs in their form run in a process with compat.
+"""
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PROGRAMS = {
+    "keras: kernels for TPUs are there, and refuse when called": """
+        from jax.experimental.pallas.ops.tpu.splash_attention import (
+            splash_attention_kernel, splash_attention_mask)
+        try:
+            splash_attention_kernel.make_splash_mha(None)
+        except NotImplementedError as e:
+            assert "dot_product_attention" in str(e)
+        else:
+            raise AssertionError
+        """,
+    "tensorflow-probability: a class of numpy.ndarray's": """
+        class Variable(np.ndarray):
+            pass
+        xla = jax.interpreters.xla
+        xla.canonicalize_dtype_handlers[Variable] = xla.canonicalize_dtype_handlers[np.ndarray]
+        jax.core.pytype_aval_mappings[Variable] = jax.core.pytype_aval_mappings[np.ndarray]
+        v = np.arange(3.0).view(Variable)
+        assert float(jax.jit(jnp.sum)(v)) == 3
+        """,
+    "a class that a handler makes an array": """
+        class Box:
+            def __init__(self, x):
+                self.x = x
+        jax.interpreters.xla.canonicalize_dtype_handlers[Box] = lambda b: np.asarray(b.x)
+        assert jnp.sin(Box([0.0, 0.0])).tolist() == [0, 0]
+        """,
+    "mujoco: register_vmappable": """
+        from jax.interpreters import batching
+        class Data:
+            pass
+        batching.register_vmappable(Data, int, int, None, None, None)
+        assert jax.vmap(jnp.sin)(jnp.zeros(2)).shape == (2,)
+        try:
+            jax.vmap(lambda d: 1.0, in_axes=None, axis_size=2)(Data())
+        except NotImplementedError as e:
+            assert "Data" in str(e)
+        else:
+            raise AssertionError
+        """,
+    "brax, jax-md, netket: modules within modules": """
+        from jax.extend.backend import backends, get_backend
+        from jax.experimental.multihost_utils import sync_global_devices
+        from jax.experimental.pallas import triton
+        import jax.distributed
+        assert get_backend().platform == "cpu" and get_backend() is backends()["cpu"]
+        assert jax.devices()[0].client is get_backend()
+        assert get_backend().device_count() == len(jax.devices())
+        """,
+    "gpjax, jaxlie: types of jaxlib": """
+        from jaxlib._jax import PjitFunction
+        from jaxlib import xla_client
+        assert isinstance(jax.jit(jnp.sin), PjitFunction)
+        assert isinstance(jax.devices()[0], xla_client.Device)
+        """,
+    "jaxlie: nodes by their types": """
+        import collections, dataclasses
+        from jax._src.tree_util import _registry
+        Pair = collections.namedtuple("Pair", "a b")
+        @jax.tree_util.register_dataclass
+        @dataclasses.dataclass
+        class Pose:
+            x: object
+            y: object
+        for node in ([1, 2], (1, 2), {"b": 1, "a": 2}, Pair(1, 2), Pose(1, 2)):
+            entry = _registry[type(node)]
+            children, metadata = entry.to_iter(node)
+            assert entry.from_iter(metadata, [c for c in children]) == node
+        """,
+    "e3nn-jax: positions and names of arguments": """
+        import inspect
+        from jax._src.api_util import infer_argnums_and_argnames as infer
+        signature = inspect.signature(lambda a, b, *, c: 0)
+        assert infer(signature, None, None) == ((), ())
+        assert infer(signature, None, "b") == ((1,), ("b",))
+        assert infer(signature, 0, None) == ((0,), ("a",))
+        """,
+    "s2fft, jumanji: private names of numpy's": """
+        from jax._src.numpy.util import promote_dtypes_complex, promote_dtypes_inexact
+        from jax._src.numpy.ufuncs import sin
+        a, b = promote_dtypes_complex(1, jnp.ones(2))
+        assert a.dtype == b.dtype == jnp.complex64
+        assert promote_dtypes_inexact(jnp.arange(2))[0].dtype == jnp.float32
+        """,
+    "orbax: colocated_python": """
+        import jax.experimental.colocated_python as cp
+        from jax.experimental.colocated_python import func, serialization
+        from jax.experimental.array_serialization import serialization
+        from jax.extend import ifrt_programs
+        from jax._src import distributed
+        assert distributed.global_state.process_id == 0
+        @cp.colocated_python
+        def twice(x):
+            return {"y": np.asarray(x) * 2}
+        assert twice(jnp.ones(2))["y"].tolist() == [2, 2]
+        spec = jax.ShapeDtypeStruct((2,), jnp.float32)
+        special = twice.specialize(in_specs=((spec,), {}), out_specs_fn=lambda x: {"y": spec})
+        assert special(jnp.ones(2))["y"].tolist() == [2, 2]
+        try:
+            special(jnp.ones(3))
+        except ValueError as e:
+            assert "float32[3]" in str(e)
+        else:
+            raise AssertionError
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), "x")
+        assert cp.colocated_cpu_devices(mesh) == mesh
+        assert jnp.ones(2).sharding._addressable_device_assignment == tuple(jax.devices()[:1])
+        """,
+    "kfac-jax: a primitive whose rules are methods": """
+        import jax.extend as jex
+        class Tag(jex.core.Primitive):
+            multiple_results = True
+            def impl(self, *args, **params):
+                return args
+            def abstract_eval(self, *args, **params):
+                return args, jax.core.no_effects
+        tag = Tag("tag")
+        jax.interpreters.mlir.register_lowering(tag, lambda ctx, *args: args)
+        assert isinstance(tag, Tag) and not isinstance(jax.lax.sin_p, Tag)
+        assert isinstance(jax.lax.sin_p, jex.core.Primitive)
+        assert [x.tolist() for x in tag.bind(jnp.ones(2))] == [[1, 1]]
+        jaxpr = jax.make_jaxpr(lambda x: tag.bind(x))(jnp.ones(2)).jaxpr
+        assert jaxpr.replace(debug_info=jaxpr.debug_info, effects=jaxpr.effects).eqns
+        """,
+    "quax: a trace without a parent": """
+        import jax._src.core as core
+        class Trace(core.Trace):
+            def __init__(self):
+                super().__init__()
+                self.seen = []
+            def process_primitive(self, primitive, tracers, params):
+                self.seen.append(primitive.name)
+                with core.eval_context():
+                    return primitive.bind(*tracers, **params)
+        trace = Trace()
+        with core.set_current_trace(trace):
+            jax.lax.sin(1.0)
+        assert trace.seen == ["sin"]
+        """,
+    "jax-md: shapes of abstract values": """
+        from jax.core import ShapedArray
+        out = jax.eval_shape(lambda x, t: x * t, ShapedArray((3,), jnp.float32), t=0)
+        assert out.shape == (3,) and out.dtype == jnp.float32
+        """,
+    "autoray, pennylane: types say whose they are": """
+        assert type(jnp.ones(2)).__module__.split(".")[0] in ("jax", "jaxlib")
+        seen = []
+        jax.jit(lambda x: seen.append(type(x).__module__.split(".")[0]) or x)(1.0)
+        jax.grad(lambda x: seen.append(type(x).__module__.split(".")[0]) or x)(1.0)
+        assert set(seen) == {"jax"}
+        import copy, inspect, pickle
+        assert pickle.loads(pickle.dumps(jnp.ones(2))).tolist() == [1, 1]
+        assert copy.deepcopy(jnp.ones(2)).tolist() == [1, 1]
+        assert inspect.getsourcefile(jax)
+        """,
+    "jaxtyping: keys have a dtype with a type": """
+        dtype = jax.random.key(0).dtype
+        assert issubclass(dtype.type, jax.dtypes.prng_key) and dtype.name == "key<fry>"
+        """,
+}
+
+
+@pytest.fixture(scope="module")
+def failures() -> dict[str, str]:
+    """Each program in a process of all of them, by what it raised."""
+    lines = ["import sys, traceback", "import numpy as np", "import calque.compat",
+             "calque.compat.install()", "import jax", "import jax.numpy as jnp"]
+    for i, (name, text) in enumerate(PROGRAMS.items()):
+        lines += [f"def program_{i}():", textwrap.indent(textwrap.dedent(text), "    "),
+                  "try:", f"    program_{i}()", "except BaseException:",
+                  f"    print('====', {name!r}); traceback.print_exc(file=sys.stdout)"]
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    parts = done.stdout.split("==== ")[1:]
+    return {part.split("\n", 1)[0]: part for part in parts}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_library_finds_what_it_asks_for(name: str, failures: dict[str, str]) -> None:
+    assert name not in failures, failures.get(name)
