@@ -179,6 +179,7 @@ from calque.dispatch.staging import named_call as named_call  # noqa: E402
 from calque.dispatch.staging import typeof as typeof  # noqa: E402
 from calque.dispatch.tracing import ShapeDtypeStruct as ShapeDtypeStruct  # noqa: E402
 from calque.primitives import factors as _factors  # noqa: E402, F401  (of all primitives)
+from calque.primitives import mixed as _mixed  # noqa: E402, F401  (of products and gathers)
 from calque.primitives import words as _words  # noqa: E402, F401  (loops in what kernels know)
 from calque.trees.util import tree_map as tree_map  # noqa: E402 (the tutorials' name)
 

@@ -9,7 +9,8 @@ the abstract value of anything array-like.  Imports core.dtypes and core.dims.
 """
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,44 @@ from calque.core.errors import explain
 from calque.core.types import Shape
 
 NOWHERE: frozenset[Any] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreduced:
+    """Among the axes of an aval: the value is one device's summand of a sum over this axis."""
+
+    axis: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """Among the axes of an aval: the value is the same along this axis, its cotangent Unreduced."""
+
+    axis: Any
+
+
+class ManualAxisType(NamedTuple):
+    """The axes of an aval inside shard_map, by what the value is along them."""
+
+    varying: frozenset[Any]
+    unreduced: frozenset[Any]
+    reduced: frozenset[Any]
+
+
+def varying_of(vma: frozenset[Any]) -> frozenset[Any]:
+    """The axes over which a value varies, of all that its aval names."""
+    return frozenset(n for n in vma if type(n) is not Unreduced and type(n) is not Reduced)
+
+
+def axes_of(vma: frozenset[Any], kind: type[Unreduced] | type[Reduced]) -> frozenset[Any]:
+    """The axes over which a value is unreduced, or reduced."""
+    return frozenset(n.axis for n in vma if type(n) is kind)
+
+
+def turned(vma: frozenset[Any]) -> frozenset[Any]:
+    """The axes of a cotangent: unreduced where the value is reduced, and reduced where it is not."""
+    other = {Unreduced: Reduced, Reduced: Unreduced}
+    return frozenset(other[type(n)](n.axis) if type(n) in other else n for n in vma)
 
 
 class AbstractValue:
@@ -41,7 +80,8 @@ class ShapedArray(AbstractValue):
       dtype: of the elements.
       weak_type: whether the dtype gives way in promotion.
       sharding: how the array is spread over devices; None: nobody placed it.
-      vma: the mapped axes over which the value varies, inside shard_map.
+      vma: the mapped axes over which the value varies, inside shard_map; an axis over which it is
+        a summand, or its cotangent is, stands in it as Unreduced or Reduced.
 
     Example:
       >>> import calque
@@ -100,7 +140,6 @@ class ShapedArray(AbstractValue):
         key = (self.plain, sharding, vma)
         found = ShapedArray._marks.get(key)
         if found is None:
-            refuse_unreduced(sharding)
             found = object.__new__(ShapedArray)
             for name in ("shape", "dtype", "weak_type", "ndim", "size", "plain"):
                 object.__setattr__(found, name, getattr(self, name))
@@ -132,7 +171,40 @@ class ShapedArray(AbstractValue):
                         else str(d) for d, a in zip(self.shape, axes))
 
     def _varies(self) -> str:
-        return "{V:" + ",".join(sorted(map(str, self.vma))) + "}" if self.vma else ""
+        """{V:x, U:(y,z), R:w}; most avals have none of these."""
+        spec = getattr(self.sharding, "spec", None)
+        if not self.vma and (spec is None or not spec.has_sums):
+            return ""
+        manual = self.mat
+        kinds = {"V": manual.varying,
+                 "U": manual.unreduced | (NOWHERE if spec is None else spec.unreduced),
+                 "R": manual.reduced | (NOWHERE if spec is None else spec.reduced)}
+        told = [f"{kind}:{names[0]}" if len(names) == 1 else f"{kind}:({','.join(names)})"
+                for kind, axes in kinds.items() if (names := sorted(map(str, axes)))]
+        return "{" + ", ".join(told) + "}"
+
+    @property
+    def mat(self) -> ManualAxisType:
+        """The mapped axes by what the value is along them, inside shard_map."""
+        return ManualAxisType(varying_of(self.vma), axes_of(self.vma, Unreduced),
+                              axes_of(self.vma, Reduced))
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether there is an axis along which the value is unreduced or reduced."""
+        spec = getattr(self.sharding, "spec", None)
+        if spec is not None and spec.has_sums:
+            return True
+        return bool(self.vma) and any(type(n) in (Unreduced, Reduced) for n in self.vma)
+
+    def cotangent(self) -> ShapedArray:
+        """The abstract value of a cotangent of this value."""
+        if not self.has_sums:
+            return self
+        spec = getattr(self.sharding, "spec", None)
+        sharding = self.sharding if spec is None or not spec.has_sums else self.sharding.update(
+            spec=spec.turned())
+        return self.marked(sharding, turned(self.vma))
 
     def short(self) -> str:
         """f32[2,3], as in jaxprs."""
@@ -212,15 +284,6 @@ def aval_of(x: Any) -> ShapedArray:
     raise TypeError(explain(
         f"{x!r} of type {type(x).__name__} is not a valid JAX type.",
         fix="pass an array, a NumPy array or a Python scalar; convert lists with jnp.asarray."))
-
-
-def refuse_unreduced(sharding: Any) -> None:
-    """NotImplementedError for a sharding of partial sums."""
-    spec = getattr(sharding, "spec", None)
-    if spec is not None and spec.unreduced:
-        raise NotImplementedError(explain(
-            f"arrays of unreduced sharding are not supported, got {spec}: sums over devices are "
-            "whole.", fix="leave unreduced= out; the result is what reshard to P() gives."))
 
 
 def refuse_masked(x: Any) -> None:

@@ -60,10 +60,6 @@ class PartitionSpec:
         tuple.
       TypeError: unreduced or reduced is no set.
 
-    Notes:
-      Arrays of unreduced sharding are not supported: sums over devices are whole.  The spec can be
-      made, compared and shown.
-
     Example:
       >>> from calque.sharding import PartitionSpec as P
       >>> P("x", None), P(("x", "y")), len(P("x", None)), P("x", unreduced={"y"})
@@ -103,6 +99,10 @@ class PartitionSpec:
                 "`unreduced` and `reduced` argument to PartitionSpec cannot overlap. Got "
                 f"unreduced: {unreduced} and reduced: {reduced}", fix="name each axis once."))
         self.unreduced, self.reduced = frozenset(unreduced), frozenset(reduced)
+
+    def turned(self) -> PartitionSpec:
+        """The spec of a cotangent: unreduced where this one is reduced, and the other way."""
+        return self.update(unreduced=self.reduced, reduced=self.unreduced)
 
     @property
     def has_sums(self) -> bool:
@@ -465,7 +465,12 @@ class NamedSharding(Sharding):
     def is_fully_replicated(self) -> bool:
         """Whether every device has the whole array."""
         sizes = self.mesh.shape
-        return all(sizes[n] == 1 for n in self.spec.names())
+        return not self.spec.unreduced and all(sizes[n] == 1 for n in self.spec.names())
+
+    @property
+    def unreduced(self) -> tuple[Any, ...]:
+        """The mesh axes over which an array is a sum of what the devices have, in mesh order."""
+        return tuple(n for n in self.mesh.axis_names if n in self.spec.unreduced)
 
     @property
     def replicated_axes(self) -> frozenset[Any]:

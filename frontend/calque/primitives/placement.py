@@ -49,7 +49,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sha
 def _transpose(ct: Any, x: Any, *, sharding: Sharding) -> list[Any]:
     """The cotangent is spread as the result is; over Explicit axes as the operand's type says."""
     if isinstance(sharding, NamedSharding) and is_explicit(x.aval):
-        sharding = x.aval.sharding
+        sharding = x.aval.cotangent().sharding
     elif isinstance(sharding, NamedSharding) and sharding.explicit:
         mesh, types = sharding.mesh, (AxisType.Auto,) * len(sharding.mesh.axis_names)
         sharding = NamedSharding(

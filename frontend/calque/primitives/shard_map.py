@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, shape_of
+from calque.core.avals import Reduced, ShapedArray, Unreduced, shape_of
 from calque.core.errors import explain
 from calque.core.lists import flagged, replaced, types_of, without
 from calque.core.mesh import AbstractMesh, AxisType, Mesh, OwnRows, _abstract
@@ -26,6 +26,7 @@ from calque.core.zeros import nonzero_mask, nonzeros
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.primitives.casts import CASTS, COLLECTIVES
 from calque.primitives.call import cotangents, known_of, unmask
 from calque.primitives.device_sums import merged
 from calque.transforms.jvp import jvp_program
@@ -89,13 +90,17 @@ def local(aval: ShapedArray, mesh: Any, spec: PartitionSpec, check_vma: bool) ->
     """The type of one device's part."""
     shape = tuple(d // p for d, p in zip(aval.shape, _parts(mesh, spec, aval.ndim)))
     made = aval.of_shape(shape)
-    return made.marked(None, made.vma | set(spec.names())) if check_vma else made
+    if not check_vma:
+        return made
+    return made.marked(None, made.vma | set(spec.names()) | set(map(Unreduced, spec.unreduced))
+                       | set(map(Reduced, spec.reduced)))
 
 
 def whole(aval: ShapedArray, mesh: Any, spec: PartitionSpec, manual: frozenset[Any]) -> ShapedArray:
     """The type of an array of such parts."""
     shape = tuple(d * p for d, p in zip(aval.shape, _parts(mesh, spec, aval.ndim)))
-    return aval.of_shape(shape).marked(None, aval.vma - manual)
+    left = frozenset(n for n in aval.vma if getattr(n, "axis", n) not in manual)
+    return aval.of_shape(shape).marked(None, left)
 
 
 def _abstract_rule(*avals: ShapedArray, jaxpr: Program, mesh: Any, in_specs: Specs,
@@ -136,7 +141,9 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
         first = forward.derived(("residuals out", tuple(names)), lambda: stage(
             lambda *xs: _with_axis(replay(forward, *xs), n, made, names), forward.in_avals,
             forward.name))
-    specs = [P(axes) if axes else P() for axes in names]
+        kinds = [forward.out_avals[n + i].mat for i in made]
+    specs = [P(*[axes] if axes else [], unreduced=kind.unreduced, reduced=kind.reduced)
+             for axes, kind in zip(names, kinds)]
     outs = bind(first, primals, in_specs=in_specs, out_specs=(*out_specs, *specs), **common)
     kept = dict(zip(made, outs[n:]))
     residuals = [kept[i] if s < 0 else primals[s] for i, s in enumerate(sources)]
@@ -175,14 +182,14 @@ def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, in_specs: Specs, 
     sizes = _every(mesh).shape
 
     def rest(spec: PartitionSpec) -> tuple[Any, ...]:
-        return order(mesh, newly_manual_axes - set(spec.names()))
+        return order(mesh, newly_manual_axes - set(spec.names()) - spec.unreduced)
 
     with inside(mesh, newly_manual_axes, check_vma):
         program, mask = transpose_program(jaxpr, linear, given)
         known = len(args) - sum(linear)
         out_of = flagged(in_specs, linear)
-        wanted = flagged(out_of, mask)
-        ct_specs = flagged(out_specs, given)
+        wanted = [s.turned() for s in flagged(out_of, mask)]
+        ct_specs = [s.turned() for s in flagged(out_specs, given)]
         if not check_vma:  # a result is one of its copies, an operand all of them
             shares = [math.prod(sizes[n] for n in rest(s)) for s in ct_specs]
             summed = [rest(s) for s in wanted]
@@ -342,7 +349,7 @@ def _unmarked(p: Program) -> Program:
     consts = [plain(v) for v in p.const_vars]
     equations: list[Equation] = []
     for e in p.equations:
-        if e.primitive is co.pvary_p:
+        if e.primitive in CASTS:
             env[e.outputs[0]] = read(e.inputs[0])
             continue
         params = {k: unmarked(v) if isinstance(v, Program) else
@@ -352,6 +359,7 @@ def _unmarked(p: Program) -> Program:
         if e.primitive is shard_map_p:
             params["check_vma"] = False
         ins = tuple(read(a) for a in e.inputs)
-        equations.append(e.replace(inputs=ins, outputs=tuple(plain(v) for v in e.outputs),
-                                   params=params))
+        equations.append(e.replace(
+            primitive=COLLECTIVES.get(e.primitive, e.primitive), inputs=ins,
+            outputs=tuple(plain(v) for v in e.outputs), params=params))
     return Program(inputs, equations, [read(o) for o in p.outputs], consts, p.consts, p.name)

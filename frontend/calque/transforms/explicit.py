@@ -17,6 +17,7 @@ from calque.core.primitive import Primitive
 from calque.core.sharding import NamedSharding, PartitionSpec, ShardingTypeError
 from calque.core.source import here, replaying
 from calque.core.types import Params
+from calque.transforms import sums
 from calque.transforms.propagate import of_equation
 
 _ALONG = frozenset(("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp",
@@ -61,10 +62,21 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
     specs = of_equation(prim, ins, plain, params, known, mesh)
     if prim.name in _CUTS and known[0] is not None:
         specs = [_cut(known[0], ins[0], plain[0])]
+    if sums.any_of(ins):
+        specs = _with_sums(prim, ins, specs, params)
     made = [_split(a, mesh, s) for a, s in zip(plain, specs)]
     if prim.factors is not None and replaying.get() is None and not resolved.get():
         _check(prim, ins, made, params)
     return made
+
+
+def _with_sums(prim: Primitive, ins: Sequence[ShapedArray], specs: Sequence[PartitionSpec],
+               params: Params) -> list[PartitionSpec]:
+    """Specs of results with the axes over which these are unreduced or reduced."""
+    unreduced, reduced = sums.of_results(prim, ins, params)
+    inside = frozenset().union(*[{getattr(n, "axis", n) for n in a.vma} for a in ins])
+    return [s.update(unreduced=unreduced - inside, reduced=reduced - inside - set(s.names()))
+            for s in specs]
 
 
 def _split(a: ShapedArray, mesh: Any, spec: PartitionSpec) -> ShapedArray:

@@ -32,6 +32,7 @@ from calque.core.trace import Tracer
 from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array, current_device, from_numpy
 from calque.dispatch.devices import devices
+from calque.dispatch.sharded.partial_arrays import PartialArray, summand, unreduced_axes
 from calque.dispatch.sharded.spanning import GlobalArray, local_index, local_shape, piece_of
 from calque.primitives.placement import constrain
 from calque.primitives.random import impl_of, random_unwrap_p, random_wrap_p
@@ -76,6 +77,10 @@ class Shard:
         x = self._whole
         if not self.device.is_local:
             return None
+        if unreduced_axes(x.aval):
+            part = summand(x, self.device, self.index)
+            return Array(part, x.aval.plain.update(shape=part.shape).marked(
+                SingleDeviceSharding(self.device)))
         whole = all(s == slice(None) for s in self.index)
         if whole and x.aval.sharding is None:
             return x
@@ -185,6 +190,8 @@ def _put(x: Any, where: Any) -> Any:
     check_divides("device_put", shape_of(x) if is_arraylike(x) else (), where)
     if where.spans:
         return _distribute(x, where)
+    if type(x) is PartialArray or isinstance(where, NamedSharding) and where.unreduced:
+        return constrain(x if isinstance(x, Array) else _moved(x, where._assignment[0]), where)
     made = _moved(x, where._assignment[0])
     if made is not x:  # nobody else has it: its memory may be donated
         return Array(made._buffer, made.aval.plain.marked(where))
