@@ -184,7 +184,7 @@ class PartitionSpec:
         if not self.has_sums:
             return f"P{self.partitions!r}"
         parts = [*map(repr, self.partitions)] + [
-            f"{name}={{{', '.join(map(repr, axes))}}}"
+            f"{name}={{{', '.join(sorted(map(repr, axes)))}}}"
             for name, axes in (("unreduced", self.unreduced), ("reduced", self.reduced)) if axes]
         return f"P({', '.join(parts)})"
 

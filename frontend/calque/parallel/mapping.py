@@ -193,7 +193,7 @@ def _flat_specs(what: str, specs: Any, values: Any) -> list[P]:
         f"pytree structure error: the prefix pytree shard_map {what} {specs} does not match the "
         f"full pytree {tree_util.tree_structure(values)}: {error}",
         fix="give one spec for the whole value, or one for each part in its structure."))
-    return [s or P() for s in found]
+    return [P() if s is None else s for s in found]
 
 
 def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_specs: Any,
@@ -273,7 +273,7 @@ def _check_sums(what: str, specs: Sequence[P], mesh: Mesh | AbstractMesh,
         if not s.has_sums:
             continue
         kind = "unreduced" if s.unreduced else "reduced"
-        if manual != set(mesh.axis_names) - set(get_abstract_mesh().manual_axes):
+        if manual | set(get_abstract_mesh().manual_axes) != set(mesh.axis_names):
             raise NotImplementedError(explain(
                 f"{kind} can only be passed to {what} when shard_map is in full manual mode, got "
                 f"{what}={s} and axis_names={set(manual)}.", fix="leave axis_names out."))

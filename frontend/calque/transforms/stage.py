@@ -134,7 +134,9 @@ class StageTrace(Trace):
                 return atoms, frozenset().union(*[a.aval.vma for a in atoms])
             wanted = [v.aval.vma for v in inner.inputs]
             if prim.name == "shard_map":
-                wanted = [w - params["newly_manual_axes"] for w in wanted]
+                mine = params["newly_manual_axes"]
+                wanted = [frozenset(n for n in w if getattr(n, "axis", n) not in mine)
+                          for w in wanted]
         else:
             every = varying_of(frozenset().union(*[a.aval.vma for a in atoms]))
             if prim.varying is not None and "axes" in params and prim.name not in _CASTS:
@@ -201,8 +203,9 @@ class StageTrace(Trace):
         return checker.checked(made, f"after staging {self.name}")
 
 
-_CASTS = frozenset(("pvary", "preduced", "reduced_invary_cast", "reduced_vary_cast",
-                    "vary_unreduced_cast", "unreduced_psum", "unreduced_reduce_scatter"))
+_CASTS = frozenset((
+    "pvary", "preduced", "reduced_invary_cast", "reduced_vary_cast", "vary_unreduced_cast",
+    "invary_unreduced_cast", "unreduced_psum", "unreduced_reduce_scatter"))
 
 
 def _marks(unreduced: frozenset[Any], reduced: frozenset[Any], avals: Sequence[ShapedArray]

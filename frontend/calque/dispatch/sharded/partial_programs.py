@@ -161,8 +161,8 @@ def _parts(before: Any, after: NamedSharding, new: Sequence[Any], ndim: int
     if not isinstance(before, NamedSharding) or before.mesh.shape_tuple != after.mesh.shape_tuple:
         return ()
     had, has = before.spec.of_rank(ndim).axes(), after.spec.of_rank(ndim).axes()
-    left = tuple(tuple(n for n in axes if n not in new) for axes in had)
-    return had if left == has else ()
+    kept = all(a[:len(b)] == b and set(a[len(b):]) <= set(new) for a, b in zip(had, has))
+    return had if kept else ()
 
 
 def _spread(x: Any, at: int, name: Any, before: int, sizes: dict[Any, int],

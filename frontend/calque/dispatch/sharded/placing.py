@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from calque.core.avals import shape_of
+from calque.core.avals import aval_of, is_arraylike, shape_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.mesh import (
@@ -26,6 +26,7 @@ from calque.core.types import Function
 from calque.dispatch.array import Array, current_device
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded import labels
+from calque.dispatch.sharded.summed import everywhere, summands
 from calque.dispatch.sharded.shards import check_devices, check_divides, device_put, place
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.primitives.placement import constrain
@@ -77,7 +78,35 @@ def resharded(name: str, out_sharding: Any, function: Function, *args: Any,
     if sharding is None:
         return function(*args, **options)
     with lazy_eval(name):
+        made = None
+        if sharding.spec.has_sums and name == "reshape":
+            _check_reshaped(sharding, args[0])
+        elif sharding.spec.unreduced and name not in _SPREADING:
+            made = summands(name, sharding, function, args, options)
+        if made is not None:
+            return _whole(name, made, sharding)
         return _typed(name, sharding, lambda: function(*args, **options))
+
+
+# each device makes all of these as its summand
+_SPREADING = frozenset(("zeros", "ones", "empty", "full", "arange", "broadcast_in_dim",
+                        "broadcasted_iota", "jnp.broadcast_to"))
+
+
+def _check_reshaped(sharding: NamedSharding, x: Any) -> None:
+    """ValueError where reshape is to change what is unreduced or reduced."""
+    own = getattr(aval_of(x).sharding, "spec", PartitionSpec()) if is_arraylike(x) else (
+        PartitionSpec())
+    for kind in ("unreduced", "reduced"):
+        have, want = getattr(own, kind), getattr(sharding.spec, kind)
+        if want and not own.has_sums:
+            raise ValueError(explain(
+                f"out_sharding passed to reshape cannot contain {kind} axes: {sharding.spec}, for "
+                "an operand that is not.", fix="reshape, then calque.sharding.reshard."))
+        if have != want:
+            raise ValueError(explain(
+                f"out_sharding passed to reshape must be {kind} over the same mesh axes as operand. "
+                f"Got {sharding.spec} for {own}", fix="reshard the operand first."))
 
 
 def resharding(f: F) -> F:
@@ -100,6 +129,8 @@ def _typed(name: str, sharding: NamedSharding, make: Callable[[], Any]) -> Any:
         made = make()
     finally:
         resolved.reset(token)
+    if sharding.spec.unreduced and name in _SPREADING:
+        return tree_util.tree_map(lambda x: everywhere(x, sharding), made)
     return tree_util.tree_map(lambda x: _whole(name, x, sharding), made)
 
 
