@@ -15,7 +15,7 @@ KINDS = ("crash", "hang", "value", "noraise", "assert", "error", "missing", "mes
 
 # what a line of a test that looks at the implementation has in it
 PRIVATE_LINE = re.compile(
-    r"as_text\(|sdy\.|compiler_ir|\bhlo\b|stablehlo|jax\._src|jaxpr_text|str\(jaxpr|str\(jax\.make_jaxpr|"
+    r"as_text\(|lowered_text|compiled_text|sdy\.|compiler_ir|\bhlo\b|stablehlo|jax\._src|jaxpr_text|str\(jaxpr|str\(jax\.make_jaxpr|"
     r"\.pretty_print|assertMultiLineStrippedEqual|_jax\b|\.cost_analysis|count_|_cache_size|"
     r"lower_jaxpr|mlir_module|\bjaxpr\.(eqns|jaxpr|in_avals|outvars|effects|consts|debug_info|"
     r"constvars)|\.primitive\b|check_jaxpr|lu\.|pe\.|api_util\.|core\.eval_jaxpr|_check_aval|"
@@ -43,7 +43,6 @@ BY_NAME = {
     r"testDtypeFrom|test_itemsize_bits|testIsSubdtypeIntN|test_edtype_conversion": "private",
     r"test_einsum_mixed_precision|testIndicesNormalizationByType|test_scan_typecheck_param|"
     r"test_is_valid_jaxtype|test_unknown_platform_error": "private",
-    r"unreduced|_reduced|reduced_": "missing",
     r"test_out_of_bound_indices": "missing"}
 
 

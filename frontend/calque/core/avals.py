@@ -203,7 +203,7 @@ class ShapedArray(AbstractValue):
             return self
         spec = getattr(self.sharding, "spec", None)
         sharding = self.sharding if spec is None or not spec.has_sums else self.sharding.update(
-            spec=spec.turned())
+            spec=spec.turned().of_rank(self.ndim))
         return self.marked(sharding, turned(self.vma))
 
     def short(self) -> str:

@@ -99,7 +99,9 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
         if not isinstance(s, NamedSharding):
             s = named("reshard", s)
         check_divides("reshard", shape_of(x), s)
-        made.append(device_put(x, s) if type(x) is Array else constrain(x, s))
+        if s.explicit:
+            s = s.update(spec=s.spec.of_rank(len(shape_of(x))))
+        made.append(device_put(x, s) if isinstance(x, Array) else constrain(x, s))
     return tree.unflatten(made)
 
 

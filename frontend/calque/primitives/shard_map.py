@@ -231,7 +231,8 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr:
     entry = spmd or None
     moved = [s if d is None else _inserted(s, d, entry) for s, d in zip(in_specs, dims)]
     outs = bind(program, args, in_specs=tuple(moved), out_specs=tuple(
-        P(entry, *s) if m else s for s, m in zip(out_specs, mask)), **params)
+        s.update(partitions=(entry, *s.partitions)) if m else s
+        for s, m in zip(out_specs, mask)), **params)
     return outs, front_axes(mask)
 
 

@@ -61,14 +61,13 @@ class PlacedFunction(JitFunction):
                 return out
             outs, out_tree = tree_util.flatten(out)
             flat = prefix_leaves("jit out_shardings", self._out, out)
-            said[:] = flat
+            said[:] = [as_sharding("jit", "out_shardings", s) for s in flat]
             return out_tree.unflatten([_result(o, s) for o, s in zip(outs, flat)])
 
         entry = super()._trace(key, constrained, tree, avals, donated)
-        if any(isinstance(s, SingleDeviceSharding) for s in said):
-            entry.out_avals = tuple(
-                a.plain.marked(s, a.vma) if isinstance(s, SingleDeviceSharding) else a
-                for a, s in zip(entry.out_avals, said, strict=True))
+        if said:
+            entry.out_avals = tuple(a.plain.marked(s, a.vma) if _is_told(a, s) else a
+                                    for a, s in zip(entry.out_avals, said, strict=True))
         if self._device is not None:
             where = SingleDeviceSharding(self._device)
             entry.out_avals = tuple(a.plain.marked(where, a.vma) for a in entry.out_avals)
@@ -107,6 +106,13 @@ class PlacedFunction(JitFunction):
                             "in_shardings out."))
             found.append(s)
         return found
+
+
+def _is_told(a: Any, said: Any) -> bool:
+    """Whether a result's label is what was said: over Explicit axes, too, where its type is so."""
+    return isinstance(said, SingleDeviceSharding) or isinstance(said, NamedSharding) and (
+        said.explicit and isinstance(a.sharding, NamedSharding)
+        and a.sharding.spec == said.spec.of_rank(a.ndim))
 
 
 def _result(o: Any, given: Any) -> Any:

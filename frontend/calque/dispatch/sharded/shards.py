@@ -34,6 +34,7 @@ from calque.dispatch.array import Array, current_device, from_numpy
 from calque.dispatch.devices import devices
 from calque.dispatch.sharded.partial_arrays import PartialArray, summand, unreduced_axes
 from calque.dispatch.sharded.spanning import GlobalArray, local_index, local_shape, piece_of
+from calque.dispatch.sharded.spanning import made as spanning_made
 from calque.primitives.placement import constrain
 from calque.primitives.random import impl_of, random_unwrap_p, random_wrap_p
 from calque.runtime import Buffer, Device
@@ -191,7 +192,8 @@ def _put(x: Any, where: Any) -> Any:
     if where.spans:
         return _distribute(x, where)
     if type(x) is PartialArray or isinstance(where, NamedSharding) and where.unreduced:
-        return constrain(x if isinstance(x, Array) else _moved(x, where._assignment[0]), where)
+        made = constrain(x if isinstance(x, Array) else _moved(x, where._assignment[0]), where)
+        return spanning_made(made._buffer, made.aval.plain.marked(where))
     made = _moved(x, where._assignment[0])
     if made is not x:  # nobody else has it: its memory may be donated
         return Array(made._buffer, made.aval.plain.marked(where))
