@@ -87,8 +87,8 @@ class Primitive:
         self.factors: Function | None = None
         # axes over which results vary, of operands' axes and params; None: over all of them
         self.varying: Callable[..., frozenset[Any]] | None = None
-        # operands need not be reduced alike (transforms/sums): what it is where one is over an axis
-        # that splits another, (primitive, operands, params) -> results or None
+        # operands need not be reduced alike (transforms/sums): its transpose where one is so over
+        # an axis that splits another, (ct, primitive, operands, params) -> cotangents or None
         self.mixed: Function | None = None
         # primitives that hold Python functions: run one on values; (operands, params) of a record
         self.inline: Function | None = None

@@ -1,8 +1,8 @@
-"""Products and gathers over Explicit axes of which one operand is reduced over an axis that splits
-another: each device computes with what it has, so that the cotangent of the reduced operand is a
-summand on each.
+"""Transposes of products and gathers over Explicit axes of which one operand is reduced over an axis
+that splits another: each device computes with what it has of the cotangent, so that the reduced
+operand's is a summand on each.
 
-Such an equation is a shard_map over these axes alone.  Start reading at `mixed`.
+They are shard_maps over these axes alone.  Start reading at `mixed`.
 """
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.primitive import Primitive, registry
+from calque.core.primitive import Primitive, UndefinedPrimal, is_linear, registry
 from calque.core.sharding import PartitionSpec
 from calque.core.types import Params
+from calque.core.zeros import instantiate
 from calque.primitives import shard_map as sm
-from calque.primitives.placement import constrain
 from calque.transforms import explicit, sums
 from calque.transforms.propagate import of_equation
 from calque.transforms.stage import stage
@@ -30,35 +30,46 @@ def only(spec: PartitionSpec, axes: frozenset[Any], ndim: int) -> PartitionSpec:
     return P(*entries, unreduced=spec.unreduced & axes, reduced=spec.reduced & axes)
 
 
-def mixed(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
-    """The results, on each device; None where no axis asks for it."""
-    avals = [aval_of(x) for x in args]
-    if any(sums.unreduced(a) for a in avals) or prim.multiple_results:
-        return None
+def mixed(ct: Any, prim: Primitive, args: Sequence[Any], params: Params) -> list[Any] | None:
+    """The cotangents of the operands, those of reduced ones as summands; None where no axis asks
+    for it."""
+    avals = [x.aval if is_linear(x) else aval_of(x) for x in args]
     first = next((a for a in avals if explicit.is_explicit(a)), None)
     if first is None:
         return None
-    mesh, plain = first.sharding.mesh, [a.marked(None, a.vma) for a in avals]
-    (out,) = [prim.rule("abstract")(*plain, **params)]
+    out = prim.rule("abstract")(*[a.plain for a in avals], **params)
     axes = _axes(prim, avals, out, params)
     if not axes:
         return None
-    (whole,) = explicit.typed(prim, avals, [out], params)  # (and what is ambiguous is an error)
+    mesh = first.sharding.mesh
     known = [a.sharding if explicit.is_explicit(a) else None for a in avals]
     (spec,) = of_equation(prim, avals, [out], params, known, mesh)
-    args, specs = list(args), []
-    for i, (x, s) in enumerate(zip(args, known)):
-        if s is not None and s.spec.reduced - axes:
-            s = s.update(spec=s.spec.update(reduced=s.spec.reduced & axes))
-            args[i] = constrain(x, s)
-        specs.append(P() if s is None else only(s.spec, axes, avals[i].ndim))
+    specs = [P() if s is None else only(s.spec, axes, a.ndim) for a, s in zip(avals, known)]
+    of_ct = only(spec, axes, out.ndim)
+    given = [i for i, x in enumerate(args) if not is_linear(x)]
+    wanted = [i for i, x in enumerate(args) if is_linear(x)]
+
     with sm.inside(mesh, axes, True):
-        body = stage(lambda *xs: [prim.bind(*xs, **params)],
-                     [sm.local(a, mesh, s, True) for a, s in zip(plain, specs)], prim.name)
-    (made,) = sm.bind(body, args, mesh=mesh, in_specs=tuple(specs),
-                      out_specs=(only(spec, axes, out.ndim),), check_vma=True,
-                      newly_manual_axes=axes)
-    return constrain(made, whole.sharding)
+        parts = [sm.local(a.plain, mesh, s, True) for a, s in zip(avals, specs)]
+
+        def body(ct: Any, *xs: Any) -> list[Any]:
+            full: list[Any] = [UndefinedPrimal(a) for a in parts]
+            for i, x in zip(given, xs):
+                full[i] = x
+            found = prim.rule("transpose")(ct, *full, **params)
+            return [sums.brought(instantiate(found[i]), parts[i].cotangent().vma)
+                    for i in wanted]
+
+        program = stage(body, [sm.local(out, mesh, of_ct, True), *[parts[i] for i in given]],
+                        f"transpose_{prim.name}")
+    made = sm.bind(program, [ct, *[args[i] for i in given]], mesh=mesh,
+                   in_specs=(of_ct, *[specs[i] for i in given]),
+                   out_specs=tuple(specs[i].turned() for i in wanted), check_vma=True,
+                   newly_manual_axes=axes)
+    found: list[Any] = [None] * len(args)
+    for i, x in zip(wanted, made):
+        found[i] = x
+    return found
 
 
 def _axes(prim: Primitive, avals: Sequence[ShapedArray], out: ShapedArray, params: Params

@@ -102,11 +102,6 @@ class StageTrace(Trace):
         vma, plain = NOWHERE, True
         for a in atoms:
             if a.aval.plain is not a.aval:  # inside shard_map, or over Explicit axes
-                if prim.mixed is not None and sums.any_of([b.aval for b in atoms]):
-                    with as_current(self):
-                        mixed = prim.mixed(prim, args, params)
-                    if mixed is not None:
-                        return mixed
                 atoms, vma = self._level(prim, atoms, params)
                 plain = False
                 break
@@ -145,9 +140,7 @@ class StageTrace(Trace):
             avals = [a.aval for a in level]
             if not sums.any_of(avals) or prim.varying is not None:
                 return level, frozenset().union(*[a.vma for a in avals])
-            if prim.mixed is not None:
-                level = tuple(self._same(a) for a in level)
-            unreduced, reduced = sums.of_results(prim, [a.aval for a in level], params)
+            unreduced, reduced = sums.of_results(prim, avals, params)
             return level, every | _marks(unreduced, reduced, avals)
         vma = frozenset().union(*wanted)
         return self._varied(atoms, wanted) if vma else atoms, vma
@@ -178,19 +171,6 @@ class StageTrace(Trace):
         assert prim.varying is not None
         out = Var(a.aval.marked(a.aval.sharding, prim.varying(a.aval.vma, params)))
         self.equations.append(Equation(prim, (a,), (out,), params, here(), scopes.get()))
-        return out
-
-    def _same(self, a: Atom) -> Atom:
-        """A value that is reduced as one that is only the same everywhere."""
-        if axes := axes_of(a.aval.vma, Reduced):
-            a = self._cast("reduced_invary_cast", a, axes)
-        spec = getattr(a.aval.sharding, "spec", None)
-        if spec is None or not spec.reduced:
-            return a
-        sharding = a.aval.sharding.update(spec=spec.update(reduced=NOWHERE))
-        out = Var(a.aval.marked(sharding, a.aval.vma))
-        self.equations.append(Equation(registry["sharding_constraint"], (a,), (out,),
-                                       {"sharding": sharding}, here(), scopes.get()))
         return out
 
     def program(self, inputs: Sequence[StageTracer], outputs: Sequence[Any]) -> Program:

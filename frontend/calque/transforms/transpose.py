@@ -81,9 +81,12 @@ def _pull(e: Equation, flowing: dict[Var, Any], read: Any, collect: Any) -> None
     cts = [Zero(v.aval.cotangent()) if c is None else c for v, c in zip(e.outputs, cts)]
     token = replaying.set(e.source)
     try:
-        rule = e.primitive.rule("transpose")
-        result = rule(cts if e.primitive.multiple_results else cts[0],
-                      *[read(a) for a in e.inputs], **e.params)
+        rule, args = e.primitive.rule("transpose"), [read(a) for a in e.inputs]
+        result = None
+        if e.primitive.mixed is not None and sums.any_of([a.aval for a in e.inputs]):
+            result = e.primitive.mixed(cts[0], e.primitive, args, e.params)
+        if result is None:
+            result = rule(cts if e.primitive.multiple_results else cts[0], *args, **e.params)
     finally:
         replaying.reset(token)
     for a, ct in zip(e.inputs, result):
