@@ -493,7 +493,7 @@ def _check_sizes(p: Program) -> None:
     for _, left, right in () if scope is None else scope.constraints:
         asked |= {n for d in (left, right) if isinstance(d, Dim) for n in d.variables()}
     if asked - known:
-        shapes = ", ".join(a.str_short() for a in p.in_avals)
+        shapes = ", ".join(a.short() for a in p.in_avals)
         raise ValueError(explain(
             f"Cannot solve for values of dimension variables {sorted(asked - known)}: no argument "
             f"of {shapes} has an axis of such a size.", where=p.name,

@@ -43,6 +43,10 @@ class ManualAxisType(NamedTuple):
     unreduced: frozenset[Any]
     reduced: frozenset[Any]
 
+    def invarying(self, mesh: Any) -> frozenset[Any]:
+        """The mapped axes of a mesh along which the value is simply the same."""
+        return frozenset(mesh.manual_axes) - self.varying - self.unreduced - self.reduced
+
 
 def varying_of(vma: frozenset[Any]) -> frozenset[Any]:
     """The axes over which a value varies, of all that its aval names."""
@@ -104,7 +108,11 @@ class ShapedArray(AbstractValue):
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
                 vma: frozenset[Any] = NOWHERE) -> ShapedArray:
         if sharding is not None or vma:
-            return cls(shape, dtype, weak_type).marked(sharding, vma)
+            plain = cls(shape, dtype, weak_type)
+            if getattr(sharding, "explicit", False):  # a type: an entry for each dimension
+                sharding = sharding.update(spec=sharding.spec.of_rank(plain.ndim))
+                sharding.shard_shape(plain.shape)
+            return plain.marked(sharding, vma)
         try:
             return cls._all[shape, dtype, weak_type]
         except (KeyError, TypeError):
@@ -210,16 +218,20 @@ class ShapedArray(AbstractValue):
         """f32[2,3], as in jaxprs."""
         return f"{dtypes.short_name(self.dtype)}[{self._sizes()}]{self._varies()}"
 
-    str_short = short
+    def str_short(self, short_dtypes: bool = False) -> str:
+        """float32[2,3], or f32[2,3]."""
+        return self.short() if short_dtypes else str(self)
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
         return f"ShapedArray({self}{weak})"
 
     def update(self, **changes: Any) -> ShapedArray:
-        """A copy with some of shape, dtype, weak_type replaced."""
+        """A copy with some of shape, dtype, weak_type, sharding replaced."""
         made = ShapedArray(changes.get("shape", self.shape), changes.get("dtype", self.dtype),
                            changes.get("weak_type", self.weak_type))
+        if "sharding" in changes:
+            return made.marked(changes["sharding"], self.vma)
         if self.plain is self:
             return made
         return made.marked(self.sharding if made.shape == self.shape else None, self.vma)

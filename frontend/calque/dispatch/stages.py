@@ -257,7 +257,7 @@ class Lowered(_Stage):
             if not is_static(a.shape):
                 raise ValueError(explain(
                     f"{self._name}: compile() takes sizes that are numbers, got an "
-                    f"argument {a.str_short()}.",
+                    f"argument {a.short()}.",
                     fix="lower for known sizes, or compile for any: aot.compile takes what lower() "
                     "gave."))
         self._entry.ready(current_device(), f"{self._name}: compile()")
@@ -360,7 +360,8 @@ class Compiled(_Stage):
             rows = [f"Argument {n!r} compiled with {want} and called with {have}"
                     for n, (have, want) in zip(names, types) if not same_type(have, want)]
             raise TypeError(explain(
-                f"Argument types differ from the types for which {self._name} was compiled. The "
+                f"Argument types differ from the types for which this computation was compiled: "
+                f"{self._name}. The "
                 "mismatches are:\n" + "\n".join(rows),
                 fix="cast or reshape the argument, or lower again for this type."))
         buffers = [] if self._entry.uses else [to_array(x)._buffer for x in leaves]

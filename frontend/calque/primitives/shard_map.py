@@ -17,7 +17,14 @@ from typing import Any
 from calque.core.avals import Reduced, ShapedArray, Unreduced, shape_of
 from calque.core.errors import explain
 from calque.core.lists import flagged, replaced, types_of, without
-from calque.core.mesh import AbstractMesh, AxisType, Mesh, OwnRows, _abstract
+from calque.core.mesh import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    OwnRows,
+    _abstract,
+    get_abstract_mesh,
+)
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Equation, Literal, Program, Var
 from calque.core.sharding import IndivisibleError, PartitionSpec
@@ -67,7 +74,8 @@ def inside(mesh: Mesh | AbstractMesh, manual: frozenset[Any], check_vma: bool) -
     """The names, and the mesh, that a body sees."""
     mesh = _every(mesh)
     sizes = mesh.shape
-    kinds = {n: AxisType.Manual for n in manual}
+    mapped = manual | {n for n in get_abstract_mesh().manual_axes if n in sizes}
+    kinds = {n: AxisType.Manual for n in mapped}
     token = _abstract.set(mesh.abstract_mesh.update_axis_types(kinds))
     try:
         with axes_mapped([(n, sizes[n]) for n in order(mesh, manual)], check_vma):
@@ -218,7 +226,9 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr:
     parts = math.prod(mesh.shape[n] for n in spmd)
     if any(n in s.names() for s in (*in_specs, *out_specs) for n in spmd):
         raise ValueError(explain(
-            f"vmap spmd_axis_name cannot appear in shard_map in_specs or out_specs: {spmd}.",
+            f"vmap spmd_axis_name cannot appear in shard_map in_specs or out_specs: {spmd}. Where "
+            "arrays are mapped over a dimension that Explicit axes split, jax.shard_map requires "
+            f"axis_names={set(manual)} to be a subset of the others.",
             fix="map over another mesh axis, or leave spmd_axis_name out."))
     if size % parts:
         raise IndivisibleError(explain(

@@ -7,7 +7,8 @@ user never contracted.  Start reading at `typed`.
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
@@ -59,13 +60,17 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
         return plain
     mesh = first.sharding.mesh
     known = [a.sharding if is_explicit(a) else None for a in ins]
-    specs = of_equation(prim, ins, plain, params, known, mesh)
+    own = _OWN.get(prim.name)
+    if own is not None:
+        specs = [own(ins, plain[0], params)] * len(plain)
+    else:
+        specs = of_equation(prim, ins, plain, params, known, mesh)
     if prim.name in _CUTS and known[0] is not None:
         specs = [_cut(known[0], ins[0], plain[0])]
     if sums.any_of(ins):
         specs = _with_sums(prim, ins, specs, params)
     made = [_split(a, mesh, s) for a, s in zip(plain, specs)]
-    if prim.factors is not None and replaying.get() is None and not resolved.get():
+    if own is None and prim.factors is not None and _strict():
         _check(prim, ins, made, params)
     return made
 
@@ -77,6 +82,66 @@ def _with_sums(prim: Primitive, ins: Sequence[ShapedArray], specs: Sequence[Part
     inside = frozenset().union(*[{getattr(n, "axis", n) for n in a.vma} for a in ins])
     return [s.update(unreduced=unreduced - inside, reduced=reduced - inside - set(s.names()))
             for s in specs]
+
+
+def _strict() -> bool:
+    """Whether what is written is checked: a user wrote it, and nothing says what it is to be."""
+    return replaying.get() is None and not resolved.get()
+
+
+# ---- primitives whose operands are spread in more ways than their factors say
+def _convolved(ins: Sequence[ShapedArray], out: ShapedArray, params: Params) -> PartitionSpec:
+    """Batch and windows as the images', channels as the kernel's."""
+    lhs, rhs = _axes(ins[0]), _axes(ins[1])
+    dims = params["dimension_numbers"]
+    if _strict() and (lhs[dims.lhs_spec[1]] or any(rhs[d] for d in dims.rhs_spec[1:])):
+        raise _error("conv_general_dilated: the channels of the images, and all of the kernel but "
+                     f"its output channels, must not be split. Got {ins[0].short()} and "
+                     f"{ins[1].short()}", RESHARD)
+    entries: list[Any] = [None] * out.ndim
+    for to, of, axes in ((0, 0, lhs), (1, 0, rhs)):
+        source = dims.lhs_spec if axes is lhs else dims.rhs_spec
+        entries[dims.out_spec[to]] = axes[source[of]] or None
+    for to, of in zip(dims.out_spec[2:], dims.lhs_spec[2:]):
+        entries[to] = lhs[of] or None
+    return _fitting(entries, ins[0], out)
+
+
+def _written(ins: Sequence[ShapedArray], out: ShapedArray, params: Params) -> PartitionSpec:
+    """dynamic_update_slice: as the operand, and so is what is written."""
+    if _strict() and is_explicit(ins[1]) and any(_axes(ins[1])) and _axes(ins[0]) != _axes(ins[1]):
+        raise _error("dynamic_update_slice operand sharding must be equal to update sharding, got "
+                     f"{ins[0].short()} and {ins[1].short()}", RESHARD)
+    return PartitionSpec(*[a or None for a in _axes(ins[0])])
+
+
+def _solved(ins: Sequence[ShapedArray], out: ShapedArray, params: Params) -> PartitionSpec:
+    """triangular_solve: as the right sides, of which each is whole."""
+    axes = list(_axes(ins[1]))
+    along = -2 if params["left_side"] else -1
+    if _strict() and (axes[along] or any(_axes(ins[0])[-2:])):
+        raise _error(f"triangular_solve: the matrix and the dimension that it works along must not "
+                     f"be split. Got {ins[0].short()} and {ins[1].short()}", RESHARD)
+    axes[along] = ()
+    return PartitionSpec(*[a or None for a in axes])
+
+
+def _windowed(ins: Sequence[ShapedArray], out: ShapedArray, params: Params) -> PartitionSpec:
+    return _fitting([a or None for a in _axes(ins[0])], ins[0], out)
+
+
+def _fitting(entries: Sequence[Any], a: ShapedArray, out: ShapedArray) -> PartitionSpec:
+    """A spec without what does not divide the result."""
+    sizes = a.sharding.mesh.shape if is_explicit(a) else {}
+    return PartitionSpec(*[
+        e if e is None or size % math.prod(sizes.get(n, 1) for n in e) == 0 else None
+        for e, size in zip(entries, out.shape)])
+
+
+_OWN: dict[str, Callable[[Sequence[ShapedArray], ShapedArray, Params], PartitionSpec]] = {
+    "conv_general_dilated": _convolved, "dynamic_update_slice": _written,
+    "triangular_solve": _solved, "reduce_window_max": _windowed, "reduce_window_min": _windowed,
+    "reduce_window_sum": _windowed}
 
 
 def _split(a: ShapedArray, mesh: Any, spec: PartitionSpec) -> ShapedArray:
@@ -113,8 +178,10 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
             if not axes:
                 continue
             if prim.name in _ALONG and d == params.get("dimension", params.get("axis")):
-                raise _error(f"{prim.name}: the operand {a.short()} must not be split along "
-                             f"dimension {d}, which the operation runs along.", RESHARD)
+                what = ("Arguments to sort must be unsharded" if prim.name == "sort" else
+                        "Input should be unsharded over the axis being reduced")
+                raise _error(f"{what}: {prim.name} of {a.short()} runs along dimension {d}.",
+                             RESHARD)
             if not factors:
                 if prim.name in _CUTS and _axes(outs[0])[d] == axes:
                     continue
@@ -122,7 +189,7 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
             kept = set().union(*[there.get(f, set()) for f in factors])
             if all(f in there for f in factors):
                 if not set(axes) <= kept:
-                    raise _illegal(prim, ins, outs) if prim.name != "reshape" else _ambiguous(
+                    raise _illegal(prim, ins, outs, params) if prim.name != "reshape" else _ambiguous(
                         prim, ins)
             elif prim.name == "dot_general":
                 summed.setdefault(factors[0], []).append(axes)
@@ -141,8 +208,21 @@ def _error(what: str, fix: str) -> ShardingTypeError:
     return ShardingTypeError(explain(what, where=str(here()), fix=fix))
 
 
-def _illegal(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray]
-             ) -> ShardingTypeError:
+def _batch_differs(ins: Sequence[ShapedArray], params: Params) -> bool:
+    lhs, rhs = params["dimension_numbers"][1]
+    return [_axes(ins[0])[d] for d in lhs] != [_axes(ins[1])[d] for d in rhs]
+
+
+def _illegal(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray],
+             params: Params) -> ShardingTypeError:
+    if prim.elementwise:
+        specs = " and ".join(str(a.sharding.spec.of_rank(a.ndim).partitions)
+                             for a in ins if is_explicit(a))
+        return _error(f"{prim.name} got incompatible shardings for broadcasting: {specs}.", RESHARD)
+    if prim.name == "dot_general" and _batch_differs(ins, params):
+        return _error("dot_general requires lhs batch dimensions and rhs batch dimensions to have "
+                      f"the consistent sharding, got {' and '.join(a.short() for a in ins)}.",
+                      RESHARD)
     return _error(f"{prim.name} operation with inputs: "
                   f"{', '.join(a.short() for a in ins)} produces an illegally sharded result of "
                   f"shape {outs[0].shape}: their specs contradict each other.", RESHARD)
