@@ -109,9 +109,9 @@ class ShapedArray(AbstractValue):
                 vma: frozenset[Any] = NOWHERE) -> ShapedArray:
         if sharding is not None or vma:
             plain = cls(shape, dtype, weak_type)
-            if getattr(sharding, "explicit", False):  # a type: an entry for each dimension
+            if hasattr(sharding, "spec"):  # a type: an entry for each dimension
                 sharding = sharding.update(spec=sharding.spec.of_rank(plain.ndim))
-                sharding.shard_shape(plain.shape)
+                _check_divides(plain, sharding)
             return plain.marked(sharding, vma)
         try:
             return cls._all[shape, dtype, weak_type]
@@ -191,6 +191,17 @@ class ShapedArray(AbstractValue):
                 for kind, axes in kinds.items() if (names := sorted(map(str, axes)))]
         return "{" + ", ".join(told) + "}"
 
+    def told(self) -> ShapedArray:
+        """What users are told of its type: over a mesh without devices, what its Explicit axes say.
+        """
+        s = self.sharding
+        if getattr(s, "spec", None) is None:
+            return self if s is None else self.marked(None, self.vma)
+        explicit, spec = s.mesh.explicit_axes, s.spec.of_rank(self.ndim)
+        entries = [tuple(n for n in axes if n in explicit) or None for axes in spec.axes()]
+        made = type(s)(s.mesh.abstract_mesh, spec.update(partitions=entries))
+        return self.marked(made, self.vma)
+
     @property
     def mat(self) -> ManualAxisType:
         """The mapped axes by what the value is along them, inside shard_map."""
@@ -246,6 +257,15 @@ class ShapedArray(AbstractValue):
         return self if dtype is self.dtype else self.update(dtype=dtype, weak_type=False)
 
     to_tangent_aval = tangent
+
+
+def _check_divides(a: ShapedArray, sharding: Any) -> None:
+    for i, (size, parts) in enumerate(zip(a.shape, sharding.parts(a.ndim))):
+        if isinstance(size, int) and size % parts:
+            raise ValueError(explain(
+                f"Sharding spec {sharding.spec.partitions[i]} implies that array axis {i} is "
+                f"partitioned {parts} times, but does not evenly divide the dimension size {size}. "
+                f"Got shape: {a.shape} and sharding {sharding}", fix="pad the array."))
 
 
 class HasAval:

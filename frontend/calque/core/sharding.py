@@ -586,6 +586,11 @@ def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
                 f"positional dimension, but {spec} has duplicate entries for `{n}`",
                 fix="name each axis once."))
         seen.add(n)
+    if UNCONSTRAINED in spec.partitions and mesh.axis_names and not (
+            mesh.auto_axes or mesh.manual_axes):
+        raise ValueError(explain(
+            f"{spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`. Got mesh "
+            f"{mesh!s}", fix="say None, or which axes split the dimension."))
     if spec.has_sums:
         for name, axes in (("Unreduced", spec.unreduced), ("Reduced", spec.reduced)):
             _check_sums(mesh, spec, name, axes)

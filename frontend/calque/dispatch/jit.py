@@ -31,6 +31,7 @@ from calque.dispatch.array import Array, current_device, on_device, on_one, to_a
 from calque.dispatch.eager import Compiled, check_floats, compiled
 from calque.dispatch.mismatch import argument_names
 from calque.dispatch.sharded import labels, spanning
+from calque.dispatch.sharded.partial_programs import expanded, is_partial
 from calque.dispatch.sharded.partition import has_own, name_messages, own_program
 from calque.dispatch.tracing import (
     ShapeDtypeStruct,
@@ -102,6 +103,10 @@ class _Entry:
             return self.program
         avals = (*[aval_of(c) for c in self.program.consts], *self.in_avals)
         return own_program(self.program, avals, self.out_avals)
+
+    def logical_program(self) -> Program:
+        """The Program that is shown, and analysed: of all devices."""
+        return expanded(self.program) if is_partial(self.program) else self.program
 
     def ready(self, device: Device, reason: str) -> Compiled:
         """The executable, compiled at first use."""

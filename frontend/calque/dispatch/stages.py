@@ -119,7 +119,7 @@ class _Stage:
     @property
     def in_avals(self) -> Any:
         """(args, kwargs) of ShapedArrays."""
-        return self._in_tree.unflatten(list(self._avals))
+        return self._in_tree.unflatten([a.told() for a in self._avals])
 
     @property
     def args_info(self) -> Any:
@@ -217,7 +217,7 @@ class Lowered(_Stage):
 
     def _module(self, locations: bool = False, whole: bool = False) -> bytes | None:
         from calque.dispatch.eager import target_of
-        return lower(self._entry.program, target_of(current_device()), LowerOptions(
+        return lower(self._entry.logical_program(), target_of(current_device()), LowerOptions(
             locations=locations, in_process=True, name=f"jit_{self._name}", whole=whole)).module
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:

@@ -78,16 +78,22 @@ class ShapeDtypeStruct:
       ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "sharding", "is_ref")
+    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "is_ref")
 
     def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False,
                  sharding: Any = None, is_ref: bool = False) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         sharding = sharding_in("ShapeDtypeStruct", sharding, tuple(shape))
-        if isinstance(sharding, PartitionSpec) and not (mesh := get_mesh()).empty:
-            sharding = NamedSharding(mesh, sharding)
-        if not (sharding is None or isinstance(sharding, Sharding)):
+        if isinstance(sharding, PartitionSpec):
+            if len(sharding) > len(tuple(shape)):
+                raise ValueError(explain(
+                    f"ShapeDtypeStruct: {sharding} is only valid for values of rank at least "
+                    f"{len(sharding)}, but was applied to a value of rank {len(tuple(shape))}.",
+                    fix="shorten the spec."))
+            if not (mesh := get_mesh()).empty:
+                sharding = NamedSharding(mesh, sharding)
+        elif not (sharding is None or isinstance(sharding, Sharding)):
             raise TypeError(explain(
                 f"ShapeDtypeStruct: sharding should be a Sharding, got {sharding!r} of type "
                 f"{type(sharding)}.", fix="pass NamedSharding(mesh, spec)."))
@@ -95,7 +101,20 @@ class ShapeDtypeStruct:
             sharding.check_compatible_aval(tuple(shape))
         self.shape = tuple(shape)
         self.dtype = dtype if dtypes.is_key(dtype) else np.dtype(dtype)
-        self.weak_type, self.sharding, self.is_ref = weak_type, sharding, is_ref
+        self.weak_type, self._sharding, self.is_ref = weak_type, sharding, is_ref
+
+    @property
+    def sharding(self) -> Any:
+        """How such an array is spread over devices; of a PartitionSpec, over the context's mesh."""
+        if not isinstance(self._sharding, PartitionSpec):
+            return self._sharding
+        mesh = get_mesh()
+        if mesh.empty:
+            raise TypeError(explain(
+                "When specifying PartitionSpec to `ShapeDtypeStruct`, the context mesh cannot be "
+                f"empty. Got {self._sharding}", fix="ask for it inside `with calque.set_mesh(mesh)`"
+                ", or pass NamedSharding(mesh, spec)."))
+        return NamedSharding(mesh, self._sharding)
 
     @property
     def format(self) -> Format:

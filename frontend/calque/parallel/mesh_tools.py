@@ -11,6 +11,7 @@ import numpy as np
 
 from calque.core.avals import shape_of
 from calque.core.errors import explain
+from calque.core.lists import as_tuple
 from calque.core.mesh import (
     AxisType,
     Mesh,
@@ -96,8 +97,12 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     flat = prefix_leaves("reshard out_shardings", out_shardings, xs)
     made = []
     for x, s in zip(leaves, flat):
-        if not isinstance(s, NamedSharding):
-            s = named("reshard", s)
+        s = named("reshard", s)
+        if autos := [n for n in s.spec.names() if n in s.mesh.auto_axes]:
+            raise ValueError(explain(
+                "PartitionSpec passed to reshard cannot contain axis names that are of type Auto or "
+                f"Manual. Got PartitionSpec: {s.spec} with axis name: {autos[0]}.",
+                fix="use calque.device_put or lax.with_sharding_constraint over Auto axes."))
         check_divides("reshard", shape_of(x), s)
         if s.explicit:
             s = s.update(spec=s.spec.of_rank(len(shape_of(x))))
@@ -219,6 +224,11 @@ def _context_mesh(name: str, given: Any) -> Any:
 
 def _switched(name: str, mesh: Any, axes: Any, kind: AxisType) -> Any:
     """The mesh with other types of some axes; those that shard_map maps stay."""
+    if get_abstract_mesh().manual_axes and kind is AxisType.Auto and (
+            axes is None or set(as_tuple(axes)) & set(get_abstract_mesh().manual_axes)):
+        raise NotImplementedError(explain(
+            f"{name}: Going from `Manual` AxisType to `Auto` or `Explicit` AxisType is not allowed.",
+            fix="name the other axes (axes=), or call it outside of shard_map."))
     chosen = mesh.axis_names if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
     for n in chosen:
         if n not in mesh.axis_names:

@@ -27,6 +27,12 @@ def constrain(x: Any, sharding: Sharding) -> Any:
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sharding) -> Any:
     d = dims[0]
+    if spmd_axes.get() and not isinstance(sharding, NamedSharding):
+        raise ValueError(explain(
+            "If you are using spmd_axis_name parameter of jax.vmap, please make sure to run your "
+            "jitted function inside the mesh context manager. Only `jax.lax.with_sharding_"
+            "constraint` with `jax.sharding.NamedSharding` as an input can be transformed with "
+            f"spmd_axis_name. Got {type(sharding).__name__}.", fix="pass a NamedSharding."))
     if isinstance(sharding, NamedSharding):
         a = aval_of(args[0])
         spec = sharding.spec.of_rank(a.ndim - 1)

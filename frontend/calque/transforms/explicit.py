@@ -182,6 +182,11 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
                         "Input should be unsharded over the axis being reduced")
                 raise _error(f"{what}: {prim.name} of {a.short()} runs along dimension {d}.",
                              RESHARD)
+            if prim.name == "gather" and a is not ins[0] and not (
+                    set(factors) & {f for dim in operands[0] for f in dim}):
+                raise _ambiguous(prim, ins)
+            if prim.name == "reshape" and _steps(ins[0].shape, outs[0].shape) > 1:
+                raise _ambiguous(prim, ins)
             if not factors:
                 if prim.name in _CUTS and _axes(outs[0])[d] == axes:
                     continue
@@ -202,6 +207,27 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
                 "Contracting dimensions are sharded and it is ambiguous how the output "
                 "should be sharded. Please specify the output sharding via the `out_sharding` "
                 f"parameter. Got {' and '.join(a.short() for a in ins)}.", _SAY)
+
+
+def _steps(before: Sequence[Any], after: Sequence[Any]) -> int:
+    """How many dimensions a reshape splits, or joins, sizes of one left aside."""
+    one, other = ([n for n in shape if n != 1] for shape in (before, after))
+    count = 0
+    while one and other:
+        if one[0] == other[0]:
+            one, other = one[1:], other[1:]
+            continue
+        few, many = (one, other) if one[0] > other[0] else (other, one)
+        total, used = 1, 0
+        while used < len(many) and total < few[0]:
+            total *= many[used]
+            used += 1
+        if total != few[0]:
+            return 2
+        count += 1
+        rest_few, rest_many = few[1:], many[used:]
+        one, other = (rest_few, rest_many) if few is one else (rest_many, rest_few)
+    return count
 
 
 def _error(what: str, fix: str) -> ShardingTypeError:

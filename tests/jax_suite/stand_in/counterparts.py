@@ -285,6 +285,15 @@ def _sharding() -> Names:
                 shape, names, axis_types=types, **k)}
 
 
+@given("mesh")
+def _mesh() -> Names:
+    import jax
+
+    from calque.core.mesh import NO_MESH  # (which is not public in JAX either)
+    return {"empty_concrete_mesh": NO_MESH, "empty_abstract_mesh": NO_MESH.abstract_mesh,
+            "get_abstract_mesh": jax.sharding.get_abstract_mesh}
+
+
 @given("typing")
 def _typing() -> Names:
     import jax

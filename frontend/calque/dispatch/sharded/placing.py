@@ -21,16 +21,17 @@ from calque.core.mesh import (
     get_mesh,
     placing_mesh,
 )
-from calque.core.sharding import NamedSharding, PartitionSpec
+from calque.core.sharding import NamedSharding, PartitionSpec, ShardingTypeError
+from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch.array import Array, current_device
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded import labels
-from calque.dispatch.sharded.summed import everywhere, summands
+from calque.dispatch.sharded.summed import SEGMENTS, everywhere, summands
 from calque.dispatch.sharded.shards import check_devices, check_divides, device_put, place
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.primitives.placement import constrain
-from calque.transforms.explicit import resolved
+from calque.transforms.explicit import is_explicit, resolved
 from calque.trees import util as tree_util
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,11 +52,23 @@ def named(name: str, given: Any) -> NamedSharding:
             f"`out_sharding` argument of {name} only supports instances of `NamedSharding` or "
             f"`PartitionSpec`. Got {given} of type: {type(given)}",
             fix="pass NamedSharding(mesh, spec) over Explicit axes."))
-    return given
+    return concrete(given)
+
+
+def concrete(given: NamedSharding) -> NamedSharding:
+    """A sharding over the context's devices, where it is over a mesh without any that is alike."""
+    mesh = get_mesh()
+    if isinstance(given.mesh, Mesh) or mesh.empty or mesh.abstract_mesh != given.mesh:
+        return given
+    return NamedSharding(mesh, given.spec)
 
 
 def explicit_sharding(name: str, given: Any) -> NamedSharding | None:
     """What out_sharding= says, over Explicit axes; None where these split nothing."""
+    if isinstance(given, NamedSharding) and given._kind not in (None, "device"):
+        raise ValueError(explain(
+            f"out_sharding of {name}: sharding with memory_kind is not allowed, got {given}.",
+            fix="leave memory_kind out."))
     given = named(name, given)
     mesh = given.mesh
     types = dict(zip(mesh.axis_names, mesh.axis_types))
@@ -79,8 +92,12 @@ def resharded(name: str, out_sharding: Any, function: Function, *args: Any,
         return function(*args, **options)
     with lazy_eval(name):
         made = None
-        if sharding.spec.has_sums and name == "reshape":
+        if name == "reshape":
             _check_reshaped(sharding, args[0])
+        elif name in SEGMENTS and sharding.spec.names():
+            raise ShardingTypeError(explain(
+                f"{name}: the result can only be fully replicated or fully unreduced, got "
+                f"out_sharding={sharding.spec}", fix="pass P(), or P(unreduced=...)."))
         elif sharding.spec.unreduced and name not in _SPREADING:
             made = summands(name, sharding, function, args, options)
         if made is not None:
@@ -114,7 +131,7 @@ def resharding(f: F) -> F:
     @functools.wraps(f)
     def wrapper(*args: Any, out_sharding: Any = None, **options: Any) -> Any:
         if out_sharding is None:
-            return f(*args, **options)
+            return _in_context(f(*args, **options))
         return resharded(f.__name__, out_sharding, f, *args, **options)
 
     return wrapper  # type: ignore[return-value]
@@ -178,6 +195,9 @@ def _in_context(made: Any) -> Any:
 def beside(x: Any, made: Any) -> Any:
     """A new array on the device, or spread over the mesh, where x was put, or is said to be; one of
     another shape is there where that does not split it."""
+    if isinstance(x, Tracer) and is_explicit(x.aval) and made.shape == shape_of(x):
+        return everywhere(made, x.aval.sharding) if x.aval.sharding.spec.unreduced else (
+            constrain(made, x.aval.sharding))
     where = x.aval.sharding if isinstance(x, Array) else (  # (of several processes, too)
         x.sharding if isinstance(x, ShapeDtypeStruct) else None)
     if where is None or type(made) is not Array:
