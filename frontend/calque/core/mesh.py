@@ -430,6 +430,22 @@ class set_mesh:  # noqa: N801  (a function that is also a context manager, as in
         _set(*self._before)
 
 
+def spec_mesh() -> Mesh | AbstractMesh:
+    """The mesh that a bare PartitionSpec means: the context's, with the axes that an abstract mesh
+    gives to its devices."""
+    mesh = _context.get()
+    return get_abstract_mesh() if mesh.empty else seen_as(mesh)
+
+
+def seen_as(mesh: Mesh) -> Mesh:
+    """The context's mesh with the axes of `use_abstract_mesh`; inside shard_map it stays."""
+    axes = _abstract.get()
+    if axes is None or axes.manual_axes or axes == mesh.abstract_mesh or (
+            math.prod(axes.axis_sizes) != mesh.size):
+        return mesh
+    return Mesh(mesh.devices.reshape(axes.axis_sizes), axes.axis_names, axes.axis_types)
+
+
 class use_abstract_mesh:  # noqa: N801
     """In a `with` statement: the abstract mesh of the block.
 
@@ -454,6 +470,12 @@ class use_abstract_mesh:  # noqa: N801
         self._mesh, self._tokens = mesh, []  # type: ignore[var-annotated]
 
     def __enter__(self) -> AbstractMesh:
+        mesh = _context.get()
+        if not mesh.empty and self._mesh.axis_names and (
+                math.prod(self._mesh.axis_sizes) != mesh.size):
+            raise ValueError(explain(
+                f"use_abstract_mesh cannot change the size of the mesh: {self._mesh!s} is not as "
+                f"large as the context's {mesh!s}.", fix="use as many devices."))
         self._tokens.append(_abstract.set(self._mesh))
         return self._mesh
 

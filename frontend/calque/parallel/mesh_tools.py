@@ -145,6 +145,8 @@ def auto_axes(f: Function | None = None, /, *, axes: Any = None,
             raise TypeError(explain("auto_axes: Missing required keyword argument: 'out_sharding'",
                                     fix="auto_axes(f, out_sharding=P(...))."))
         mesh = _context_mesh("auto_axes", out_sharding)
+        if mesh is None:  # there are no axes
+            return fun(*args, **kwargs)
         inner = _switched("auto_axes", mesh, axes, AxisType.Auto)
         leaves, tree = tree_util.flatten((args, kwargs))
         args, kwargs = tree.unflatten([_typed_over(x, inner) for x in leaves])
@@ -214,9 +216,12 @@ def _context_mesh(name: str, given: Any) -> Any:
         return get_mesh()
     if not get_abstract_mesh().empty:
         return get_abstract_mesh()
-    for s in tree_util.tree_leaves(given):
+    leaves = tree_util.tree_leaves(given)
+    for s in leaves:
         if isinstance(s, NamedSharding):
             return s.mesh
+    if name == "auto_axes" and not any(s.names() for s in leaves):
+        return None
     raise ValueError(explain(
         f"{name}: The context mesh cannot be empty. Use `jax.set_mesh(mesh)` to enter into a mesh "
         "context", fix="call inside `with calque.set_mesh(mesh)`, or pass NamedShardings."))

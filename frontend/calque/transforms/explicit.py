@@ -13,7 +13,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
-from calque.core.mesh import AxisType
+from calque.core.mesh import AxisType, _abstract
 from calque.core.primitive import Primitive
 from calque.core.sharding import NamedSharding, PartitionSpec, ShardingTypeError
 from calque.core.source import here, replaying
@@ -59,6 +59,8 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
     if first is None:
         return plain
     mesh = first.sharding.mesh
+    if _strict():
+        _check_meshes(prim, ins, mesh)
     known = [a.sharding if is_explicit(a) else None for a in ins]
     own = _OWN.get(prim.name)
     if own is not None:
@@ -73,6 +75,19 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
     if own is None and prim.factors is not None and _strict():
         _check(prim, ins, made, params)
     return made
+
+
+def _check_meshes(prim: Primitive, ins: Sequence[ShapedArray], mesh: Any) -> None:
+    """ValueError for operands over other axes than each other's, or the context's."""
+    context = _abstract.get()
+    wanted = mesh.abstract_mesh if context is None or context.manual_axes or (
+        not context.axis_names) else context
+    for a in ins:
+        if is_explicit(a) and a.sharding.mesh.abstract_mesh != wanted:
+            raise ValueError(explain(
+                f"For primitive {prim.name}, context mesh {wanted!s} should match the aval mesh "
+                f"{a.sharding.mesh.abstract_mesh!s} for shape {a.short()}.", where=str(here()),
+                fix=RESHARD))
 
 
 def _with_sums(prim: Primitive, ins: Sequence[ShapedArray], specs: Sequence[PartitionSpec],
@@ -178,8 +193,8 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
             if not axes:
                 continue
             if prim.name in _ALONG and d == params.get("dimension", params.get("axis")):
-                what = ("Arguments to sort must be unsharded" if prim.name == "sort" else
-                        "Input should be unsharded over the axis being reduced")
+                what = "Arguments to sort must be unsharded" if prim.name == "sort" else (
+                    "Input should be unsharded over the axis being reduced")
                 raise _error(f"{what}: {prim.name} of {a.short()} runs along dimension {d}.",
                              RESHARD)
             if prim.name == "gather" and a is not ins[0] and not (

@@ -10,7 +10,7 @@ from typing import Any
 from calque.core.avals import aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.formats import sharding_in
-from calque.core.mesh import Mesh, get_abstract_mesh, get_mesh
+from calque.core.mesh import Mesh, get_abstract_mesh, spec_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.trace import at_bottom
 from calque.dispatch.array import as_values
@@ -64,9 +64,7 @@ def as_sharding(what: str, argument: str, given: Any) -> Any:
         raise TypeError(explain(
             f"{argument} leaf specifications are expected to be PartitionSpec instances or None, "
             f"but got {given}", fix="pass NamedSharding(mesh, spec)."))
-    mesh: Any = get_mesh()
-    if mesh.empty:
-        mesh = get_abstract_mesh()
+    mesh: Any = spec_mesh()
     if mesh.empty:
         raise RuntimeError(explain(
             f"{what} requires a non-empty mesh in context if you are passing `PartitionSpec`s to "

@@ -13,7 +13,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
-from calque.core.mesh import Mesh, get_mesh, placing_mesh
+from calque.core.mesh import Mesh, get_mesh, placing_mesh, seen_as
 from calque.core.primitive import Primitive
 from calque.core.program import Program, eliminate_dead_code, inner_of
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -72,7 +72,7 @@ def context_mesh(entered: bool = False) -> Mesh | None:
     """The mesh that `set_mesh` set (entered: also one of `with mesh:`), where it is of this
     process's devices."""
     mesh = get_mesh() if entered else placing_mesh()
-    return None if mesh is None or mesh.empty or mesh.is_multi_process else mesh
+    return None if mesh is None or mesh.empty or mesh.is_multi_process else seen_as(mesh)
 
 
 def in_context(avals: Sequence[ShapedArray], mesh: Mesh | None) -> list[ShapedArray]:

@@ -7,6 +7,7 @@ unchecked, and its result is resharded.  `device=` puts a new array somewhere.  
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from calque.core.mesh import (
     get_abstract_mesh,
     get_mesh,
     placing_mesh,
+    spec_mesh,
 )
 from calque.core.sharding import NamedSharding, PartitionSpec, ShardingTypeError
 from calque.core.trace import Tracer
@@ -27,7 +29,7 @@ from calque.core.types import Function
 from calque.dispatch.array import Array, current_device
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded import labels
-from calque.dispatch.sharded.summed import SEGMENTS, everywhere, summands
+from calque.dispatch.sharded.summed import everywhere, summands
 from calque.dispatch.sharded.shards import check_devices, check_divides, device_put, place
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.primitives.placement import constrain
@@ -40,7 +42,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def named(name: str, given: Any) -> NamedSharding:
     """A NamedSharding of what out_sharding= says; a PartitionSpec is over the context's mesh."""
     if isinstance(given, PartitionSpec):
-        mesh: Any = get_mesh() if not get_mesh().empty else get_abstract_mesh()
+        mesh: Any = spec_mesh()
         if mesh.empty:
             raise ValueError(explain(
                 "Using PartitionSpec when you are not under a mesh context is not allowed. Please "
@@ -58,9 +60,11 @@ def named(name: str, given: Any) -> NamedSharding:
 def concrete(given: NamedSharding) -> NamedSharding:
     """A sharding over the context's devices, where it is over a mesh without any that is alike."""
     mesh = get_mesh()
-    if isinstance(given.mesh, Mesh) or mesh.empty or mesh.abstract_mesh != given.mesh:
+    if isinstance(given.mesh, Mesh) or mesh.size != math.prod(given.mesh.axis_sizes) or mesh.empty:
         return given
-    return NamedSharding(mesh, given.spec)
+    axes = given.mesh
+    return NamedSharding(mesh if axes == mesh.abstract_mesh else Mesh(
+        mesh.devices.reshape(axes.axis_sizes), axes.axis_names, axes.axis_types), given.spec)
 
 
 def explicit_sharding(name: str, given: Any) -> NamedSharding | None:
@@ -69,6 +73,12 @@ def explicit_sharding(name: str, given: Any) -> NamedSharding | None:
         raise ValueError(explain(
             f"out_sharding of {name}: sharding with memory_kind is not allowed, got {given}.",
             fix="leave memory_kind out."))
+    if isinstance(given, NamedSharding) and not spec_mesh().empty and (
+            spec_mesh().abstract_mesh != given.mesh.abstract_mesh) and (
+                not get_abstract_mesh().manual_axes):
+        raise ValueError(explain(
+            f"Context mesh {spec_mesh()!s} should match the mesh of sharding {given} passed to "
+            f"{name}.", fix="pass a PartitionSpec."))
     given = named(name, given)
     mesh = given.mesh
     types = dict(zip(mesh.axis_names, mesh.axis_types))
@@ -94,10 +104,11 @@ def resharded(name: str, out_sharding: Any, function: Function, *args: Any,
         made = None
         if name == "reshape":
             _check_reshaped(sharding, args[0])
-        elif name in SEGMENTS and sharding.spec.names():
+        elif name == "jnp.bincount" and sharding.spec.names():
             raise ShardingTypeError(explain(
-                f"{name}: the result can only be fully replicated or fully unreduced, got "
-                f"out_sharding={sharding.spec}", fix="pass P(), or P(unreduced=...)."))
+                "out_sharding passed to `jnp.bincount` can only be fully replicated or fully "
+                f"unreduced along all mesh axes, got {sharding.spec}",
+                fix="pass P(), or P(unreduced=...)."))
         elif sharding.spec.unreduced and name not in _SPREADING:
             made = summands(name, sharding, function, args, options)
         if made is not None:
