@@ -19,7 +19,7 @@ PRIVATE_LINE = re.compile(
     r"\.pretty_print|assertMultiLineStrippedEqual|_jax\b|\.cost_analysis|count_|_cache_size|"
     r"lower_jaxpr|mlir_module|\bjaxpr\.(eqns|jaxpr|in_avals|outvars|effects|consts|debug_info|"
     r"constvars)|\.primitive\b|check_jaxpr|lu\.|pe\.|api_util\.|core\.eval_jaxpr|_check_aval|"
-    r"\.aval\.|cpp_jit|assertCacheMisses|xla_bridge|str\(closed|saved_residuals|debug_info|"
+    r"\.aval[.,]|cpp_jit|assertCacheMisses|xla_bridge|str\(closed|saved_residuals|debug_info|"
     r"compiler_option|jaxpr_str|traceback_in_locations|\.runtime_executable|unsafe_buffer_pointer|"
     r"_value\b|_npy_value|assertIn\(['\"](scan|while|pjit|cond|custom_jvp|custom_vjp|pvary|psum|"
     r"remat|checkpoint|sin|cos|mul|add|dot|name|reduce)")
@@ -45,7 +45,8 @@ BY_NAME = {
     r"testDtypeFrom|test_itemsize_bits|testIsSubdtypeIntN|test_edtype_conversion": "private",
     r"test_einsum_mixed_precision|testIndicesNormalizationByType|test_scan_typecheck_param|"
     r"test_is_valid_jaxtype|test_unknown_platform_error": "private",
-    r"testVMapShardingConstraint|test_wsc_vmap_unconstrained|test_nary_op_input_constraint": "private",
+    r"testVMapShardingConstraint|test_wsc_vmap_unconstrained|test_nary_op_input_constraint|"
+    r"test_array_impl_name": "private",
     r"test_out_of_bound_indices": "missing"}
 
 

@@ -110,7 +110,7 @@ class ShapedArray(AbstractValue):
         if sharding is not None or vma:
             plain = cls(shape, dtype, weak_type)
             if hasattr(sharding, "spec"):  # a type: an entry for each dimension
-                sharding = sharding.update(spec=sharding.spec.of_rank(plain.ndim))
+                sharding = _as_type(sharding, plain.ndim)
                 _check_divides(plain, sharding)
             return plain.marked(sharding, vma)
         try:
@@ -197,10 +197,7 @@ class ShapedArray(AbstractValue):
         s = self.sharding
         if getattr(s, "spec", None) is None:
             return self if s is None else self.marked(None, self.vma)
-        explicit, spec = s.mesh.explicit_axes, s.spec.of_rank(self.ndim)
-        entries = [tuple(n for n in axes if n in explicit) or None for axes in spec.axes()]
-        made = type(s)(s.mesh.abstract_mesh, spec.update(partitions=entries))
-        return self.marked(made, self.vma)
+        return self.marked(_as_type(type(s)(s.mesh.abstract_mesh, s.spec), self.ndim), self.vma)
 
     @property
     def mat(self) -> ManualAxisType:
@@ -242,7 +239,9 @@ class ShapedArray(AbstractValue):
         made = ShapedArray(changes.get("shape", self.shape), changes.get("dtype", self.dtype),
                            changes.get("weak_type", self.weak_type))
         if "sharding" in changes:
-            return made.marked(changes["sharding"], self.vma)
+            wanted = changes["sharding"]
+            return made.marked(_as_type(wanted, made.ndim) if hasattr(wanted, "spec") else wanted,
+                               self.vma)
         if self.plain is self:
             return made
         return made.marked(self.sharding if made.shape == self.shape else None, self.vma)
@@ -257,6 +256,18 @@ class ShapedArray(AbstractValue):
         return self if dtype is self.dtype else self.update(dtype=dtype, weak_type=False)
 
     to_tangent_aval = tangent
+
+
+def _as_type(sharding: Any, ndim: int) -> Any:
+    """A sharding over a mesh without devices, as a type has it: Explicit axes only, and an entry
+    for each dimension; others stay."""
+    spec = sharding.spec.of_rank(ndim)
+    if not hasattr(sharding.mesh, "devices"):
+        explicit = sharding.mesh.explicit_axes
+        entries = [tuple(n for n in axes if n in explicit) or None for axes in spec.axes()]
+        spec = spec.update(partitions=entries, unreduced=spec.unreduced & set(explicit),
+                           reduced=spec.reduced & set(explicit))
+    return sharding.update(spec=spec)
 
 
 def _check_divides(a: ShapedArray, sharding: Any) -> None:

@@ -10,6 +10,7 @@ import contextvars
 import enum
 import functools
 import math
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,8 +151,16 @@ class Mesh(_Axes):
     """
 
     __slots__ = ("devices", "grid", "axis_names", "axis_sizes", "axis_types", "_hash", "_tokens")
+    _all: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()
 
-    def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None) -> None:
+    def __new__(cls, devices: Any, axis_names: Any, axis_types: Any = None) -> Mesh:
+        """Interned: two equal ones are the same object."""
+        self = object.__new__(cls)
+        self._make(devices, axis_names, axis_types)
+        return cls._all.setdefault((tuple(self.devices.flat), self.axis_sizes, self.axis_names,
+                                    self.axis_types), self)
+
+    def _make(self, devices: Any, axis_names: Any, axis_types: Any) -> None:
         self.devices = np.array(devices, dtype=object)
         self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         _check_named(self.axis_names)

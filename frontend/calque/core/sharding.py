@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -67,17 +68,25 @@ class PartitionSpec:
     """
 
     UNCONSTRAINED = UNCONSTRAINED
-    __slots__ = ("partitions", "unreduced", "reduced")
+    __slots__ = ("partitions", "unreduced", "reduced", "__weakref__")
     partitions: tuple[Any, ...]
     unreduced: frozenset[Any]
     reduced: frozenset[Any]
 
-    def __init__(self, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()
-                 ) -> None:
+    _all: weakref.WeakValueDictionary[Any, PartitionSpec] = weakref.WeakValueDictionary()
+
+    def __new__(cls, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()
+                ) -> PartitionSpec:
+        """Interned: two equal ones are the same object."""
+        self = object.__new__(cls)
         self.partitions = tuple(_entry(p) for p in partitions)
         self.unreduced = self.reduced = frozenset()
         if unreduced or reduced or unreduced is None or reduced is None:
             self._sums(unreduced, reduced)
+        try:
+            return cls._all.setdefault(self._key(), self)
+        except TypeError:  # an entry that cannot be hashed: NamedSharding says what is wrong
+            return self
 
     def __init_subclass__(cls) -> None:
         raise TypeError(explain("Subclassing `jax.P` is prohibited.",

@@ -22,6 +22,7 @@ from calque.dispatch.array import as_values
 from calque.dispatch.jit import JitFunction, jit
 from calque.dispatch.mismatch import argument_names, leaf_paths
 from calque.dispatch.sharded.shards import check_devices
+from calque.dispatch.sharded.spanning import made as array_of
 from calque.dispatch.tracing import check_arguments, check_callable, check_outputs, name_of, wrapped
 from calque.primitives import shard_map as primitive
 from calque.primitives.casts import vary_unreduced
@@ -113,7 +114,13 @@ def shard_map(f: Function | None = None, /, *, out_specs: Any, in_specs: Any = I
             jitted[where] = jit(functools.update_wrapper(
                 lambda *xs: _apply(f, xs, where, in_specs, out_specs, axes, check_vma), f,
                 updated=()))
-        return jitted[where](*args)
+        out = jitted[where](*args)
+        if not isinstance(where, Mesh) or not where.explicit_axes:
+            return out
+        leaves, tree = tree_util.flatten(out)
+        specs = _flat_specs("out_specs", out_specs() if callable(out_specs) else out_specs, out)
+        return tree.unflatten([array_of(x._buffer, x.aval.plain.marked(NamedSharding(where, s)))
+                               for x, s in zip(leaves, specs)])
 
     return wrapped(f, run, "shard_map")
 
@@ -164,6 +171,9 @@ def _mesh(given: Any) -> Mesh | AbstractMesh:
                 fix="leave mesh out inside shard_map."))
         return given if isinstance(given, Mesh) else (
             get_mesh() if get_mesh().shape_tuple == context.shape_tuple else context)
+    if given is not None and given.empty:
+        raise ValueError(explain(
+            f"shard_map requires a non-empty mesh. Got {given!s}", fix="pass a mesh with axes."))
     found = given if given is not None else get_mesh() if not get_mesh().empty else context
     if found.empty:
         raise ValueError(explain(
@@ -190,10 +200,27 @@ def _flat_specs(what: str, specs: Any, values: Any) -> list[P]:
     if what == "in_specs" and isinstance(specs, list):
         specs = tuple(specs)
     found = tree_util.prefix_leaves(specs, values, _is_spec, lambda error: explain(
-        f"pytree structure error: the prefix pytree shard_map {what} {specs} does not match the "
+        f"pytree structure error at shard_map {what}{_place_of_mismatch(specs, values)}: the "
+        f"prefix pytree shard_map {what} {specs} does not match the "
         f"full pytree {tree_util.tree_structure(values)}: {error}",
         fix="give one spec for the whole value, or one for each part in its structure."))
     return [P() if s is None else s for s in found]
+
+
+def _place_of_mismatch(specs: Any, values: Any) -> str:
+    """[0]['w']: where specs are no prefix of the values' structure."""
+    if _is_spec(specs) or type(specs) is not type(values) or len(specs) != len(values):
+        return ""
+    keys: Any = specs if isinstance(specs, dict) else range(len(specs))
+    for k in keys:
+        if isinstance(values, dict) and k not in values:
+            return ""
+        if not _is_spec(specs[k]):
+            try:
+                tree_util.prefix_leaves(specs[k], values[k], _is_spec, str)
+            except ValueError:
+                return f"[{k!r}]{_place_of_mismatch(specs[k], values[k])}"
+    return ""
 
 
 def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_specs: Any,
@@ -379,7 +406,10 @@ def _checked(out: Any, spec: P, name: str, tree: Any, i: int, mesh: Mesh | Abstr
             "replication which can't be statically inferred given the mesh:\n\nThe mesh given has "
             f"shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
             f"out_specs{leaf_paths(tree)[i]} is {spec} which implies that the corresponding output "
-            f"value is replicated across mesh axis {axes}, but it varies over it.\n",
+            + (f"value is only varying across mesh axes {_braced(mentioned, mesh)} and not "
+               f"{_braced(wrong, mesh)}, but it was inferred to be possibly varying over "
+               f"{_braced(aval.mat.varying, mesh)}.\n" if mentioned else
+               f"value is replicated across mesh axis {axes}, but it varies over it.\n"),
             fix="mention the axis in out_specs, make the value the same along it (lax.psum, "
                 "lax.pmean), or say check_vma=False."))
     less = mentioned - aval.vma
@@ -390,6 +420,11 @@ def _checked(out: Any, spec: P, name: str, tree: Any, i: int, mesh: Mesh | Abstr
             f"out_specs{leaf_paths(tree)[i]} is {spec}.",
             fix="lax.psum or lax.pcast the value first."))
     return pvary_p.bind(out, axes=primitive.order(mesh, frozenset(less))) if less else out
+
+
+def _braced(axes: Any, mesh: Mesh | AbstractMesh) -> str:
+    """{x,y}, in the mesh's order."""
+    return "{" + ",".join(map(str, primitive.order(mesh, frozenset(axes)))) + "}"
 
 
 def _as_summed(out: Any, spec: P) -> Any:

@@ -36,6 +36,7 @@ from calque.primitives import shape as sh
 from calque.primitives.casts import CASTS, COLLECTIVES
 from calque.primitives.call import cotangents, known_of, unmask
 from calque.primitives.device_sums import merged
+from calque.transforms.explicit import resolved
 from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed, replay, stage
@@ -274,7 +275,11 @@ def expanded(jaxpr: Program, mesh: Any, in_specs: Specs, out_specs: Specs,
 
         avals = [whole(a.plain, mesh, s, newly_manual_axes).plain
                  for a, s in zip(jaxpr.in_avals, in_specs)]
-        return merged(stage(run, avals, jaxpr.name))
+        token = resolved.set(True)  # what is moved here nobody wrote
+        try:
+            return merged(stage(run, avals, jaxpr.name))
+        finally:
+            resolved.reset(token)
 
     return jaxpr.derived(("expanded", tuple(mesh.shape_tuple), in_specs, out_specs, names), make)
 

@@ -30,7 +30,7 @@ from calque.dispatch.array import Array, current_device
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.summed import everywhere, summands
-from calque.dispatch.sharded.shards import check_devices, check_divides, device_put, place
+from calque.dispatch.sharded.shards import check_devices, check_divides, device_put, labelled, place
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.primitives.placement import constrain
 from calque.transforms.explicit import is_explicit, resolved
@@ -185,14 +185,25 @@ def made_on(name: str, device: Any, out_sharding: Any, make: Callable[[], Any],
         sharding = explicit_sharding(name, out_sharding)
         return make() if sharding is None else _typed(name, sharding, make)
     where = place(device)
+    given = where
     if shape is not None:
+        where = _of_rank(where, len(shape))
         check_divides(name, shape, where)
     first = where._assignment[0]
     if first.platform == "cpu" and current_device().is_host:  # shared memory: a label
-        return device_put(make(), where)
+        made = device_put(make(), where)
+        return made if where is given else labelled(made, given)
     with config.context("jax_default_device", first):
         made = make()
     return device_put(made, where)
+
+
+def _of_rank(where: Any, ndim: int) -> Any:
+    """A sharding without entries that say nothing, beyond the rank."""
+    if not isinstance(where, NamedSharding) or len(where.spec) <= ndim or any(
+            p is not None for p in where.spec.partitions[ndim:]):
+        return where
+    return where.update(spec=where.spec.update(partitions=where.spec.partitions[:ndim]))
 
 
 def _in_context(made: Any) -> Any:
