@@ -59,7 +59,7 @@ def axes_of(vma: frozenset[Any], kind: type[Unreduced] | type[Reduced]) -> froze
 
 
 def turned(vma: frozenset[Any]) -> frozenset[Any]:
-    """The axes of a cotangent: unreduced where the value is reduced, and reduced where it is not."""
+    """The axes of a cotangent: unreduced where the value is reduced, and the other way."""
     other = {Unreduced: Reduced, Reduced: Unreduced}
     return frozenset(other[type(n)](n.axis) if type(n) in other else n for n in vma)
 

@@ -57,8 +57,8 @@ from calque.dispatch.array import (
     to_array,
 )
 from calque.dispatch.sharded import labels
-from calque.dispatch.sharded.partition import has_own, name_messages, own_program
 from calque.dispatch.sharded.partial_arrays import unreduced_axes
+from calque.dispatch.sharded.partition import has_own, name_messages, own_program
 from calque.dispatch.sharded.spanning import elsewhere, made
 from calque.lowering import cuda
 from calque.lowering.attempts import compile_lowered
@@ -297,7 +297,7 @@ def check_floats(arrays: Sequence[Array], where: str = "") -> None:
     for x in arrays:
         if dtypes.is_key(x.dtype) or not dtypes.is_inexact(x.dtype):
             continue
-        value = x._numpy()
+        value = x._buffer.numpy()
         if value.dtype.kind == "V":
             value = value.astype(np.float32)
         if config.jax_debug_nans and np.isnan(value).any():

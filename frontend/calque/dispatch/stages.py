@@ -270,7 +270,6 @@ class Lowered(_Stage):
         self._entry.ready(current_device(), f"{self._name}: compile()")
         return Compiled(self._fun, self._entry, self._in_tree)
 
-
     def _check_devices(self, given: tuple[Any, ...]) -> None:
         """ValueError where arrays are on others."""
         for a in (*self._entry.in_avals, *self._entry.out_avals):

@@ -100,8 +100,8 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
         s = named("reshard", s)
         if autos := [n for n in s.spec.names() if n in s.mesh.auto_axes]:
             raise ValueError(explain(
-                "PartitionSpec passed to reshard cannot contain axis names that are of type Auto or "
-                f"Manual. Got PartitionSpec: {s.spec} with axis name: {autos[0]}.",
+                "PartitionSpec passed to reshard cannot contain axis names that are of type Auto. "
+                f"Got PartitionSpec: {s.spec} with axis name: {autos[0]}.",
                 fix="use calque.device_put or lax.with_sharding_constraint over Auto axes."))
         check_divides("reshard", shape_of(x), s)
         if s.explicit:
@@ -232,7 +232,7 @@ def _switched(name: str, mesh: Any, axes: Any, kind: AxisType) -> Any:
     if get_abstract_mesh().manual_axes and kind is AxisType.Auto and (
             axes is None or set(as_tuple(axes)) & set(get_abstract_mesh().manual_axes)):
         raise NotImplementedError(explain(
-            f"{name}: Going from `Manual` AxisType to `Auto` or `Explicit` AxisType is not allowed.",
+            f"{name}: Going from `Manual` AxisType to `Auto` or `Explicit` is not allowed.",
             fix="name the other axes (axes=), or call it outside of shard_map."))
     chosen = mesh.axis_names if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
     for n in chosen:

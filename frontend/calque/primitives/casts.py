@@ -1,5 +1,5 @@
-"""Inside shard_map, values that are summands over axes (Unreduced) or whose cotangents are (Reduced;
-core/avals): what makes a value such, what sums it, and what gathers one whose cotangent is.
+"""Inside shard_map, values that are summands over axes (Unreduced) or whose cotangents are
+(Reduced; core/avals): what makes a value such, what sums it, what gathers one.
 
 Where only the type changes, a device's value stays (CASTS): lowering drops these.  Each of the rest
 is a collective with another type.  Pairs are each other's transposes.  Start reading at `_cast`,
@@ -46,17 +46,18 @@ def _changed(before: Any, after: Any) -> Function:
 
 
 # the same everywhere, from here on reduced
-preduced_p = _cast("preduced", (), Reduced, lambda ct, axes: unreduced_psum_p.bind(ct, axes=axes))
+preduced_p: Primitive = _cast("preduced", (), Reduced,
+                              lambda ct, axes: unreduced_psum_p.bind(ct, axes=axes))
 # reduced, from here on only the same everywhere
-reduced_invary_cast_p = _cast("reduced_invary_cast", Reduced, (),
-                              lambda ct, axes: invary_unreduced_cast_p.bind(ct, axes=axes))
+reduced_invary_cast_p: Primitive = _cast(
+    "reduced_invary_cast", Reduced, (), lambda ct, axes: invary_unreduced_cast_p.bind(ct, axes=axes))
 # the same everywhere, as a sum: all devices but the first have zeros
-invary_unreduced_cast_p = _cast("invary_unreduced_cast", (), Unreduced,
-                                lambda ct, axes: reduced_invary_cast_p.bind(ct, axes=axes))
-reduced_vary_cast_p = _cast(
+invary_unreduced_cast_p: Primitive = _cast(
+    "invary_unreduced_cast", (), Unreduced, lambda ct, axes: reduced_invary_cast_p.bind(ct, axes=axes))
+reduced_vary_cast_p: Primitive = _cast(
     "reduced_vary_cast", Reduced, None,
     lambda ct, axes: vary_unreduced_cast_p.bind(ct, axes=axes))
-vary_unreduced_cast_p = _cast(
+vary_unreduced_cast_p: Primitive = _cast(
     "vary_unreduced_cast", None, Unreduced,
     lambda ct, axes: reduced_vary_cast_p.bind(ct, axes=axes))
 
@@ -83,12 +84,14 @@ def _like(name: str, other: Primitive, before: Any, after: Any, back: Function) 
     return p
 
 
-unreduced_psum_p = _like("unreduced_psum", co.psum_p, Unreduced, (),
-                         lambda ct, params: preduced_p.bind(ct, **params))
-unreduced_reduce_scatter_p = _like("unreduced_reduce_scatter", co.psum_scatter_p, Unreduced, None,
-                                   lambda ct, params: all_gather_reduced_p.bind(ct, **params))
-all_gather_reduced_p = _like("all_gather_reduced", co.all_gather_p, None, Reduced,
-                             lambda ct, params: unreduced_reduce_scatter_p.bind(ct, **params))
+unreduced_psum_p: Primitive = _like(
+    "unreduced_psum", co.psum_p, Unreduced, (), lambda ct, params: preduced_p.bind(ct, **params))
+unreduced_reduce_scatter_p: Primitive = _like(
+    "unreduced_reduce_scatter", co.psum_scatter_p, Unreduced, None,
+    lambda ct, params: all_gather_reduced_p.bind(ct, **params))
+all_gather_reduced_p: Primitive = _like(
+    "all_gather_reduced", co.all_gather_p, None, Reduced,
+    lambda ct, params: unreduced_reduce_scatter_p.bind(ct, **params))
 # as lowering sees them, where types are gone
 COLLECTIVES = {unreduced_psum_p: co.psum_p, unreduced_reduce_scatter_p: co.psum_scatter_p,
                all_gather_reduced_p: co.all_gather_p}

@@ -1,6 +1,6 @@
-"""Transposes of products and gathers over Explicit axes of which one operand is reduced over an axis
-that splits another: each device computes with what it has of the cotangent, so that the reduced
-operand's is a summand on each.
+"""Transposes of products and gathers over Explicit axes of which one operand is reduced over an
+axis that splits another: each device computes with what it has of the cotangent, so that the
+reduced operand's is a summand on each.
 
 They are shard_maps over these axes alone.  Start reading at `mixed`.
 """

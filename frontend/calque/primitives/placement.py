@@ -40,11 +40,10 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sha
         have = a.sharding.spec.of_rank(a.ndim).axes()[d] if is_explicit(a) else ()
         if sharding.explicit and (have or not spmd_axes.get()):  # as the operand is
             entry = tuple(n for n in have if n not in spec.names()) or None
-        elif entry is not PartitionSpec.UNCONSTRAINED:
-            if any(n in spec.names() for n in entry):
-                raise ValueError(explain(
-                    f"vmap spmd_axis_name {entry} cannot appear in with_sharding_constraint spec, "
-                    f"but got spec {sharding.spec}", fix="name another mesh axis."))
+        elif entry is not PartitionSpec.UNCONSTRAINED and any(n in spec.names() for n in entry):
+            raise ValueError(explain(
+                f"vmap spmd_axis_name {entry} cannot appear in with_sharding_constraint spec, "
+                f"but got spec {sharding.spec}", fix="name another mesh axis."))
         sharding = NamedSharding(sharding.mesh, spec.update(
             partitions=(*spec[:d], entry, *spec[d:])))
         if spmd_axes.get():

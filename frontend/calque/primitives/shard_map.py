@@ -33,8 +33,8 @@ from calque.core.zeros import nonzero_mask, nonzeros
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.casts import CASTS, COLLECTIVES
 from calque.primitives.call import cotangents, known_of, unmask
+from calque.primitives.casts import CASTS, COLLECTIVES
 from calque.primitives.device_sums import merged
 from calque.transforms.explicit import resolved
 from calque.transforms.jvp import jvp_program

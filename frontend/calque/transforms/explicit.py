@@ -209,8 +209,8 @@ def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArr
             kept = set().union(*[there.get(f, set()) for f in factors])
             if all(f in there for f in factors):
                 if not set(axes) <= kept:
-                    raise _illegal(prim, ins, outs, params) if prim.name != "reshape" else _ambiguous(
-                        prim, ins)
+                    raise _ambiguous(prim, ins) if prim.name == "reshape" else _illegal(
+                        prim, ins, outs, params)
             elif prim.name == "dot_general":
                 summed.setdefault(factors[0], []).append(axes)
     for specs in summed.values():

@@ -61,7 +61,8 @@ def backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         collect(o, ct)
     for e in reversed(tape):
         _pull(e, flowing, read, collect)
-    return [flowing.get(v, Zero(v.aval.cotangent())) for v, a in zip(p.inputs, args) if is_linear(a)]
+    return [flowing.get(v, Zero(v.aval.cotangent()))
+            for v, a in zip(p.inputs, args) if is_linear(a)]
 
 
 def typed_as(ct: Any, aval: ShapedArray) -> Any:
@@ -116,7 +117,8 @@ def transpose_program(p: Program, linear: Sequence[bool], ct_given: Sequence[boo
             count = len(p.inputs) - sum(linear)
             known, given = iter(values[:count]), iter(values[count:])
             args = [UndefinedPrimal(v.aval) if n else next(known) for v, n in zip(p.inputs, linear)]
-            cts = [next(given) if g else Zero(o.aval.cotangent()) for o, g in zip(p.outputs, ct_given)]
+            cts = [next(given) if g else Zero(o.aval.cotangent())
+                   for o, g in zip(p.outputs, ct_given)]
             result = backward(p, args, cts)
             force = forced or [False] * len(result)
             mask.extend((not is_zero(c)) or (f and c.dtype != dtypes.float0)

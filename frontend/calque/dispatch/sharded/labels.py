@@ -160,7 +160,8 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: Params, out: An
         place = NamedSharding(where, PartitionSpec())  # another mesh of the same devices
     if place is None:
         return out
-    if any(is_explicit(a) for a in avals) or getattr(params.get("sharding"), "explicit", False):
+    if any(is_explicit(a) for a in avals) or getattr(params.get("sharding"), "explicit", False) or (
+            prim.name == "shard_map" and where is not None and where.explicit_axes):
         made = types_of(prim, avals, outs, params)
         if prim.name == "sharding_constraint" and not params["sharding"].explicit:
             made = [a.plain.marked(params["sharding"], a.vma) for a in outs]  # no type: a label

@@ -16,7 +16,7 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.sharding import NamedSharding
 from calque.core.types import Ndarray, Shape
-from calque.dispatch.array import Array
+from calque.dispatch.array import Array, current_device
 from calque.runtime import Buffer, Device
 
 
@@ -81,14 +81,36 @@ def _no_value(x: Array) -> NoReturn:
         fix="reduce it, calque.sharding.reshard(x, P()), or read x.addressable_shards."))
 
 
+def of_summands(shape: Sequence[int], sharding: NamedSharding, dtype: Any,
+                pieces: dict[Any, Any]) -> Array:
+    """An array of what each device holds."""
+    aval = ShapedArray(tuple(shape), dtype).marked(sharding)
+    every = np.zeros(memory_shape(aval), dtype)
+    for device, index in sharding.devices_indices_map(tuple(shape)).items():
+        every[_place(sharding, device) + index] = pieces[device]
+    return PartialArray(Buffer.from_numpy(every, current_device()), aval)
+
+
+def refuse_index(what: str, sharding: Any) -> None:
+    """NotImplementedError where parts that indices name would not be what devices hold."""
+    if isinstance(sharding, NamedSharding) and sharding.unreduced:
+        raise NotImplementedError(explain(
+            f"{what}: device_indices_map doesn't work with unreduced: {sharding}.",
+            fix="make_array_from_single_device_arrays takes what each device holds."))
+
+
+def _place(sharding: NamedSharding, device: Device) -> tuple[Any, ...]:
+    """Where a device's summand lies in memory."""
+    mesh: Any = sharding.mesh
+    place = dict(zip(mesh.axis_names, np.argwhere(mesh.devices == device)[0]))
+    return tuple(int(place[n]) for n in sharding.unreduced)
+
+
 def summand(x: Array, device: Device, index: tuple[slice, ...]) -> Buffer:
     """What one device holds of an array of summands."""
-    sharding = x.aval.sharding
-    place = dict(zip(sharding.mesh.axis_names, np.argwhere(
-        np.asarray(sharding.mesh.devices, object) == device)[0]))
-    at = tuple(int(place[n]) for n in sharding.unreduced)
-    return Buffer.from_numpy(np.array(x._buffer.numpy()[(*at, *index)], order="C"),
-                             x._buffer.device)
+    part = x._buffer.numpy()[_place(x.aval.sharding, device) + index]
+    return Buffer.from_numpy(np.ascontiguousarray(part).reshape(part.shape), x._buffer.device)
 
 
-__all__ = ["PartialArray", "any_partial", "memory_shape", "summand", "unreduced_axes"]
+__all__ = ["PartialArray", "any_partial", "memory_shape", "of_summands", "refuse_index", "summand",
+           "unreduced_axes"]

@@ -1,5 +1,5 @@
-"""Programs over arrays of summands (partial_arrays.py), as Programs of all summands: a value that is
-unreduced over mesh axes has a leading dimension for each.
+"""Programs over arrays of summands (partial_arrays.py), as Programs of all summands: a value that
+is unreduced over mesh axes has a leading dimension for each.
 
 Types say what is unreduced (transforms/sums), and operations on it are linear: they are mapped over
 these dimensions.  A change of the type sums them, or makes summands of what is whole; a shard_map
@@ -20,7 +20,7 @@ from calque.core.evaluate import each, literal_value, replay
 from calque.core.lists import split_list
 from calque.core.program import Equation, Program, eliminate_dead_code, inner_of
 from calque.core.sharding import NamedSharding, PartitionSpec
-from calque.dispatch.sharded.partial_arrays import memory_shape, unreduced_axes
+from calque.dispatch.sharded.partial_arrays import any_partial, memory_shape, unreduced_axes
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
@@ -60,6 +60,18 @@ def expanded(p: Program) -> Program:
         return _inner(live, p.name)
 
     return p.derived("summands", make)
+
+
+def whole(p: Program) -> Program:
+    """A program for where there are no devices; TypeError where arguments or results are summands.
+    """
+    if not is_partial(p):
+        return p
+    if any_partial([*p.in_avals, *[v.aval for v in p.const_vars], *p.out_avals]):
+        raise TypeError(explain(
+            f"{p.name}: an artifact holds no devices, and an argument or a result is of unreduced "
+            "sharding.", fix="calque.sharding.reshard it to P() inside the function."))
+    return expanded(p)
 
 
 def _inner(p: Program, name: str | None = None) -> Program:
@@ -279,4 +291,4 @@ _SPECIAL: dict[str, Callable[[Equation, list[Value]], list[Value]]] = {
     "sharding_constraint": _constrained, "checkpoint": _checkpoint, "scan": _scan,
     "while": _while, "cond": _cond, "shard_map": _shard_map, "inspect_sharding": _told}
 
-__all__ = ["expanded", "is_partial"]
+__all__ = ["expanded", "is_partial", "whole"]

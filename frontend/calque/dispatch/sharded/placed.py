@@ -17,6 +17,7 @@ from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleD
 from calque.core.types import Function
 from calque.dispatch.jit import JitFunction, _Entry, placed
 from calque.dispatch.sharded.constraints import as_sharding
+from calque.dispatch.sharded.spanning import elsewhere
 from calque.dispatch.sharded.shards import check_rank, prefix_leaves
 from calque.primitives.placement import constrain
 from calque.trees import util as tree_util
@@ -47,8 +48,8 @@ class PlacedFunction(JitFunction):
         if tree_util.tree_leaves(self._in):
             wanted = [None if type(a) is AbstractRef else s
                       for a, s in zip(avals, self._of_arguments(tree, avals))]
-            avals = [a if s is None or s.spans or a.sharding is not None else a.marked(s, a.vma)
-                     for a, s in zip(avals, wanted)]
+            avals = [a if s is None or a.sharding is not None or elsewhere([a.marked(s)])
+                     else a.marked(s, a.vma) for a, s in zip(avals, wanted)]
 
         said: list[Any] = []  # of each result
 

@@ -29,8 +29,8 @@ from calque.core.types import Function
 from calque.dispatch.array import Array, current_device
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded import labels
-from calque.dispatch.sharded.summed import everywhere, summands
 from calque.dispatch.sharded.shards import check_devices, check_divides, device_put, labelled, place
+from calque.dispatch.sharded.summed import everywhere, summands
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.primitives.placement import constrain
 from calque.transforms.explicit import is_explicit, resolved
@@ -133,8 +133,8 @@ def _check_reshaped(sharding: NamedSharding, x: Any) -> None:
                 "an operand that is not.", fix="reshape, then calque.sharding.reshard."))
         if have != want:
             raise ValueError(explain(
-                f"out_sharding passed to reshape must be {kind} over the same mesh axes as operand. "
-                f"Got {sharding.spec} for {own}", fix="reshard the operand first."))
+                f"out_sharding of reshape must be {kind} over the same mesh axes as operand. Got "
+                f" {sharding.spec} for {own}", fix="reshard the operand first."))
 
 
 def resharding(f: F) -> F:

@@ -32,7 +32,13 @@ from calque.core.trace import Tracer
 from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array, current_device, from_numpy
 from calque.dispatch.devices import devices
-from calque.dispatch.sharded.partial_arrays import PartialArray, summand, unreduced_axes
+from calque.dispatch.sharded.partial_arrays import (
+    PartialArray,
+    of_summands,
+    refuse_index,
+    summand,
+    unreduced_axes,
+)
 from calque.dispatch.sharded.spanning import GlobalArray, local_index, local_shape, piece_of
 from calque.dispatch.sharded.spanning import made as spanning_made
 from calque.primitives.placement import constrain
@@ -329,6 +335,8 @@ def _put_so(x: Any, where: Any, donate: Any, may_alias: Any) -> Any:
 def _pieced(shape: Sequence[int], sharding: Sharding, dtype: Any, pieces: dict[Any, Any]) -> Array:
     """An array of the pieces of its parts."""
     check_divides("make_array", shape, sharding)
+    if isinstance(sharding, NamedSharding) and sharding.unreduced:
+        return of_summands(shape, sharding, dtype, pieces)
     if not sharding.spans:
         whole = np.empty(tuple(shape), dtype)
         for device, index in sharding.devices_indices_map(tuple(shape)).items():
@@ -380,6 +388,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
     shape = _global_shape(shape)
     sharding = sharding_in("make_array_from_callback", sharding, shape)
     check_divides("make_array_from_callback", shape, sharding)
+    refuse_index("make_array_from_callback", sharding)
     want = sharding.shard_shape(shape)
     known: dict[Any, Any] = {}
     pieces = {}

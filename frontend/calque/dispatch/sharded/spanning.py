@@ -118,4 +118,5 @@ def piece_of(x: Any, sharding: NamedSharding) -> Array:
     return GlobalArray(buffer, a.aval.plain.marked(sharding))
 
 
-__all__ = ["GlobalArray", "any_spans", "elsewhere", "local_index", "local_shape", "made", "piece_of"]
+__all__ = ["GlobalArray", "any_spans", "elsewhere", "local_index", "local_shape", "made",
+           "piece_of"]

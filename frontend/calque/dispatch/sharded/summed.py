@@ -1,5 +1,5 @@
-"""out_sharding=P(unreduced=...): an operation that sums over split dimensions leaves its summands on
-the devices.
+"""out_sharding=P(unreduced=...): an operation that sums over split dimensions leaves its summands
+on the devices.
 
 The function runs in a shard_map over these axes, each device on its part; types say before whether
 it sums over them.  Start reading at `summands`.
