@@ -50,10 +50,12 @@ preduced_p: Primitive = _cast("preduced", (), Reduced,
                               lambda ct, axes: unreduced_psum_p.bind(ct, axes=axes))
 # reduced, from here on only the same everywhere
 reduced_invary_cast_p: Primitive = _cast(
-    "reduced_invary_cast", Reduced, (), lambda ct, axes: invary_unreduced_cast_p.bind(ct, axes=axes))
+    "reduced_invary_cast", Reduced, (),
+    lambda ct, axes: invary_unreduced_cast_p.bind(ct, axes=axes))
 # the same everywhere, as a sum: all devices but the first have zeros
 invary_unreduced_cast_p: Primitive = _cast(
-    "invary_unreduced_cast", (), Unreduced, lambda ct, axes: reduced_invary_cast_p.bind(ct, axes=axes))
+    "invary_unreduced_cast", (), Unreduced,
+    lambda ct, axes: reduced_invary_cast_p.bind(ct, axes=axes))
 reduced_vary_cast_p: Primitive = _cast(
     "reduced_vary_cast", Reduced, None,
     lambda ct, axes: vary_unreduced_cast_p.bind(ct, axes=axes))

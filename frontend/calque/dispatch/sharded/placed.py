@@ -17,8 +17,8 @@ from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleD
 from calque.core.types import Function
 from calque.dispatch.jit import JitFunction, _Entry, placed
 from calque.dispatch.sharded.constraints import as_sharding
-from calque.dispatch.sharded.spanning import elsewhere
 from calque.dispatch.sharded.shards import check_rank, prefix_leaves
+from calque.dispatch.sharded.spanning import elsewhere
 from calque.primitives.placement import constrain
 from calque.trees import util as tree_util
 
