@@ -144,11 +144,13 @@ from calque.dispatch.devices import (  # noqa: E402
 )
 from calque.dispatch.sharded.shards import (  # noqa: E402
     device_put as device_put,
-    device_put_replicated as device_put_replicated,
-    device_put_sharded as device_put_sharded,
     make_array_from_callback as make_array_from_callback,
     make_array_from_process_local_data as make_array_from_process_local_data,
     make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+)
+from calque.dispatch.sharded.stacked import (  # noqa: E402
+    device_put_replicated as device_put_replicated,
+    device_put_sharded as device_put_sharded,
 )
 from calque.api.jacobians import (  # noqa: E402
     hessian as hessian,

@@ -1,6 +1,7 @@
 """Arrays over several devices and processes.
 
   shards.py       device_put, arrays made of pieces, and the pieces of an array
+  stacked.py      device_put_sharded, device_put_replicated
   labels.py       the shardings of results, from those of arguments
   placing.py      out_sharding= and device=: where the result of one operation is
   placed.py       jit with shardings; constraints.py  with_sharding_constraint
