@@ -263,10 +263,10 @@ def _numpy_dtype(self: Any) -> Any:
 # of arrays and of tracers
 EVERYWHERE: dict[str, Any] = {
     "tobytes": _tobytes, "__contains__": _contains, "__array_namespace__": _namespace,
-    "__numpy_dtype__": property(_numpy_dtype), "flat": property(_flat), "byteswap": _byteswap}
+    "flat": property(_flat), "byteswap": _byteswap}
 # of arrays with a buffer
 CONCRETE: dict[str, Any] = {
-    "platform": _platform, "clone": _clone,
+    "platform": _platform, "clone": _clone, "__numpy_dtype__": property(_numpy_dtype),
     "unsafe_buffer_pointer": _pointer, "to_device": _to_device, "on_device_size_in_bytes": _size,
     "addressable_shards": property(_shards), "global_shards": property(_global),
     "addressable_data": _data, "is_fully_addressable": property(_addressable),
