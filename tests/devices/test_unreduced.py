@@ -305,3 +305,15 @@ def test_jit_places_donates_and_is_lowered() -> None:
     assert "2x4x4" in inside.lower(WHOLE).as_text()  # the summands of what is of no size outside
     with pytest.raises(TypeError, match="an artifact holds no devices(.|\n)*reshard"):
         calque.export.export(calque.jit(lambda u: u + u))(U)
+
+
+@pytest.mark.parametrize("new", [jnp.ones_like, lambda x: jnp.full_like(x, 1), lambda x: (
+    lax.full_like(x, 1.0))])
+def test_new_arrays_like_summands_are_each_devices(new: Any) -> None:
+    """As JAX has it under jit: the sum is the number of devices."""
+    x = put(np.arange(4.0), P(unreduced={"x"}))
+    for f in (new, calque.jit(new)):
+        made = f(x)
+        assert str(calque.typeof(made)) == "float32[4]{U:x}"
+        assert all(np.array_equal(part, np.ones(4)) for part in held(made))
+        np.testing.assert_array_equal(total(made), np.full(4, 2.0))

@@ -205,3 +205,34 @@ def test_maps_in_maps_know_all_that_are_mapped() -> None:
                    P("x"), BOTH, in_specs=P("x"), axis_names={"x"})
     with calque.set_mesh(BOTH):
         np.testing.assert_array_equal(calque.jit(outer)(put(VALUE, P("x"), BOTH)), 2 * VALUE)
+
+
+@pytest.mark.parametrize("kind, told", [
+    ("same", "float32[8]"), ("varying", "float32[4]{V:x}"), ("unreduced", "float32[8]{U:x}"),
+    ("reduced", "float32[8]{R:x}")])
+def test_shapes_know_along_which_axes_a_value_varies(kind: str, told: str) -> None:
+    """Arrays like a value vary as it does, and are neither summands nor reduced."""
+    like = told if kind == "varying" else "float32[8]"
+
+    def f(v: Any) -> Any:
+        shape = calque.eval_shape(lambda u: u, v)
+        assert str(calque.typeof(v)) == told == str(shape.aval)
+        assert shape.manual_axis_type == (None if kind == "same" else calque.typeof(v).mat)
+        for x in (v, shape):
+            for made in (lax.full_like(x, 1), jnp.zeros_like(x), jnp.full_like(x, 2.0)):
+                assert str(calque.typeof(made)) == like
+        return lax.pcast(jnp.ones(4), "x", to="varying")
+
+    value = put(VALUE, INPUTS[kind])
+    np.testing.assert_array_equal(np.asarray(mapped(f, P("x"))(value)), np.ones(8))
+
+
+def test_the_kind_of_a_shape() -> None:
+    kind = calque.sharding.ManualAxisType(varying={"x"}, reduced={"y"})
+    shape = calque.ShapeDtypeStruct((2,), "float32", manual_axis_type=kind)
+    assert str(shape.aval) == "float32[2]{V:x, R:y}" and not kind.empty
+    assert "manual_axis_type=ManualAxisType(varying=frozenset({'x'})" in repr(shape)
+    assert shape != calque.ShapeDtypeStruct((2,), "float32") and shape.update(shape=(3,)) != shape
+    assert shape.update(shape=(3,)).manual_axis_type == kind
+    with pytest.raises(TypeError, match="should be of type `jax.sharding.ManualAxisType`"):
+        calque.ShapeDtypeStruct((2,), "float32", manual_axis_type={"x"})

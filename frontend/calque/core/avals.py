@@ -10,7 +10,7 @@ the abstract value of anything array-like.  Imports core.dtypes and core.dims.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,16 +36,42 @@ class Reduced:
     axis: Any
 
 
-class ManualAxisType(NamedTuple):
-    """The axes of an aval inside shard_map, by what the value is along them."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ManualAxisType:
+    """The mapped axes of a type inside shard_map, by what the value is along them.
 
-    varying: frozenset[Any]
-    unreduced: frozenset[Any]
-    reduced: frozenset[Any]
+    Args:
+      varying: those over which it differs from device to device.
+      unreduced: those whose devices hold summands of it.
+      reduced: those along which it is the same, and its cotangent is unreduced.
+
+    Example:
+      >>> import calque
+      >>> kind = calque.sharding.ManualAxisType(varying={"i"})
+      >>> calque.ShapeDtypeStruct((2,), "float32", manual_axis_type=kind).manual_axis_type.varying
+      frozenset({'i'})
+    """
+
+    varying: frozenset[Any] = frozenset()
+    unreduced: frozenset[Any] = frozenset()
+    reduced: frozenset[Any] = frozenset()
+
+    def __post_init__(self) -> None:
+        for f in ("varying", "unreduced", "reduced"):
+            object.__setattr__(self, f, frozenset(getattr(self, f)))
+
+    @property
+    def empty(self) -> bool:
+        """Whether no axis is named."""
+        return not (self.varying or self.unreduced or self.reduced)
 
     def invarying(self, mesh: Any) -> frozenset[Any]:
         """The mapped axes of a mesh along which the value is simply the same."""
         return frozenset(mesh.manual_axes) - self.varying - self.unreduced - self.reduced
+
+    def _vma(self) -> frozenset[Any]:
+        """As an aval holds it."""
+        return self.varying.union(map(Unreduced, self.unreduced), map(Reduced, self.reduced))
 
 
 def varying_of(vma: frozenset[Any]) -> frozenset[Any]:
@@ -202,8 +228,9 @@ class ShapedArray(AbstractValue):
     @property
     def mat(self) -> ManualAxisType:
         """The mapped axes by what the value is along them, inside shard_map."""
-        return ManualAxisType(varying_of(self.vma), axes_of(self.vma, Unreduced),
-                              axes_of(self.vma, Reduced))
+        return ManualAxisType(
+            varying=varying_of(self.vma), unreduced=axes_of(self.vma, Unreduced),
+            reduced=axes_of(self.vma, Reduced))
 
     @property
     def has_sums(self) -> bool:

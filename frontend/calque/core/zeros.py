@@ -61,7 +61,8 @@ def zeros(aval: ShapedArray) -> Any:
     made = registry["broadcast_in_dim"].bind(
         scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)
     if aval.vma:
-        varying, summed, same = aval.mat
+        kinds = aval.mat
+        varying, summed, same = kinds.varying, kinds.unreduced, kinds.reduced
         for name, axes in (("pvary", varying), ("invary_unreduced_cast", summed),
                            ("preduced", same)):
             if axes:

@@ -147,7 +147,8 @@ def out_info(entry: _Entry) -> Any:
 def struct_of(a: ShapedArray) -> ShapeDtypeStruct:
     """What is known of a result before it is computed: over Explicit axes also where it is."""
     return ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type,
-                            sharding=a.sharding if is_explicit(a) else None)
+                            sharding=a.sharding if is_explicit(a) else None,
+                            manual_axis_type=a.mat if a.vma else None)
 
 
 class Traced(_Stage):

@@ -101,7 +101,8 @@ COLLECTIVES = {unreduced_psum_p: co.psum_p, unreduced_reduce_scatter_p: co.psum_
 
 def kind_of(x: Any, axis: Any) -> str:
     """What a value is along an axis."""
-    varying, summed, same = aval_of(x).mat
+    kinds = aval_of(x).mat
+    varying, summed, same = kinds.varying, kinds.unreduced, kinds.reduced
     return ("varying" if axis in varying else "unreduced" if axis in summed else
             "reduced" if axis in same else "invarying")
 
@@ -125,7 +126,7 @@ def of_one_kind(what: str, x: Any, names: Axes) -> str:
 def vary_unreduced(x: Any, axes: Axes) -> Any:
     """A value that varies over axes as a summand over them; ValueError where it does not."""
     aval = aval_of(x)
-    varying, _, same = aval.mat
+    varying, same = aval.mat.varying, aval.mat.reduced
     if same & set(axes):
         raise ValueError(explain(
             f"vary_unreduced_cast cannot accept args which are reduced. Got {aval.short()} and "

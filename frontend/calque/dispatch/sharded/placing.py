@@ -195,6 +195,8 @@ def made_on(name: str, device: Any, out_sharding: Any, make: Callable[[], Any],
         return made if where is given else labelled(made, given)
     with config.context("jax_default_device", first):
         made = make()
+    if getattr(where, "unreduced", None):
+        return everywhere(made, where)
     return device_put(made, where)
 
 
@@ -235,6 +237,8 @@ def beside(x: Any, made: Any) -> Any:
         if not where.is_fully_replicated:
             return made
         where = where.update(spec=PartitionSpec()) if isinstance(where, NamedSharding) else where
+    if getattr(where, "unreduced", None):
+        return everywhere(made, where)
     return device_put(made, where)
 
 
