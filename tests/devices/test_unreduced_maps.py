@@ -57,7 +57,8 @@ def test_types() -> None:
         def body(v: Any, kind: str = kind, done: str = done) -> Any:
             out = DONE[done](v)
             seen[kind, done] = str(calque.typeof(out))
-            varying, summed, same = out.aval.mat
+            mat = out.aval.mat
+            varying, summed, same = mat.varying, mat.unreduced, mat.reduced
             assert out.aval.mat.invarying(calque.sharding.get_abstract_mesh()) == (
                 {"x"} - varying - summed - same)
             return jnp.zeros(())
