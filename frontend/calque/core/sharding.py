@@ -429,7 +429,8 @@ class NamedSharding(Sharding):
                  memory_kind: str | None = None, _logical_device_ids: Any = None) -> None:
         if not isinstance(spec, PartitionSpec):
             raise TypeError(explain(
-                f"Unexpected type {type(spec)} for NamedSharding.spec: {spec!r}.",
+                f"Unexpected {f'type {type(spec)}' if spec is not None else None} for "
+                f"NamedSharding.spec: {spec!r}.",
                 fix="pass a PartitionSpec: P('x', None)."))
         _check_spec(mesh, spec)
         self.mesh, self.spec = mesh, spec

@@ -545,7 +545,7 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
                 f"static_{kind} and donate_{kind} cannot intersect: {sorted(both)} appear in both "
                 f"static_{kind} and donate_{kind}.",
                 fix="donate arrays only; a static argument is a Python value."))
-    if tree_util.tree_leaves((in_shardings, out_shardings, device)):
+    if not (in_shardings is None and out_shardings is None and device is None):
         return placed[0](fun, nums, names, d_nums, d_names, inline, keep_unused, in_shardings,
                          out_shardings, device)
     return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)

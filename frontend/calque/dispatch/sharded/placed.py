@@ -17,7 +17,7 @@ from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleD
 from calque.core.types import Function
 from calque.dispatch.jit import JitFunction, _Entry, placed
 from calque.dispatch.sharded.constraints import as_sharding
-from calque.dispatch.sharded.shards import check_rank, prefix_leaves
+from calque.dispatch.sharded.shards import check_rank, is_place, prefix_leaves
 from calque.dispatch.sharded.spanning import elsewhere
 from calque.primitives.placement import constrain
 from calque.trees import util as tree_util
@@ -45,7 +45,7 @@ class PlacedFunction(JitFunction):
     def _trace(self, key: tuple[Any, ...], fun: Function, tree: Any,
                avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         wanted: list[Any] = [None] * len(avals)
-        if tree_util.tree_leaves(self._in):
+        if self._in is not None:
             wanted = [None if type(a) is AbstractRef else s
                       for a, s in zip(avals, self._of_arguments(tree, avals))]
             avals = [a if s is None or a.sharding is not None or elsewhere([a.marked(s)])
@@ -58,10 +58,10 @@ class PlacedFunction(JitFunction):
             args, kwargs = own.unflatten([x if s is None else constrain(x, s)
                                           for x, s in zip(leaves, wanted)])
             out = fun(*args, **kwargs)
-            if not tree_util.tree_leaves(self._out):
+            if self._out is None:
                 return out
             outs, out_tree = tree_util.flatten(out)
-            flat = prefix_leaves("jit out_shardings", self._out, out)
+            flat = prefix_leaves("pjit out_shardings", self._out, out)
             said[:] = [as_sharding("jit", "out_shardings", s) for s in flat]
             return out_tree.unflatten([_result(o, s) for o, s in zip(outs, flat)])
 
@@ -82,16 +82,25 @@ class PlacedFunction(JitFunction):
                 f"{self._name}: pjit does not support kwargs when in_shardings is specified.",
                 fix="pass the arguments by position."))
         given = tuple(self._in) if isinstance(self._in, list) else self._in
-        if isinstance(given, tuple) and len(given) != len(args):
+        wrong = None
+        if is_place(given):
+            pass
+        elif type(given) is not tuple:
+            wrong = f"not a tuple: got {type(given)} instead." + (
+                " Given the corresponding argument being passed, it looks like pjit in_shardings "
+                "might need to be wrapped in a singleton tuple." if len(args) == 1 else "")
+        elif len(given) != len(args):
+            wrong = (f"the wrong length: got a tuple or list of length {len(given)} for an args "
+                     f"tuple of length {len(args)}.")
+        if wrong:
             raise ValueError(explain(
                 "pjit in_shardings specification must be a tree prefix of the positional arguments "
                 "tuple. In particular, pjit in_shardings must either be a Sharding, a "
-                f"PartitionSpec, or a tuple of length equal to the number of positional arguments. "
-                f"But pjit in_shardings is the wrong length: got a tuple or list of length "
-                f"{len(given)} for an args tuple of length {len(args)}.",
+                "PartitionSpec, or a tuple of length equal to the number of positional arguments. "
+                f"But pjit in_shardings is {wrong}",
                 fix="give one entry for each positional argument."))
         found = []
-        for i, (a, s) in enumerate(zip(avals, prefix_leaves("jit in_shardings", given, args))):
+        for i, (a, s) in enumerate(zip(avals, prefix_leaves("pjit in_shardings", given, args))):
             s = as_sharding("jit", "in_shardings", s)
             if s is not None and type(a) is not AbstractRef:
                 check_rank(f"One of pjit arguments with pytree key path {self._argument(tree, i)}",

@@ -44,6 +44,7 @@ from calque.dispatch.sharded.spanning import made as spanning_made
 from calque.primitives.placement import constrain
 from calque.runtime import Buffer, Device
 from calque.trees import util as tree_util
+from calque.trees.differences import mismatches
 
 __all__ = ["Shard", "device_put", "make_array_from_callback", "make_array_from_process_local_data",
            "make_array_from_single_device_arrays"]
@@ -269,9 +270,9 @@ def is_place(x: Any) -> bool:
 
 def prefix_leaves(what: str, given: Any, values: Any) -> list[Any]:
     """What a tree prefix of places says of each leaf."""
-    return tree_util.prefix_leaves(given, values, is_place, lambda error: explain(
-        f"{what} specification must be a tree prefix of the corresponding value; pytree "
-        f"structure error: {error}",
+    return tree_util.prefix_leaves(given, values, is_place, lambda _: explain(
+        f"{what} specification must be a tree prefix of the corresponding value; "
+        f"{mismatches(what, given, values, is_place)}",
         fix="give one place for the whole value, or one for each part in its structure."))
 
 
