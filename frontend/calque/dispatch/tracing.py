@@ -115,7 +115,13 @@ class ShapeDtypeStruct:
 
     @property
     def sharding(self) -> Any:
-        """How such an array is spread over devices; of a PartitionSpec, over the context's mesh."""
+        """How such an array is spread over devices; of a PartitionSpec, over the context's mesh.
+
+        Example:
+          >>> import calque
+          >>> print(calque.ShapeDtypeStruct((2, 3), "float32").sharding)
+          None
+        """
         if not isinstance(self._sharding, PartitionSpec):
             return self._sharding
         mesh = get_mesh()
