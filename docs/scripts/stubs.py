@@ -41,7 +41,7 @@ RETURNS = {
     "addressable_data": "Array", "sharding": "Any",
     "unsafe_buffer_pointer": "int", "platform": "str",
     "on_device_size_in_bytes": "int", "is_fully_replicated": "bool",
-    "is_fully_addressable": "bool", "dtype": "Any", "__reduce__": "Any"}
+    "is_fully_addressable": "bool", "dtype": "Any", "__numpy_dtype__": "Any", "__reduce__": "Any"}
 
 
 def _plain(annotation: Any) -> str:

@@ -144,11 +144,13 @@ from calque.dispatch.devices import (  # noqa: E402
 )
 from calque.dispatch.sharded.shards import (  # noqa: E402
     device_put as device_put,
-    device_put_replicated as device_put_replicated,
-    device_put_sharded as device_put_sharded,
     make_array_from_callback as make_array_from_callback,
     make_array_from_process_local_data as make_array_from_process_local_data,
     make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+)
+from calque.dispatch.sharded.stacked import (  # noqa: E402
+    device_put_replicated as device_put_replicated,
+    device_put_sharded as device_put_sharded,
 )
 from calque.api.jacobians import (  # noqa: E402
     hessian as hessian,
@@ -179,6 +181,7 @@ from calque.dispatch.staging import named_call as named_call  # noqa: E402
 from calque.dispatch.staging import typeof as typeof  # noqa: E402
 from calque.dispatch.tracing import ShapeDtypeStruct as ShapeDtypeStruct  # noqa: E402
 from calque.primitives import factors as _factors  # noqa: E402, F401  (of all primitives)
+from calque.primitives import mixed as _mixed  # noqa: E402, F401  (of products and gathers)
 from calque.primitives import words as _words  # noqa: E402, F401  (loops in what kernels know)
 from calque.trees.util import tree_map as tree_map  # noqa: E402 (the tutorials' name)
 

@@ -1,4 +1,5 @@
 """Shardings: meshes, PartitionSpecs and who has which part of an array (jax.sharding)."""
+from calque.core.avals import ManualAxisType
 from calque.core.mesh import (
     AbstractMesh,
     AxisType,
@@ -17,8 +18,8 @@ from calque.core.sharding import (
 )
 from calque.parallel.mesh_tools import auto_axes, explicit_axes, reshard
 
-__all__ = ["AbstractMesh", "AxisType", "Mesh", "NamedSharding", "PartitionSpec", "Sharding",
-           "SingleDeviceSharding", "auto_axes", "explicit_axes", "get_abstract_mesh",
+__all__ = ["AbstractMesh", "AxisType", "ManualAxisType", "Mesh", "NamedSharding", "PartitionSpec",
+           "Sharding", "SingleDeviceSharding", "auto_axes", "explicit_axes", "get_abstract_mesh",
            "get_mesh", "make_single_device_sharding", "reshard", "set_mesh", "use_abstract_mesh"]
 
 

@@ -19,7 +19,9 @@ from calque.lowering.passes.loops import is_map
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
 CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun"}
 EXPANDED = ("shard_map", "pallas_call")  # what they are on whole arrays is a call
-MARKS = frozenset(("sharding_constraint", "pvary", "inspect_sharding"))
+MARKS = frozenset((
+    "sharding_constraint", "pvary", "inspect_sharding", "preduced", "reduced_invary_cast",
+    "reduced_vary_cast", "vary_unreduced_cast"))
 LARGEST = 1 << 24  # elements of a value that is worth keeping
 
 

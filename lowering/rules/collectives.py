@@ -7,7 +7,8 @@ from calque.lowering.rules.registry import Op, rule
 
 
 @rule("psum", "pmax", "pmin", "ppermute", "all_gather", "reduce_scatter", "all_to_all",
-      "axis_index", "psum_invariant")
+      "axis_index", "psum_invariant", "invary_unreduced_cast", "unreduced_psum",
+      "unreduced_reduce_scatter", "all_gather_reduced")
 def _unbound(op: Op) -> list[Value]:
     raise NameError(explain(
         f"Found an unbound axis name: {', '.join(map(str, op['axes']))}: "

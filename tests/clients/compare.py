@@ -51,7 +51,12 @@ def label(line: str) -> str:
 def versions(program: pathlib.Path, python: str) -> str:
     """The libraries that a program is named after, with their versions."""
     names = {"flax_linen": ["flax"], "flax_nnx": ["flax"], "dm_haiku": ["dm-haiku"],
-             "lineax_optimistix": ["lineax", "optimistix"]}
+             "lineax_optimistix": ["lineax", "optimistix"],
+             "tensorflow_probability": ["tfp-nightly"], "mujoco_brax": ["mujoco-mjx", "brax"],
+             "orbax_checkpoint": ["orbax-checkpoint"],
+             "research": ["jaxlie", "e3nn-jax", "jumanji", "quax", "netket", "pennylane", "jax-md",
+                          "distrax", "rlax", "dynamax", "mctx", "tinygp", "flashbax", "interpax",
+                          "autoray", "pgx", "evosax"]}
     stem = program.stem.removeprefix("run_")
     code = "import importlib.metadata as m, sys; print(*[f'{n} {m.version(n)}' for n in " \
            "sys.argv[1:]], sep=', ')"
@@ -89,12 +94,15 @@ def main() -> None:
     parser.add_argument("programs", nargs="*")
     args = parser.parse_args()
     chosen = [HERE / p for p in args.programs] or sorted(HERE.glob("run_*.py"))
-    rows = [row(p, args.calque, args.jax) for p in chosen]
+    there = [p for p in chosen if versions(p, args.calque)]
+    print(*[f"{p.name}: its libraries are not installed" for p in chosen if p not in there],
+          sep="\n")
+    rows = [row(p, args.calque, args.jax) for p in there]
     table = ["| libraries | program | results equal to JAX's | others |", "|---|---|---|---|"]
     if args.write:
         text = PAGE.read_text()
         before, after = text.split(START)[0], text.split(END)[1]
-        names = [p.name for p in chosen]  # rows of other programs stay
+        names = [p.name for p in there]  # rows of other programs stay
         rows += [r for r in text.split(START)[1].split(END)[0].splitlines()
                  if ".py |" in r and not any(f"| {n} |" in r for n in names)]
         table += sorted(rows)

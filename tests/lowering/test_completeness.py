@@ -45,7 +45,11 @@ ELSEWHERE = {  # what they do is no function of arrays
 MESSAGES = ("message_reduce", "message_gather", "message_exchange", "message_scatter",
             "message_permute")  # between processes: made when a program is compiled
 ELSEWHERE |= dict.fromkeys((*MESSAGES, "message_shift"), "tests/processes/test_programs.py")
-PLACED = ("pvary", "sharding_constraint", "inspect_sharding", "shard_map", "pallas_call",
+CASTS = ("preduced", "reduced_invary_cast", "reduced_vary_cast", "vary_unreduced_cast")
+ELSEWHERE |= dict.fromkeys(
+    (*CASTS, "invary_unreduced_cast", "unreduced_psum", "unreduced_reduce_scatter",
+     "all_gather_reduced"), "tests/devices/test_unreduced_maps.py")
+PLACED = (*CASTS, "pvary", "sharding_constraint", "inspect_sharding", "shard_map", "pallas_call",
           "message_shift")  # gone before lowering:
 # passes/hoist writes out what one device's part is, and what a kernel is on whole arrays
 

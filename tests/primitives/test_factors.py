@@ -12,7 +12,8 @@ WITHOUT = {
     "random_seed dim_as_value",
     "a key's words are no dimension": "random_wrap random_unwrap",
     "inside shard_map only": "all_gather all_to_all axis_index pmax pmin ppermute psum "
-    "psum_invariant reduce_scatter",
+    "psum_invariant reduce_scatter all_gather_reduced invary_unreduced_cast unreduced_psum "
+    "unreduced_reduce_scatter",
     "between processes": "message_reduce message_gather message_exchange message_scatter "
     "message_permute message_shift",
     "Python sees whole arrays": "debug_callback io_callback pure_callback",

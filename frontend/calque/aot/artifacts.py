@@ -32,6 +32,7 @@ from calque.dispatch import stages
 from calque.dispatch.array import Array
 from calque.dispatch.eager import named_target
 from calque.dispatch.sharded import labels
+from calque.dispatch.sharded.partial_programs import whole
 from calque.dispatch.sharded.spanning import any_spans
 from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program
 from calque.lowering.attempts import compile_lowered
@@ -248,7 +249,7 @@ def trace(fun: Function, *specs: Any, static: Mapping[str, Any] | None = None,
         raise _of_several(name_of(fun))
     program, out_tree = trace_to_program(dynamic, in_tree, avals,
                                          own if own.isidentifier() else "main")
-    return Traced(_with_numpy_consts(program), in_tree, out_tree,
+    return Traced(_with_numpy_consts(whole(program)), in_tree, out_tree,
                   tuple(_path(fun, slots, p) for p, _ in pairs),
                   _donated(slots, pairs, donate_argnums),
                   placement=labels.placement(program, avals))
@@ -266,7 +267,7 @@ def _of_lowered(lowered: stages.Lowered, name: str | None) -> Traced:
     p = entry.program
     renamed = Program(p.inputs, p.equations, p.outputs, p.const_vars, p.consts,
                       own if own.isidentifier() else "main")
-    return Traced(_with_numpy_consts(renamed), lowered.in_tree, lowered.out_tree,
+    return Traced(_with_numpy_consts(whole(renamed)), lowered.in_tree, lowered.out_tree,
                   tuple(_path(fun, slots, path) for path, _ in pairs), tuple(entry.donated),
                   placement=labels.placement(p, entry.in_avals))
 
@@ -493,7 +494,7 @@ def _check_sizes(p: Program) -> None:
     for _, left, right in () if scope is None else scope.constraints:
         asked |= {n for d in (left, right) if isinstance(d, Dim) for n in d.variables()}
     if asked - known:
-        shapes = ", ".join(a.str_short() for a in p.in_avals)
+        shapes = ", ".join(a.short() for a in p.in_avals)
         raise ValueError(explain(
             f"Cannot solve for values of dimension variables {sorted(asked - known)}: no argument "
             f"of {shapes} has an axis of such a size.", where=p.name,

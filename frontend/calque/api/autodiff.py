@@ -32,6 +32,7 @@ from calque.dispatch.tracing import (
 from calque.primitives import elementwise as ew
 from calque.transforms import jvp as jvp_module
 from calque.transforms import linearize as linearize_module
+from calque.transforms.transpose import typed_as
 from calque.trees import util as tree_util
 
 
@@ -290,6 +291,8 @@ def _value_and_grad(fun: Any, leaves: Sequence[Any], in_tree: Any, has_aux: bool
     _check_scalar(flat, outs, holomorphic)
     one = ew.const(outs[0], 1)
     seed = ew.match_shape(one, ()) if isinstance(outs[0], Tracer) else to_array(one)
+    if (kind := aval_of(outs[0]).cotangent()).has_sums:
+        seed = typed_as(seed, kind)
     cts = pullback.flat([seed])
     grads = in_tree.unflatten([shown(c, aval_of(x)) for c, x in zip(cts, values)])
     value = as_values(outs[:1])[0]

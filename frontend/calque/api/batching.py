@@ -15,6 +15,7 @@ from calque.core.errors import explain
 from calque.core.lists import as_tuple
 from calque.core.refs import Ref, assign, check_distinct
 from calque.core.refs import read as ref_value
+from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.core.types import Function, Shape
 from calque.dispatch.array import as_values
 from calque.dispatch.eager import lazy_eval
@@ -27,6 +28,7 @@ from calque.dispatch.tracing import (
     type_of,
     wrapped,
 )
+from calque.primitives.placement import constrain
 from calque.transforms import vmap as vmap_module
 from calque.transforms.explicit import is_explicit
 from calque.trees import util as tree_util
@@ -88,8 +90,7 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         axes = [d if d is None else _normalized(d, type_of(x).shape)
                 for d, x in zip(axes, leaves)]
         size = _mapped_size(fun, leaves, axes, axis_size, args, kwargs)
-        if spmd:
-            _check_types(spmd, leaves, axes)
+        mesh, split = _split_over(spmd, leaves, axes)
         kept: list[Any] = []
 
         refs = {i: x for i, x in enumerate(leaves) if type(x) is Ref}
@@ -112,15 +113,19 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
             # what is not mapped is passed on as it is: a Python number may be a static argument
             values = [x if d is None else as_values([x])[0] for x, d in zip(values, given)]
             outs, out_dims = vmap_module.vmap_flat(flat, size, values, given, axis_name,
-                                                   devices=False, spmd=spmd)
+                                                   devices=False, spmd=spmd or split)
             out_tree = kept[0]
             count = out_tree.num_leaves
             for i, o, d in zip(mapped, outs[count:], out_dims[count:]):
                 assign(mapped[i], _placed(o, d, axes[i], size, name_of(fun)))
             outs, out_dims = outs[:count], out_dims[:count]
             wanted = _flat_axes("vmap out_axes", out_axes, out_tree.unflatten(outs))
-            return out_tree.unflatten([
-                _placed(o, d, w, size, name_of(fun)) for o, d, w in zip(outs, out_dims, wanted)])
+            made = [_placed(o, d, w, size, name_of(fun))
+                    for o, d, w in zip(outs, out_dims, wanted)]
+            if split:
+                made = [o if w is None else _spread(o, w, split, mesh)
+                        for o, w in zip(made, wanted)]
+            return out_tree.unflatten(made)
 
     return wrapped(fun, run, "Vectorized version")
 
@@ -164,16 +169,44 @@ def _flat_axes(what: str, axes: Any, tree: Any, *, allow_int_root: bool = False)
     return expand(axes, tree)
 
 
-def _check_types(spmd: tuple[Any, ...], leaves: Sequence[Any], axes: Sequence[int | None]) -> None:
-    """ValueError where a mapped axis is split over other Explicit axes."""
-    for x, d in zip(leaves, axes):
-        if d is not None and type(x) is not Ref and is_explicit(a := aval_of(x)):
-            split = a.sharding.spec.of_rank(a.ndim).axes()[d]
-            if split and split != spmd:
-                raise ValueError(explain(
-                    "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is "
-                    f"allowed. Got spmd_axis_name={spmd} and arrays sharded on "
-                    f"explicit_mesh_axis={split}", fix="leave spmd_axis_name out."))
+def _split_over(spmd: tuple[Any, ...], leaves: Sequence[Any], axes: Sequence[int | None]
+                ) -> tuple[Any, tuple[Any, ...]]:
+    """The mesh and its Explicit axes that split all mapped dimensions; ValueError where these
+    differ, or split what is not mapped."""
+    typed = [(a, d) for x, d in zip(leaves, axes)
+             if hasattr(x, "aval") and type(x) is not Ref and is_explicit(a := x.aval)]
+    found = {a.sharding.spec.of_rank(a.ndim).axes()[d]: a for a, d in typed if d is not None}
+    if spmd and set(found) - {(), spmd}:
+        raise ValueError(explain(
+            "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is allowed. "
+            f"Got spmd_axis_name={spmd} and arrays sharded on explicit_mesh_axis="
+            f"{next(iter(set(found) - {(), spmd}))}", fix="leave spmd_axis_name out."))
+    if len(found) > 1:
+        raise ValueError(explain(
+            "Mapped away dimension of inputs passed to vmap should be sharded the same. Got "
+            f"inconsistent axis specs: {', '.join(map(str, found))}",
+            fix="calque.sharding.reshard one of them."))
+    if not found or () in found:
+        return None, ()
+    (split, first), = found.items()
+    for a, d in typed:
+        if d is None and set(split) & set(a.sharding.spec.names()):
+            raise ValueError(explain(
+                "Unmapped values passed to vmap cannot be sharded along the same axes as mapped "
+                f"ones: got {a} beside values that are split over {split}.",
+                fix="calque.sharding.reshard it."))
+    return first.sharding.mesh, split
+
+
+def _spread(out: Any, axis: int, split: tuple[Any, ...], mesh: Any) -> Any:
+    """A result whose mapped dimension is split as those of the operands."""
+    a = aval_of(out)
+    spec = (a.sharding.spec if is_explicit(a) else PartitionSpec()).of_rank(a.ndim)
+    d = axis % a.ndim
+    if spec.axes()[d] == split or set(split) & set(spec.names()):
+        return out
+    entries = [split if i == d else entry for i, entry in enumerate(spec.partitions)]
+    return constrain(out, NamedSharding(mesh, spec.update(partitions=entries)))
 
 
 def _normalized(axis: Any, shape: Shape) -> int:

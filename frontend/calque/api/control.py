@@ -30,6 +30,7 @@ from calque.primitives import control
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.collectives import pvary_p
+from calque.transforms.explicit import is_explicit
 from calque.transforms.stage import replay, stage
 from calque.trees import util as tree_util
 
@@ -258,7 +259,16 @@ def _row(aval: Any) -> Any:
     """The type of an element of what is scanned; of a reference it is one, too."""
     if type(aval) is AbstractRef:
         return AbstractRef(_row(aval.inner_aval))
-    return aval.update(shape=aval.shape[1:])
+    made = aval.update(shape=aval.shape[1:])
+    if not is_explicit(aval):
+        return made
+    first, *rest = aval.sharding.spec.of_rank(aval.ndim).partitions
+    if first is not None:
+        raise ValueError(explain(
+            f"0th dimension of all xs should be replicated. Got {aval.sharding.spec}",
+            fix="spread another dimension first (calque.sharding.reshard)."))
+    return made.marked(aval.sharding.update(spec=aval.sharding.spec.update(partitions=rest)),
+                       made.vma)
 
 
 def refuse_references(verb: str, f: Any, leaves: Sequence[Any], tree: Any) -> None:

@@ -9,6 +9,7 @@ the abstract value of anything array-like.  Imports core.dtypes and core.dims.
 """
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,74 @@ from calque.core.errors import explain
 from calque.core.types import Shape
 
 NOWHERE: frozenset[Any] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreduced:
+    """Among the axes of an aval: the value is one device's summand of a sum over this axis."""
+
+    axis: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """Among the axes of an aval: the value is the same along this axis, its cotangent Unreduced."""
+
+    axis: Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ManualAxisType:
+    """The mapped axes of a type inside shard_map, by what the value is along them.
+
+    Args:
+      varying: those over which it differs from device to device.
+      unreduced: those whose devices hold summands of it.
+      reduced: those along which it is the same, and its cotangent is unreduced.
+
+    Example:
+      >>> import calque
+      >>> kind = calque.sharding.ManualAxisType(varying={"i"})
+      >>> calque.ShapeDtypeStruct((2,), "float32", manual_axis_type=kind).manual_axis_type.varying
+      frozenset({'i'})
+    """
+
+    varying: frozenset[Any] = frozenset()
+    unreduced: frozenset[Any] = frozenset()
+    reduced: frozenset[Any] = frozenset()
+
+    def __post_init__(self) -> None:
+        for f in ("varying", "unreduced", "reduced"):
+            object.__setattr__(self, f, frozenset(getattr(self, f)))
+
+    @property
+    def empty(self) -> bool:
+        """Whether no axis is named."""
+        return not (self.varying or self.unreduced or self.reduced)
+
+    def invarying(self, mesh: Any) -> frozenset[Any]:
+        """The mapped axes of a mesh along which the value is simply the same."""
+        return frozenset(mesh.manual_axes) - self.varying - self.unreduced - self.reduced
+
+    def _vma(self) -> frozenset[Any]:
+        """As an aval holds it."""
+        return self.varying.union(map(Unreduced, self.unreduced), map(Reduced, self.reduced))
+
+
+def varying_of(vma: frozenset[Any]) -> frozenset[Any]:
+    """The axes over which a value varies, of all that its aval names."""
+    return frozenset(n for n in vma if type(n) is not Unreduced and type(n) is not Reduced)
+
+
+def axes_of(vma: frozenset[Any], kind: type[Unreduced] | type[Reduced]) -> frozenset[Any]:
+    """The axes over which a value is unreduced, or reduced."""
+    return frozenset(n.axis for n in vma if type(n) is kind)
+
+
+def turned(vma: frozenset[Any]) -> frozenset[Any]:
+    """The axes of a cotangent: unreduced where the value is reduced, and the other way."""
+    other = {Unreduced: Reduced, Reduced: Unreduced}
+    return frozenset(other[type(n)](n.axis) if type(n) in other else n for n in vma)
 
 
 class AbstractValue:
@@ -41,7 +110,8 @@ class ShapedArray(AbstractValue):
       dtype: of the elements.
       weak_type: whether the dtype gives way in promotion.
       sharding: how the array is spread over devices; None: nobody placed it.
-      vma: the mapped axes over which the value varies, inside shard_map.
+      vma: the mapped axes over which the value varies, inside shard_map; an axis over which it is
+        a summand, or its cotangent is, stands in it as Unreduced or Reduced.
 
     Example:
       >>> import calque
@@ -64,7 +134,11 @@ class ShapedArray(AbstractValue):
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
                 vma: frozenset[Any] = NOWHERE) -> ShapedArray:
         if sharding is not None or vma:
-            return cls(shape, dtype, weak_type).marked(sharding, vma)
+            plain = cls(shape, dtype, weak_type)
+            if hasattr(sharding, "spec"):  # a type: an entry for each dimension
+                sharding = _as_type(sharding, plain.ndim)
+                _check_divides(plain, sharding)
+            return plain.marked(sharding, vma)
         try:
             return cls._all[shape, dtype, weak_type]
         except (KeyError, TypeError):
@@ -100,7 +174,6 @@ class ShapedArray(AbstractValue):
         key = (self.plain, sharding, vma)
         found = ShapedArray._marks.get(key)
         if found is None:
-            refuse_unreduced(sharding)
             found = object.__new__(ShapedArray)
             for name in ("shape", "dtype", "weak_type", "ndim", "size", "plain"):
                 object.__setattr__(found, name, getattr(self, name))
@@ -132,22 +205,70 @@ class ShapedArray(AbstractValue):
                         else str(d) for d, a in zip(self.shape, axes))
 
     def _varies(self) -> str:
-        return "{V:" + ",".join(sorted(map(str, self.vma))) + "}" if self.vma else ""
+        """{V:x, U:(y,z), R:w}; most avals have none of these."""
+        spec = getattr(self.sharding, "spec", None)
+        if not self.vma and (spec is None or not spec.has_sums):
+            return ""
+        manual = self.mat
+        kinds = {"V": manual.varying,
+                 "U": manual.unreduced | (NOWHERE if spec is None else spec.unreduced),
+                 "R": manual.reduced | (NOWHERE if spec is None else spec.reduced)}
+        told = [f"{kind}:{names[0]}" if len(names) == 1 else f"{kind}:({','.join(names)})"
+                for kind, axes in kinds.items() if (names := sorted(map(str, axes)))]
+        return "{" + ", ".join(told) + "}"
+
+    def told(self) -> ShapedArray:
+        """What users are told of its type: over a mesh without devices, what its Explicit axes say.
+        """
+        s = self.sharding
+        if getattr(s, "spec", None) is None:
+            return self if s is None else self.marked(None, self.vma)
+        return self.marked(_as_type(type(s)(s.mesh.abstract_mesh, s.spec), self.ndim), self.vma)
+
+    @property
+    def mat(self) -> ManualAxisType:
+        """The mapped axes by what the value is along them, inside shard_map."""
+        return ManualAxisType(
+            varying=varying_of(self.vma), unreduced=axes_of(self.vma, Unreduced),
+            reduced=axes_of(self.vma, Reduced))
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether there is an axis along which the value is unreduced or reduced."""
+        spec = getattr(self.sharding, "spec", None)
+        if spec is not None and spec.has_sums:
+            return True
+        return bool(self.vma) and any(type(n) in (Unreduced, Reduced) for n in self.vma)
+
+    def cotangent(self) -> ShapedArray:
+        """The abstract value of a cotangent of this value."""
+        if not self.has_sums:
+            return self
+        spec = getattr(self.sharding, "spec", None)
+        sharding = self.sharding if spec is None or not spec.has_sums else self.sharding.update(
+            spec=spec.turned().of_rank(self.ndim))
+        return self.marked(sharding, turned(self.vma))
 
     def short(self) -> str:
         """f32[2,3], as in jaxprs."""
         return f"{dtypes.short_name(self.dtype)}[{self._sizes()}]{self._varies()}"
 
-    str_short = short
+    def str_short(self, short_dtypes: bool = False) -> str:
+        """float32[2,3], or f32[2,3]."""
+        return self.short() if short_dtypes else str(self)
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
         return f"ShapedArray({self}{weak})"
 
     def update(self, **changes: Any) -> ShapedArray:
-        """A copy with some of shape, dtype, weak_type replaced."""
+        """A copy with some of shape, dtype, weak_type, sharding replaced."""
         made = ShapedArray(changes.get("shape", self.shape), changes.get("dtype", self.dtype),
                            changes.get("weak_type", self.weak_type))
+        if "sharding" in changes:
+            wanted = changes["sharding"]
+            return made.marked(_as_type(wanted, made.ndim) if hasattr(wanted, "spec") else wanted,
+                               self.vma)
         if self.plain is self:
             return made
         return made.marked(self.sharding if made.shape == self.shape else None, self.vma)
@@ -162,6 +283,27 @@ class ShapedArray(AbstractValue):
         return self if dtype is self.dtype else self.update(dtype=dtype, weak_type=False)
 
     to_tangent_aval = tangent
+
+
+def _as_type(sharding: Any, ndim: int) -> Any:
+    """A sharding over a mesh without devices, as a type has it: Explicit axes only, and an entry
+    for each dimension; others stay."""
+    spec = sharding.spec.of_rank(ndim)
+    if not hasattr(sharding.mesh, "devices"):
+        explicit = sharding.mesh.explicit_axes
+        entries = [tuple(n for n in axes if n in explicit) or None for axes in spec.axes()]
+        spec = spec.update(partitions=entries, unreduced=spec.unreduced & set(explicit),
+                           reduced=spec.reduced & set(explicit))
+    return sharding.update(spec=spec)
+
+
+def _check_divides(a: ShapedArray, sharding: Any) -> None:
+    for i, (size, parts) in enumerate(zip(a.shape, sharding.parts(a.ndim))):
+        if isinstance(size, int) and size % parts:
+            raise ValueError(explain(
+                f"Sharding spec {sharding.spec.partitions[i]} implies that array axis {i} is "
+                f"partitioned {parts} times, but does not evenly divide the dimension size {size}. "
+                f"Got shape: {a.shape} and sharding {sharding}", fix="pad the array."))
 
 
 class HasAval:
@@ -212,15 +354,6 @@ def aval_of(x: Any) -> ShapedArray:
     raise TypeError(explain(
         f"{x!r} of type {type(x).__name__} is not a valid JAX type.",
         fix="pass an array, a NumPy array or a Python scalar; convert lists with jnp.asarray."))
-
-
-def refuse_unreduced(sharding: Any) -> None:
-    """NotImplementedError for a sharding of partial sums."""
-    spec = getattr(sharding, "spec", None)
-    if spec is not None and spec.unreduced:
-        raise NotImplementedError(explain(
-            f"arrays of unreduced sharding are not supported, got {spec}: sums over devices are "
-            "whole.", fix="leave unreduced= out; the result is what reshard to P() gives."))
 
 
 def refuse_masked(x: Any) -> None:

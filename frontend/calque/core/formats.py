@@ -113,6 +113,15 @@ def sharding_in(what: str, given: Any, shape: Any = None) -> Any:
     """The sharding of a Format whose layout arrays have; anything else as it is."""
     if not isinstance(given, Format):
         return given
+    if what in ("ShapeDtypeStruct", "make_array_from_callback"):
+        if given.layout is AUTO:
+            raise TypeError(explain(
+                "`Layout.AUTO` cannot be used in place of a device-local layout in a "
+                f"`{what}`, got {given}.", fix="give a Layout, or None."))
+        if what != "ShapeDtypeStruct" and given.sharding is None:
+            raise TypeError(explain(
+                f"{what}: sharding should be an instance of `jax.sharding`, got {given}.",
+                fix="pass NamedSharding(mesh, spec)."))
     check_layout(what, given.layout, shape)
     return given.sharding
 

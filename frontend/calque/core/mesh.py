@@ -10,6 +10,7 @@ import contextvars
 import enum
 import functools
 import math
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,8 +151,16 @@ class Mesh(_Axes):
     """
 
     __slots__ = ("devices", "grid", "axis_names", "axis_sizes", "axis_types", "_hash", "_tokens")
+    _all: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()
 
-    def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None) -> None:
+    def __new__(cls, devices: Any, axis_names: Any, axis_types: Any = None) -> Mesh:
+        """Interned: two equal ones are the same object."""
+        self = object.__new__(cls)
+        self._make(devices, axis_names, axis_types)
+        return cls._all.setdefault((tuple(self.devices.flat), self.axis_sizes, self.axis_names,
+                                    self.axis_types), self)
+
+    def _make(self, devices: Any, axis_names: Any, axis_types: Any) -> None:
         self.devices = np.array(devices, dtype=object)
         self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         _check_named(self.axis_names)
@@ -430,6 +439,22 @@ class set_mesh:  # noqa: N801  (a function that is also a context manager, as in
         _set(*self._before)
 
 
+def spec_mesh() -> Mesh | AbstractMesh:
+    """The mesh that a bare PartitionSpec means: the context's, with the axes that an abstract mesh
+    gives to its devices."""
+    mesh = _context.get()
+    return get_abstract_mesh() if mesh.empty else seen_as(mesh)
+
+
+def seen_as(mesh: Mesh) -> Mesh:
+    """The context's mesh with the axes of `use_abstract_mesh`; inside shard_map it stays."""
+    axes = _abstract.get()
+    if axes is None or axes.manual_axes or axes == mesh.abstract_mesh or (
+            math.prod(axes.axis_sizes) != mesh.size):
+        return mesh
+    return Mesh(mesh.devices.reshape(axes.axis_sizes), axes.axis_names, axes.axis_types)
+
+
 class use_abstract_mesh:  # noqa: N801
     """In a `with` statement: the abstract mesh of the block.
 
@@ -454,6 +479,12 @@ class use_abstract_mesh:  # noqa: N801
         self._mesh, self._tokens = mesh, []  # type: ignore[var-annotated]
 
     def __enter__(self) -> AbstractMesh:
+        mesh = _context.get()
+        if not mesh.empty and self._mesh.axis_names and (
+                math.prod(self._mesh.axis_sizes) != mesh.size):
+            raise ValueError(explain(
+                f"use_abstract_mesh cannot change the size of the mesh: {self._mesh!s} is not as "
+                f"large as the context's {mesh!s}.", fix="use as many devices."))
         self._tokens.append(_abstract.set(self._mesh))
         return self._mesh
 

@@ -53,7 +53,7 @@ class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
     __slots__ = ("name", *RULES, "program", "words", "collective", "inline", "staged", "within",
-                 "effects", "varying", "factors", "client", *FACTS, "__weakref__")
+                 "effects", "varying", "mixed", "factors", "client", *FACTS, "__weakref__")
 
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
@@ -87,6 +87,9 @@ class Primitive:
         self.factors: Function | None = None
         # axes over which results vary, of operands' axes and params; None: over all of them
         self.varying: Callable[..., frozenset[Any]] | None = None
+        # operands need not be reduced alike (transforms/sums): its transpose where one is so over
+        # an axis that splits another, (ct, primitive, operands, params) -> cotangents or None
+        self.mixed: Function | None = None
         # primitives that hold Python functions: run one on values; (operands, params) of a record
         self.inline: Function | None = None
         self.staged: Callable[..., tuple[Any, dict[str, Any]]] | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -60,10 +61,6 @@ class PartitionSpec:
         tuple.
       TypeError: unreduced or reduced is no set.
 
-    Notes:
-      Arrays of unreduced sharding are not supported: sums over devices are whole.  The spec can be
-      made, compared and shown.
-
     Example:
       >>> from calque.sharding import PartitionSpec as P
       >>> P("x", None), P(("x", "y")), len(P("x", None)), P("x", unreduced={"y"})
@@ -71,17 +68,25 @@ class PartitionSpec:
     """
 
     UNCONSTRAINED = UNCONSTRAINED
-    __slots__ = ("partitions", "unreduced", "reduced")
+    __slots__ = ("partitions", "unreduced", "reduced", "__weakref__")
     partitions: tuple[Any, ...]
     unreduced: frozenset[Any]
     reduced: frozenset[Any]
 
-    def __init__(self, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()
-                 ) -> None:
+    _all: weakref.WeakValueDictionary[Any, PartitionSpec] = weakref.WeakValueDictionary()
+
+    def __new__(cls, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()
+                ) -> PartitionSpec:
+        """Interned: two equal ones are the same object."""
+        self = object.__new__(cls)
         self.partitions = tuple(_entry(p) for p in partitions)
         self.unreduced = self.reduced = frozenset()
         if unreduced or reduced or unreduced is None or reduced is None:
             self._sums(unreduced, reduced)
+        try:
+            return cls._all.setdefault(self._key(), self)
+        except TypeError:  # an entry that cannot be hashed: NamedSharding says what is wrong
+            return self
 
     def __init_subclass__(cls) -> None:
         raise TypeError(explain("Subclassing `jax.P` is prohibited.",
@@ -103,6 +108,10 @@ class PartitionSpec:
                 "`unreduced` and `reduced` argument to PartitionSpec cannot overlap. Got "
                 f"unreduced: {unreduced} and reduced: {reduced}", fix="name each axis once."))
         self.unreduced, self.reduced = frozenset(unreduced), frozenset(reduced)
+
+    def turned(self) -> PartitionSpec:
+        """The spec of a cotangent: unreduced where this one is reduced, and the other way."""
+        return self.update(unreduced=self.reduced, reduced=self.unreduced)
 
     @property
     def has_sums(self) -> bool:
@@ -184,7 +193,7 @@ class PartitionSpec:
         if not self.has_sums:
             return f"P{self.partitions!r}"
         parts = [*map(repr, self.partitions)] + [
-            f"{name}={{{', '.join(map(repr, axes))}}}"
+            f"{name}={{{', '.join(sorted(map(repr, axes)))}}}"
             for name, axes in (("unreduced", self.unreduced), ("reduced", self.reduced)) if axes]
         return f"P({', '.join(parts)})"
 
@@ -429,7 +438,8 @@ class NamedSharding(Sharding):
                  memory_kind: str | None = None, _logical_device_ids: Any = None) -> None:
         if not isinstance(spec, PartitionSpec):
             raise TypeError(explain(
-                f"Unexpected type {type(spec)} for NamedSharding.spec: {spec!r}.",
+                f"Unexpected {f'type {type(spec)}' if spec is not None else None} for "
+                f"NamedSharding.spec: {spec!r}.",
                 fix="pass a PartitionSpec: P('x', None)."))
         _check_spec(mesh, spec)
         self.mesh, self.spec = mesh, spec
@@ -474,7 +484,12 @@ class NamedSharding(Sharding):
     def is_fully_replicated(self) -> bool:
         """Whether every device has the whole array."""
         sizes = self.mesh.shape
-        return all(sizes[n] == 1 for n in self.spec.names())
+        return not self.spec.unreduced and all(sizes[n] == 1 for n in self.spec.names())
+
+    @property
+    def unreduced(self) -> tuple[Any, ...]:
+        """The mesh axes over which an array is a sum of what the devices have, in mesh order."""
+        return tuple(n for n in self.mesh.axis_names if n in self.spec.unreduced)
 
     @property
     def replicated_axes(self) -> frozenset[Any]:
@@ -590,6 +605,11 @@ def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
                 f"positional dimension, but {spec} has duplicate entries for `{n}`",
                 fix="name each axis once."))
         seen.add(n)
+    if UNCONSTRAINED in spec.partitions and mesh.axis_names and not (
+            mesh.auto_axes or mesh.manual_axes):
+        raise ValueError(explain(
+            f"{spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`. Got mesh "
+            f"{mesh!s}", fix="say None, or which axes split the dimension."))
     if spec.has_sums:
         for name, axes in (("Unreduced", spec.unreduced), ("Reduced", spec.reduced)):
             _check_sums(mesh, spec, name, axes)

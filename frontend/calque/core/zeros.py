@@ -61,7 +61,14 @@ def zeros(aval: ShapedArray) -> Any:
     made = registry["broadcast_in_dim"].bind(
         scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)
     if aval.vma:
-        made = registry["pvary"].bind(made, axes=tuple(sorted(aval.vma, key=str)))
+        kinds = aval.mat
+        varying, summed, same = kinds.varying, kinds.unreduced, kinds.reduced
+        for name, axes in (("pvary", varying), ("invary_unreduced_cast", summed),
+                           ("preduced", same)):
+            if axes:
+                made = registry[name].bind(made, axes=tuple(sorted(axes, key=str)))
+    if aval.has_sums and not aval.vma:
+        made = registry["sharding_constraint"].bind(made, sharding=aval.sharding)
     return made
 
 

@@ -493,6 +493,10 @@ def from_scalar(value: Any) -> Array:
     aval = aval_of(value)
     if isinstance(value, Tracer):
         raise escaped_tracer_error(value, "an argument")
+    if hasattr(value, "aval"):
+        raise TypeError(explain(
+            f"A {type(value).__name__} does not have a value and cannot be used as a constant in a "
+            f"JAX function: {value!r}.", fix="pass an array."))
     try:
         made = np.array(dtypes.plain_number(value), aval.dtype)
     except OverflowError:

@@ -57,8 +57,9 @@ from calque.dispatch.array import (
     to_array,
 )
 from calque.dispatch.sharded import labels
-from calque.dispatch.sharded.partition import name_messages, of_process, spans_processes
-from calque.dispatch.sharded.spanning import any_spans, made
+from calque.dispatch.sharded.partial_arrays import unreduced_axes
+from calque.dispatch.sharded.partition import has_own, name_messages, own_program
+from calque.dispatch.sharded.spanning import elsewhere, made
 from calque.lowering import cuda
 from calque.lowering.attempts import compile_lowered
 from calque.lowering.module import Lowered, LowerOptions, lower, module_text
@@ -242,7 +243,7 @@ _dumps = itertools.count()
 
 def run_program(program: Program, args: Sequence[Array], reason: str = "") -> list[Array]:
     """Run a Program on Arrays (consts included in the Program)."""
-    if spans_processes(program, [a.aval for a in args]):
+    if has_own(program, [a.aval for a in args]):
         return _run_spanning(program, args, reason)
     device = _device_of(args)
     if any([a._buffer.device is not device for a in args]):
@@ -273,13 +274,13 @@ _localized = Memo(4096)  # of programs over arrays that span processes
 
 
 def _run_spanning(program: Program, args: Sequence[Array], reason: str) -> list[Array]:
-    """The same over arrays that span processes."""
+    """The same over arrays that span processes, or are of summands."""
     avals = (*[aval_of(c) for c in program.consts], *[a.aval for a in args])
     device = _device_of(args)
     key = (program.key(), avals, tuple(o.aval for o in program.outputs), device)
     found = _localized.get(key)
     if found is None:
-        local = of_process(program, avals, program.out_avals)
+        local = own_program(program, avals, program.out_avals)
         run = compiled(local, device, reason=reason)
         name_messages(run.lowered, program)
         found = _localized.keep(key, (run, [on_device(c, device) for c in local.consts]))
@@ -296,7 +297,7 @@ def check_floats(arrays: Sequence[Array], where: str = "") -> None:
     for x in arrays:
         if dtypes.is_key(x.dtype) or not dtypes.is_inexact(x.dtype):
             continue
-        value = x._numpy()
+        value = x._buffer.numpy()
         if value.dtype.kind == "V":
             value = value.astype(np.float32)
         if config.jax_debug_nans and np.isnan(value).any():
@@ -369,12 +370,14 @@ def _placed(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     if type(x) is not Array or x._pending is not None or params["sharding"].spans:
         return None
     out = numpy_rules.abstract(prim, [x.aval], params)
+    if unreduced_axes(out):
+        return None
     return Array(x._buffer.with_shape(x._buffer.shape), out)
 
 
 def _called(prim: Primitive, args: Sequence[Any], params: Params) -> list[Any] | None:
     """A callback on concrete values needs no program."""
-    if any_spans([aval_of(a) for a in args]):
+    if elsewhere([aval_of(a) for a in args]):
         return None
     outs = params["callback"]([np.asarray(a, aval_of(a).dtype) for a in args])
     return [from_numpy(o, False) for o in outs]

@@ -31,7 +31,8 @@ from calque.dispatch.array import Array, current_device, on_device, on_one, to_a
 from calque.dispatch.eager import Compiled, check_floats, compiled
 from calque.dispatch.mismatch import argument_names
 from calque.dispatch.sharded import labels, spanning
-from calque.dispatch.sharded.partition import name_messages, of_process, spans_processes
+from calque.dispatch.sharded.partial_programs import expanded, is_partial
+from calque.dispatch.sharded.partition import has_own, name_messages, own_program
 from calque.dispatch.tracing import (
     ShapeDtypeStruct,
     check_arguments,
@@ -78,7 +79,7 @@ class _Entry:
         self.slow_path = True  # until it is compiled
         self.run: Any = None
         self.device: Device | None = None
-        self.spans = False  # whether its arrays are over the devices of several processes
+        self.spans = False  # whether its arrays span processes, or are of summands
         self._checked = self._slow
         self.quick = False  # whether they are, and nothing else takes the slow path
 
@@ -101,7 +102,11 @@ class _Entry:
         if not self.spans:
             return self.program
         avals = (*[aval_of(c) for c in self.program.consts], *self.in_avals)
-        return of_process(self.program, avals, self.out_avals)
+        return own_program(self.program, avals, self.out_avals)
+
+    def logical_program(self) -> Program:
+        """The Program that is shown, and analysed: of all devices."""
+        return expanded(self.program) if is_partial(self.program) else self.program
 
     def ready(self, device: Device, reason: str) -> Compiled:
         """The executable, compiled at first use."""
@@ -271,7 +276,7 @@ class JitFunction:
             entry.in_avals = avals
             entry.out_avals = tuple(labels.in_context(labels.of_program(
                 program, avals, lambda i: self._argument(tree, i), mesh), mesh))
-            entry.place_in(spans_processes(program, [*avals, *entry.out_avals]))
+            entry.place_in(has_own(program, [*avals, *entry.out_avals]))
         else:
             entry.out_avals = tuple(labels.in_context(entry.out_avals, mesh))
         if self.replicates and mesh is not None:
@@ -540,7 +545,7 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
                 f"static_{kind} and donate_{kind} cannot intersect: {sorted(both)} appear in both "
                 f"static_{kind} and donate_{kind}.",
                 fix="donate arrays only; a static argument is a Python value."))
-    if tree_util.tree_leaves((in_shardings, out_shardings, device)):
+    if not (in_shardings is None and out_shardings is None and device is None):
         return placed[0](fun, nums, names, d_nums, d_names, inline, keep_unused, in_shardings,
                          out_shardings, device)
     return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)

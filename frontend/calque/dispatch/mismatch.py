@@ -43,9 +43,10 @@ def argument_names(fun: Function, args: Any, kwargs: Any) -> list[str]:
 
 def differences(names: Sequence[str], have: Sequence[ShapedArray], got: Sequence[ShapedArray]
                 ) -> list[Difference]:
-    """The leaves whose shapes or dtypes differ, or that vary over more axes of a shard_map."""
+    """The leaves whose shapes or dtypes differ, that vary over more axes of a shard_map, or that
+    are spread in another way over Explicit axes."""
     return [(n, a, b) for n, a, b in zip(names, have, got)
-            if not same_type(a, b) or b.vma - a.vma]
+            if not same_type(a, b) or b.vma - a.vma or _moved(a, b)]
 
 
 def _moved(a: ShapedArray, b: ShapedArray) -> bool:
@@ -88,6 +89,8 @@ def carry_error(loop: str, fun: Function, tree: Any, have: Sequence[ShapedArray]
 
 
 def _carry_fix(name: str, a: ShapedArray, b: ShapedArray) -> str:
+    if same_type(a, b) and _moved(a, b):
+        return f"return {name} with calque.sharding.reshard({name}, {a.sharding.spec})"
     if same_type(a, b):
         axes = tuple(sorted(b.vma - a.vma, key=str))
         return f"start {name} with jax.lax.pcast({name}, {axes}, to='varying')"

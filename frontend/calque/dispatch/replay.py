@@ -30,7 +30,7 @@ from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.dispatch.eager import is_literal, lazy_eval, prepared, run_program
 from calque.dispatch.same_bits import is_exact
 from calque.dispatch.sharded import labels
-from calque.dispatch.sharded.partition import spans_processes
+from calque.dispatch.sharded.partition import has_own
 from calque.dispatch.sharded.spanning import made
 from calque.lowering.flat import flatten, is_flat
 from calque.runtime import Buffer
@@ -218,7 +218,7 @@ class _Whole:
         self.program, self.pack = program, pack
         self.reason = f"eager {program.name}"
         self.avals = [o.aval for o in program.outputs]
-        self.spans = spans_processes(program, [v.aval for v in program.inputs])
+        self.spans = has_own(program, [v.aval for v in program.inputs])
         self.ready: Any = None  # what ran last, on this device, and for these processors
         self.device: Any = None
 

@@ -21,7 +21,7 @@ from calque.core.types import Params
 from calque.dispatch import precompiled
 from calque.dispatch.array import Array, on_device, to_array
 from calque.dispatch.numpy_rules import abstract
-from calque.dispatch.sharded.spanning import any_spans
+from calque.dispatch.sharded.spanning import elsewhere
 from calque.lowering.cache import compile_cached
 from calque.lowering.flat import entry_name, flat_aval, flatten, is_flat, lower_flat
 from calque.lowering.passes import cost
@@ -73,7 +73,7 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Array | No
         literal, args = args[fixed], args[:fixed]
     arrays = [to_array(a) for a in args]
     avals = [a.aval for a in arrays]
-    if any([is_key(a.dtype) for a in avals]) or any_spans(avals):
+    if any([is_key(a.dtype) for a in avals]) or elsewhere(avals):
         return None
     if literal is None:
         out = abstract(prim, avals, params)

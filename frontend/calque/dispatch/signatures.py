@@ -18,6 +18,7 @@ from calque.core.avals import ShapedArray
 from calque.core.refs import AbstractRef, Ref
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.host_arguments import NUMBERS, ndarray, number
+from calque.dispatch.sharded.partial_arrays import PartialArray
 from calque.dispatch.sharded.spanning import GlobalArray
 from calque.dispatch.tracing import argument_path, check_arguments
 from calque.trees import util as tree_util
@@ -49,7 +50,7 @@ def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) 
     buffers: list[Any] = []
     checked = False
     for x in leaves:  # one loop: three comprehensions took three times as long
-        if type(x) is not Array and type(x) is not GlobalArray:
+        if type(x) is not Array and type(x) is not GlobalArray and type(x) is not PartialArray:
             if not checked:  # all leaves at once
                 check_arguments(name, leaves, whole_tree(tree), refs=True)
                 checked = True

@@ -13,9 +13,10 @@ from calque.core.avals import ShapedArray, aval_of, same_type
 from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.core.formats import format_of
+from calque.core.mesh import AbstractMesh
 from calque.core.program import Program
 from calque.core.refs import Ref
-from calque.core.sharding import SingleDeviceSharding
+from calque.core.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 from calque.core.trace import Tracer
 from calque.core.types import Function, Shape
 from calque.dispatch import costs
@@ -119,7 +120,7 @@ class _Stage:
     @property
     def in_avals(self) -> Any:
         """(args, kwargs) of ShapedArrays."""
-        return self._in_tree.unflatten(list(self._avals))
+        return self._in_tree.unflatten([a.told() for a in self._avals])
 
     @property
     def args_info(self) -> Any:
@@ -146,7 +147,8 @@ def out_info(entry: _Entry) -> Any:
 def struct_of(a: ShapedArray) -> ShapeDtypeStruct:
     """What is known of a result before it is computed: over Explicit axes also where it is."""
     return ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type,
-                            sharding=a.sharding if is_explicit(a) else None)
+                            sharding=a.sharding if is_explicit(a) else None,
+                            manual_axis_type=a.mat if a.vma else None)
 
 
 class Traced(_Stage):
@@ -217,7 +219,7 @@ class Lowered(_Stage):
 
     def _module(self, locations: bool = False, whole: bool = False) -> bytes | None:
         from calque.dispatch.eager import target_of
-        return lower(self._entry.program, target_of(current_device()), LowerOptions(
+        return lower(self._entry.logical_program(), target_of(current_device()), LowerOptions(
             locations=locations, in_process=True, name=f"jit_{self._name}", whole=whole)).module
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
@@ -244,9 +246,15 @@ class Lowered(_Stage):
         operation reads and writes memory.  Sizes known at the call only stay expressions."""
         return costs.analysis(self._entry.program)
 
-    def compile(self, compiler_options: CompilerOptions | None = None) -> Compiled:
-        """Compile for the current device; ValueError where sizes are known at the call only."""
+    def compile(self, compiler_options: CompilerOptions | None = None, *,
+                device_assignment: Sequence[Any] | None = None) -> Compiled:
+        """Compile for the current device; ValueError where sizes are known at the call only.
+
+        device_assignment: the devices that arguments and results are on, in order, to be checked.
+        """
         check_options("compile", compiler_options)
+        if device_assignment is not None:
+            self._check_devices(tuple(device_assignment))
         here = current_device().platform
         if self._platforms is not None and here not in self._platforms:
             raise ValueError(explain(
@@ -257,11 +265,22 @@ class Lowered(_Stage):
             if not is_static(a.shape):
                 raise ValueError(explain(
                     f"{self._name}: compile() takes sizes that are numbers, got an "
-                    f"argument {a.str_short()}.",
+                    f"argument {a.short()}.",
                     fix="lower for known sizes, or compile for any: aot.compile takes what lower() "
                     "gave."))
         self._entry.ready(current_device(), f"{self._name}: compile()")
         return Compiled(self._fun, self._entry, self._in_tree)
+
+    def _check_devices(self, given: tuple[Any, ...]) -> None:
+        """ValueError where arrays are on others."""
+        for a in (*self._entry.in_avals, *self._entry.out_avals):
+            mesh = getattr(a.sharding, "mesh", None)
+            if a.sharding is not None and not isinstance(mesh, AbstractMesh) and (
+                    a.sharding._assignment != given):
+                raise ValueError(explain(
+                    "device_assignment passed to `.compile` must match the device_assignment "
+                    f"calculated from array shardings and out_shardings. Got {given} and "
+                    f"{a.sharding._assignment}", fix="leave device_assignment out."))
 
 
 def _sharding(a: ShapedArray) -> Any:
@@ -308,7 +327,18 @@ class Compiled(_Stage):
     @property
     def input_shardings(self) -> Any:
         """(args, kwargs) of the arguments' shardings."""
-        return self._in_tree.unflatten([_sharding(a) for a in self._entry.in_avals])
+        mesh = next((a.sharding.mesh for a in self._entry.in_avals
+                     if isinstance(a.sharding, NamedSharding)), None)
+        return self._in_tree.unflatten([
+            _sharding(a) if a.sharding is not None or mesh is None else
+            NamedSharding(mesh, PartitionSpec()) for a in self._entry.in_avals])
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes, dtypes and shardings of the results."""
+        return self._entry.out_tree.unflatten([
+            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=a.sharding)
+            for a in self._entry.out_avals])
 
     @property
     def output_shardings(self) -> Any:
@@ -360,7 +390,8 @@ class Compiled(_Stage):
             rows = [f"Argument {n!r} compiled with {want} and called with {have}"
                     for n, (have, want) in zip(names, types) if not same_type(have, want)]
             raise TypeError(explain(
-                f"Argument types differ from the types for which {self._name} was compiled. The "
+                f"Argument types differ from the types for which this computation was compiled: "
+                f"{self._name}. The "
                 "mismatches are:\n" + "\n".join(rows),
                 fix="cast or reshape the argument, or lower again for this type."))
         buffers = [] if self._entry.uses else [to_array(x)._buffer for x in leaves]

@@ -116,7 +116,7 @@ def typeof(x: Any) -> Any:
     if not is_arraylike(x):
         raise TypeError(explain(f"Argument {x!r} of type {type(x)} is not a valid JAX type",
                                 fix="pass an array or a number; trees have no type of their own."))
-    return aval_of(x)
+    return aval_of(x).told()
 
 
 def named_call(fun: Function, *, name: str | None = None) -> Function:

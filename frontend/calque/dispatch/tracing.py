@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes, monitoring
-from calque.core.avals import ShapedArray, aval_of, is_arraylike
+from calque.core.avals import ManualAxisType, ShapedArray, aval_of, is_arraylike
 from calque.core.errors import explain
 from calque.core.formats import Format, format_of, sharding_in
 from calque.core.mesh import get_mesh
@@ -67,10 +67,13 @@ class ShapeDtypeStruct:
       weak_type: whether the dtype gives way in promotion, as that of a Python scalar does.
       sharding: how such an array is spread over devices; None: no matter.
       is_ref: whether a reference to such an array is meant.
+      manual_axis_type: inside shard_map: the mapped axes over which it varies, is unreduced or
+        reduced (a sharding.ManualAxisType); None: none.
 
     Raises:
       ValueError: dtype is None, or the sharding's spec is longer than the shape.
-      TypeError: sharding is neither a Sharding nor, where a mesh is set, a PartitionSpec.
+      TypeError: sharding is neither a Sharding nor, where a mesh is set, a PartitionSpec, or
+        manual_axis_type is no ManualAxisType.
 
     Example:
       >>> import calque
@@ -78,16 +81,28 @@ class ShapeDtypeStruct:
       ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "sharding", "is_ref")
+    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "is_ref", "manual_axis_type")
 
     def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False,
-                 sharding: Any = None, is_ref: bool = False) -> None:
+                 sharding: Any = None, is_ref: bool = False, manual_axis_type: Any = None
+                 ) -> None:
+        if not (manual_axis_type is None or isinstance(manual_axis_type, ManualAxisType)):
+            raise TypeError(explain(
+                "`manual_axis_type` argument passed to ShapeDtypeStruct should be of type "
+                f"`jax.sharding.ManualAxisType`. Got type {type(manual_axis_type)}",
+                fix="pass sharding.ManualAxisType(varying={name})."))
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         sharding = sharding_in("ShapeDtypeStruct", sharding, tuple(shape))
-        if isinstance(sharding, PartitionSpec) and not (mesh := get_mesh()).empty:
-            sharding = NamedSharding(mesh, sharding)
-        if not (sharding is None or isinstance(sharding, Sharding)):
+        if isinstance(sharding, PartitionSpec):
+            if len(sharding) > len(tuple(shape)):
+                raise ValueError(explain(
+                    f"ShapeDtypeStruct: {sharding} is only valid for values of rank at least "
+                    f"{len(sharding)}, but was applied to a value of rank {len(tuple(shape))}.",
+                    fix="shorten the spec."))
+            if not (mesh := get_mesh()).empty:
+                sharding = NamedSharding(mesh, sharding)
+        elif not (sharding is None or isinstance(sharding, Sharding)):
             raise TypeError(explain(
                 f"ShapeDtypeStruct: sharding should be a Sharding, got {sharding!r} of type "
                 f"{type(sharding)}.", fix="pass NamedSharding(mesh, spec)."))
@@ -95,7 +110,27 @@ class ShapeDtypeStruct:
             sharding.check_compatible_aval(tuple(shape))
         self.shape = tuple(shape)
         self.dtype = dtype if dtypes.is_key(dtype) else np.dtype(dtype)
-        self.weak_type, self.sharding, self.is_ref = weak_type, sharding, is_ref
+        self.weak_type, self._sharding, self.is_ref = weak_type, sharding, is_ref
+        self.manual_axis_type = manual_axis_type
+
+    @property
+    def sharding(self) -> Any:
+        """How such an array is spread over devices; of a PartitionSpec, over the context's mesh.
+
+        Example:
+          >>> import calque
+          >>> print(calque.ShapeDtypeStruct((2, 3), "float32").sharding)
+          None
+        """
+        if not isinstance(self._sharding, PartitionSpec):
+            return self._sharding
+        mesh = get_mesh()
+        if mesh.empty:
+            raise TypeError(explain(
+                "When specifying PartitionSpec to `ShapeDtypeStruct`, the context mesh cannot be "
+                f"empty. Got {self._sharding}", fix="ask for it inside `with calque.set_mesh(mesh)`"
+                ", or pass NamedSharding(mesh, spec)."))
+        return NamedSharding(mesh, self._sharding)
 
     @property
     def format(self) -> Format:
@@ -140,7 +175,10 @@ class ShapeDtypeStruct:
           float32[2,3]
         """
         made = ShapedArray(self.shape, dtypes.canonical(self.dtype), self.weak_type)
-        return made if self.sharding is None else made.marked(self.sharding)
+        kind = self.manual_axis_type
+        if self.sharding is None and kind is None:
+            return made
+        return made.marked(self.sharding, frozenset() if kind is None else kind._vma())
 
     def __len__(self) -> int:
         if not self.shape:
@@ -164,7 +202,8 @@ class ShapeDtypeStruct:
         """
         aval = type_of(x)
         return cls(aval.shape, aval.dtype, weak_type=aval.weak_type,
-                   sharding=x.sharding if getattr(x, "committed", False) else None)
+                   sharding=x.sharding if getattr(x, "committed", False) else None,
+                   manual_axis_type=aval.mat if aval.vma else None)
 
     def update(self, **changed: Any) -> ShapeDtypeStruct:
         """The same with another shape, dtype, weak_type or sharding.
@@ -182,19 +221,22 @@ class ShapeDtypeStruct:
         """
         return ShapeDtypeStruct(
             changed.pop("shape", self.shape), changed.pop("dtype", self.dtype),
-            **{"weak_type": self.weak_type, "sharding": self.sharding, **changed})
+            **{"weak_type": self.weak_type, "sharding": self.sharding,
+               "manual_axis_type": self.manual_axis_type, **changed})
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
         place = "" if self.sharding is None else f", sharding={self.sharding}"
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{place})"
+        kind = "" if self.manual_axis_type is None else (
+            f", manual_axis_type={self.manual_axis_type}")
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{place}{kind})"
 
     __str__ = __repr__
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapeDtypeStruct) and (
-            (self.shape, self.dtype, self.weak_type, self.sharding)
-            == (other.shape, other.dtype, other.weak_type, other.sharding))
+            (self.shape, self.dtype, self.weak_type, self.sharding, self.manual_axis_type)
+            == (other.shape, other.dtype, other.weak_type, other.sharding, other.manual_axis_type))
 
     def __hash__(self) -> int:
         return hash((self.shape, self.dtype, self.weak_type, self.sharding))

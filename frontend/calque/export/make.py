@@ -18,6 +18,7 @@ from calque.core.primitive import registry
 from calque.core.program import Program
 from calque.core.trace import Tracer, escaped_tracer_error
 from calque.dispatch.array import Array, current_device
+from calque.dispatch.sharded.partial_programs import whole
 from calque.dispatch.stages import Wrapped
 from calque.dispatch.tracing import argument_path, name_of, trace_to_program
 from calque.export import (  # noqa: F401  (forms fill write's table)
@@ -102,7 +103,8 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
         chosen = tuple(platforms) if platforms is not None else (default_export_platform(),)
         if not chosen:
             raise ValueError(explain("platforms is empty.", fix="name one platform or more."))
-        return _exported(traced.jaxpr, traced.fun_name, traced.in_tree, traced.out_tree, chosen,
+        program = whole(traced.jaxpr)
+        return _exported(program, traced.fun_name, traced.in_tree, traced.out_tree, chosen,
                          checks, keep_unused=getattr(fun_jit, "_keep_unused", False))
 
     return exporter

@@ -13,6 +13,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, as_size, as_sizes, canonical_axis
 from calque.lax.shape import broadcast_in_dim, reshape, squeeze, unchanged
 from calque.primitives import shape as sh
+from calque.transforms.explicit import is_explicit
 
 
 def concatenate(operands: Any, dimension: int) -> Any:
@@ -373,7 +374,17 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
         raise ValueError(explain(
             f"Incompatible types for broadcasting: input type={aval_of(x).short()} and requested "
             f"type={aval_of(like).short()}", fix="reshape the input first."))
-    return broadcast_in_dim(x, shape, range(first, len(shape)))
+    kind = aval_of(like)
+    if not is_explicit(kind):
+        return broadcast_in_dim(x, shape, range(first, len(shape)))
+    wanted, mine = kind.sharding.spec.of_rank(len(shape)).axes(), aval_of(x)
+    if is_explicit(mine) and any(
+            axes and axes != wanted[first + i]
+            for i, axes in enumerate(mine.sharding.spec.of_rank(mine.ndim).axes())):
+        raise ValueError(explain(
+            f"Incompatible types for broadcasting: input type={mine.short()} and requested "
+            f"type={kind.short()}", fix="calque.sharding.reshard the input first."))
+    return broadcast_in_dim(x, shape, range(first, len(shape)), out_sharding=kind.sharding)
 
 
 __all__ = ["broadcast_like", "concatenate", "index_in_dim", "pad", "rev", "slice", "slice_in_dim",

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of, dtype_of, shape_of
+from calque.core.avals import aval_of, dtype_of, shape_of, varying_of
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.core.types import Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import beside, made_on
+from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.lax.elementwise import convert
 from calque.lax.operands import as_operand, as_sizes
 from calque.primitives import shape as sh
@@ -129,7 +130,8 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None,
 
 def varying_as(x: Any, made: Any) -> Any:
     """Inside shard_map: a new array that varies over the axes that x varies over."""
-    more = aval_of(x).vma - aval_of(made).vma if isinstance(x, Tracer) else None
+    more = varying_of(aval_of(x).vma) - aval_of(made).vma if (
+        isinstance(x, (Tracer, ShapeDtypeStruct))) else None
     return pvary_p.bind(made, axes=tuple(sorted(more, key=str))) if more else made
 
 

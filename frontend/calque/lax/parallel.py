@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import dtype_of, ndim_of, shape_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.trace import checked_axes
@@ -19,6 +19,7 @@ from calque.lax.elementwise import convert_element_type
 from calque.lax.index import dynamic_update_slice
 from calque.lax.operands import as_operand
 from calque.lax.shape import broadcast_in_dim, expand_dims
+from calque.primitives import casts
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -82,8 +83,11 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
         value = as_operand("psum", leaf)
         if dtype_of(value) == np.dtype(bool):
             value = ew.convert(value, dtypes.int32)
-        return co.psum(value, names) if groups is None else grouped.reduced(
-            "psum", value, names, groups)
+        if groups is not None:
+            return grouped.reduced("psum", value, names, groups)
+        if casts.of_one_kind("jax.lax.psum", value, names) == "unreduced":
+            return casts.unreduced_psum_p.bind(value, axes=names)
+        return co.psum(value, names)
 
     return tree_util.tree_map(one, x)
 
@@ -310,7 +314,8 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
       axis_index_groups: groups of positions that cover the axis: the arrays are theirs.
       axis: where the new axis stands.
       tiled: join along an existing axis instead.
-      to: 'varying', or 'invarying': the result counts as equal along the axis.
+      to: 'varying'; 'invarying': the result counts as equal along the axis; 'reduced': so, and
+        its cotangents are summands.
 
     Returns:
       A tree of arrays that are equal along the axis.
@@ -318,7 +323,7 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
     Raises:
       NameError: the name is not bound.
       ValueError: the groups do not cover the axis, or `to` is none of these.
-      NotImplementedError: to='reduced', or 'invarying' with groups.
+      NotImplementedError: to='reduced' or 'invarying' with groups.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -328,13 +333,13 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
     """
     names, size = _names("all_gather", axis_name)
     groups = _groups("all_gather", axis_index_groups, names, size)
-    if to == "reduced" or to == "invarying" and groups is not None:
+    if to in ("reduced", "invarying") and groups is not None:
         raise NotImplementedError(explain(
-            f"all_gather: to={to!r}{'' if groups is None else ' with groups'} is not supported.",
-            fix="use to='invarying' over whole axes, or to='varying'."))
-    if to not in ("varying", "invarying"):
+            f"all_gather: to={to!r} with groups is not supported.",
+            fix="gather over whole axes, or use to='varying'."))
+    if to not in ("varying", "invarying", "reduced"):
         raise ValueError(explain(f"all_gather: unexpected to={to!r}.",
-                                 fix="use to='varying' or to='invarying'."))
+                                 fix="use to='varying', to='invarying' or to='reduced'."))
 
     def one(v: Any) -> Any:
         rank = ndim_of(v) + (not tiled)
@@ -342,6 +347,9 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
             raise ValueError(explain(f"all_gather: axis {axis} is out of bounds for {rank} axes."))
         if groups is not None:
             return grouped.joined(grouped.members(v, names, groups), axis % rank, bool(tiled))
+        if to == "reduced":
+            return _gathered_reduced(v, names, axis % rank, bool(tiled))
+        casts.of_one_kind("jax.lax.all_gather", v, names)
         if to == "invarying":
             return grouped.joined(_summed_parts(v, names, size), axis % rank, bool(tiled))
         if len(names) != 1:
@@ -350,6 +358,25 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
                                     tiled=bool(tiled))
 
     return _each("all_gather", x, one)
+
+
+def _gathered_reduced(v: Any, names: Any, at: int, tiled: bool) -> Any:
+    """The arrays of all positions, as a value whose cotangents are summands over the axes."""
+    for n in names:
+        if casts.kind_of(v, n) != "varying" and n in checked_axes.get():
+            varying = aval_of(v).mat.varying
+            raise ValueError(explain(
+                f"all_gather_reduced only accepts inputs that are varying. Got {aval_of(v).short()}"
+                if not varying else
+                "all_gather_reduced is a Varying -> Reduced collective. This means that the "
+                f"axis_name={names} passed to `all_gather_reduced` must be present in "
+                f"jax.typeof(x).mat.varying={varying}", fix="gather what varies over the axis."))
+    for k, n in enumerate(reversed(names)):
+        v = casts.all_gather_reduced_p.bind(v, axes=(n,), dimension=at, size=co.size_of(n),
+                                            tiled=tiled)
+        if not tiled and k:  # the name's digit before those that move faster
+            v = sh.merge_axes(v, at)
+    return v
 
 
 def _summed_parts(v: Any, names: Any, size: int) -> Any:
@@ -398,7 +425,9 @@ def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0,
             part, last = co.size_of(name), k == len(names) - 1
             if not tiled and not last:  # the name's digit of the dimension
                 v = sh.split_axis(v, at, part)
-            v = co.psum_scatter_p.bind(v, axes=(name,), size=part, tiled=bool(tiled), dimension=at)
+            kind = casts.of_one_kind("jax.lax.psum_scatter", v, (name,))
+            prim = casts.unreduced_reduce_scatter_p if kind == "unreduced" else co.psum_scatter_p
+            v = prim.bind(v, axes=(name,), size=part, tiled=bool(tiled), dimension=at)
         return v
 
     return _each("psum_scatter", x, one)

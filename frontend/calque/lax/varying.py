@@ -12,6 +12,7 @@ from calque.core.trace import axis_env, checked_axes
 from calque.lax import grouped
 from calque.lax.operands import as_operand
 from calque.lax.parallel import _each, _names
+from calque.primitives import casts
 from calque.primitives import collectives as co
 
 
@@ -92,21 +93,23 @@ def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes:
 
 
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
-    """Inside shard_map: a value that is the same along axes, as one that varies over them.
+    """Inside shard_map: a value as another kind along axes; no device's value changes.
 
-    Its transpose is psum: this is where cotangents are summed.
+    What is the same along axes becomes varying (the transpose is psum: cotangents are summed
+    there) or reduced (cotangents stay summands); what is reduced becomes varying; what varies
+    becomes unreduced: a summand of a sum over the axes.
 
     Args:
       x: tree of arrays.
       axis_name: name of an axis, or several.
-      to: "varying".
+      to: "varying", "reduced" or "unreduced".
 
     Returns:
       A tree like x.
 
     Raises:
-      ValueError: a value varies over such an axis already; `to` is something else; an axis is not
-        mapped by shard_map.
+      ValueError: a value is of another kind along such an axis; `to` is something else; an axis
+        is not mapped by shard_map.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -117,22 +120,38 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
       >>> f(jnp.ones(2))
       Array([1., 1.], dtype=float32)
     """
-    if to != "varying":
-        raise ValueError(explain(f"Unsupported pcast to={to!r}.", fix="use to='varying'."))
+    if to not in ("varying", "reduced", "unreduced"):
+        raise ValueError(explain(
+            f"Got unexpected `to` value. Allowed `to` values are: "
+            f"{{'unreduced', 'reduced', 'varying'}}. Got to={to!r}", fix="use one of them."))
     if not isinstance(axis_name, (str, tuple)):
         raise TypeError(explain(f"axis_name={axis_name} must be a tuple or a str. Got {axis_name}",
                                 fix="name the axis, or a tuple of axes."))
     names = _checked_names("pcast", axis_name)
 
     def one(v: Any) -> Any:
-        already = aval_of(v).vma & set(names)
-        if already:
+        if not names:
+            return v
+        kinds = {casts.kind_of(v, n) for n in names}
+        if len(kinds) > 1:
             raise ValueError(explain(
-                f"Unsupported pcast from=varying, to='varying': {aval_of(v)} varies over "
-                f"{sorted(map(str, already))} already.", fix="leave these axes out."))
-        return co.pvary_p.bind(v, axes=names) if names else v
+                "jax.lax.pcast can only accept axis_name which corresponds to one of varying, "
+                "unreduced, reduced or invarying state of the input. Got input type: "
+                f"{aval_of(v)}, axes: {names} and input state: {kinds}",
+                fix="cast over one axis after the other."))
+        (kind,) = kinds
+        if (kind, to) not in _CASTS:
+            raise ValueError(explain(
+                f"Unsupported pcast from={kind}, to={to!r}: {aval_of(v)} along {names}.",
+                fix="lax.psum sums what is unreduced; leave out axes of this kind already."))
+        return _CASTS[kind, to].bind(v, axes=names)
 
     return _each("pcast", x, one)
+
+
+_CASTS = {("invarying", "varying"): co.pvary_p, ("invarying", "reduced"): casts.preduced_p,
+          ("reduced", "varying"): casts.reduced_vary_cast_p,
+          ("varying", "unreduced"): casts.vary_unreduced_cast_p}
 
 
 def pvary(x: Any, axis_name: Any) -> Any:

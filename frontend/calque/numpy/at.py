@@ -303,6 +303,8 @@ class Ref:
                              p, rest)
         mode, x = _mode(options.get("mode")), self.array
         values = dtypes.held(_values(values), dtype_of(x))
+        if join is None and type(values) is bool:  # (a number: of any dtype)
+            values = dtype_of(x).type(values)
         wide = joined_dtype(x, values)
         if join is not None and wide != dtype_of(x):  # what is joined is wide, the result not
             warn_of_cast(values, aval_of(x))

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import dtype_of, ndim_of, shape_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
+from calque.core.sharding import ShardingTypeError
 from calque.lax.operands import canonical_axis
 from calque.numpy import util
 from calque.numpy.arithmetic import choose
 from calque.primitives import cumulative as cu
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.transforms.explicit import is_explicit
 
 
 def _axis(axis: Any, ndim: int) -> int:
@@ -45,6 +47,10 @@ def _running(name: str, prim: Primitive, a: Any, axis: Any, dtype: Any, out: Any
             x = choose(ew.ne(x, x), own.type(empty), x)
         x = util.array(x)
         if axis is None:
+            if is_explicit(a := aval_of(x)) and ndim_of(x) != 1 and a.sharding.spec.names():
+                raise ShardingTypeError(explain(
+                    f"{name} of all elements: The input should be fully replicated, got {a}.",
+                    fix="name an axis, or calque.sharding.reshard it to P()."))
             x = sh.reshape(x, (int(np.prod(shape_of(x))),)) if ndim_of(x) != 1 else x
             axis = 0
         axis = _axis(axis, ndim_of(x))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -252,13 +253,20 @@ def _replicated(self: Array) -> bool:
     return self.sharding.is_fully_replicated
 
 
+def _numpy_dtype(self: Any) -> Any:
+    warnings.warn(
+        "Implicit conversion of an array to a dtype is deprecated; rather than dtype=arr use "
+        "dtype=arr.dtype.", DeprecationWarning, stacklevel=2)
+    return self.dtype
+
+
 # of arrays and of tracers
 EVERYWHERE: dict[str, Any] = {
     "tobytes": _tobytes, "__contains__": _contains, "__array_namespace__": _namespace,
     "flat": property(_flat), "byteswap": _byteswap}
 # of arrays with a buffer
 CONCRETE: dict[str, Any] = {
-    "platform": _platform, "clone": _clone,
+    "platform": _platform, "clone": _clone, "__numpy_dtype__": property(_numpy_dtype),
     "unsafe_buffer_pointer": _pointer, "to_device": _to_device, "on_device_size_in_bytes": _size,
     "addressable_shards": property(_shards), "global_shards": property(_global),
     "addressable_data": _data, "is_fully_addressable": property(_addressable),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import HasAval, ShapedArray, aval_of
+from calque.core.avals import HasAval, Reduced, ShapedArray, Unreduced, aval_of
 from calque.core.errors import explain
 from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
@@ -22,8 +22,10 @@ from calque.dispatch.array import as_values
 from calque.dispatch.jit import JitFunction, jit
 from calque.dispatch.mismatch import argument_names, leaf_paths
 from calque.dispatch.sharded.shards import check_devices
+from calque.dispatch.sharded.spanning import made as array_of
 from calque.dispatch.tracing import check_arguments, check_callable, check_outputs, name_of, wrapped
 from calque.primitives import shard_map as primitive
+from calque.primitives.casts import vary_unreduced
 from calque.primitives.collectives import pvary_p
 from calque.transforms.explicit import is_explicit
 from calque.transforms.stage import stage
@@ -112,7 +114,13 @@ def shard_map(f: Function | None = None, /, *, out_specs: Any, in_specs: Any = I
             jitted[where] = jit(functools.update_wrapper(
                 lambda *xs: _apply(f, xs, where, in_specs, out_specs, axes, check_vma), f,
                 updated=()))
-        return jitted[where](*args)
+        out = jitted[where](*args)
+        if not isinstance(where, Mesh) or not where.explicit_axes:
+            return out
+        leaves, tree = tree_util.flatten(out)
+        specs = _flat_specs("out_specs", out_specs() if callable(out_specs) else out_specs, out)
+        return tree.unflatten([array_of(x._buffer, x.aval.plain.marked(NamedSharding(where, s)))
+                               for x, s in zip(leaves, specs)])
 
     return wrapped(f, run, "shard_map")
 
@@ -163,6 +171,9 @@ def _mesh(given: Any) -> Mesh | AbstractMesh:
                 fix="leave mesh out inside shard_map."))
         return given if isinstance(given, Mesh) else (
             get_mesh() if get_mesh().shape_tuple == context.shape_tuple else context)
+    if given is not None and given.empty:
+        raise ValueError(explain(
+            f"shard_map requires a non-empty mesh. Got {given!s}", fix="pass a mesh with axes."))
     found = given if given is not None else get_mesh() if not get_mesh().empty else context
     if found.empty:
         raise ValueError(explain(
@@ -182,10 +193,6 @@ def _check_specs(what: str, specs: Any) -> None:
                 f"shard_map {what} argument must be a pytree of `jax.sharding.PartitionSpec` "
                 f"instances, but it has {s!r} of type {type(s)}.",
                 fix="write P('x') for a dimension that mesh axis 'x' splits, P() for a copy."))
-        if s is not None and s.unreduced:
-            raise NotImplementedError(explain(
-                f"shard_map {what}: arrays of unreduced sharding are not supported, got {s}.",
-                fix="sum inside with lax.psum, and give the axis to no entry."))
 
 
 def _flat_specs(what: str, specs: Any, values: Any) -> list[P]:
@@ -193,10 +200,27 @@ def _flat_specs(what: str, specs: Any, values: Any) -> list[P]:
     if what == "in_specs" and isinstance(specs, list):
         specs = tuple(specs)
     found = tree_util.prefix_leaves(specs, values, _is_spec, lambda error: explain(
-        f"pytree structure error: the prefix pytree shard_map {what} {specs} does not match the "
+        f"pytree structure error at shard_map {what}{_place_of_mismatch(specs, values)}: the "
+        f"prefix pytree shard_map {what} {specs} does not match the "
         f"full pytree {tree_util.tree_structure(values)}: {error}",
         fix="give one spec for the whole value, or one for each part in its structure."))
-    return [s or P() for s in found]
+    return [P() if s is None else s for s in found]
+
+
+def _place_of_mismatch(specs: Any, values: Any) -> str:
+    """[0]['w']: where specs are no prefix of the values' structure."""
+    if _is_spec(specs) or type(specs) is not type(values) or len(specs) != len(values):
+        return ""
+    keys: Any = specs if isinstance(specs, dict) else range(len(specs))
+    for k in keys:
+        if isinstance(values, dict) and k not in values:
+            return ""
+        if not _is_spec(specs[k]):
+            try:
+                tree_util.prefix_leaves(specs[k], values[k], _is_spec, str)
+            except ValueError:
+                return f"[{k!r}]{_place_of_mismatch(specs[k], values[k])}"
+    return ""
 
 
 def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_specs: Any,
@@ -213,6 +237,7 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
     else:
         flat_in = _flat_specs("in_specs", in_specs, args)
     _check_names("in_specs", flat_in, manual)
+    _check_sums("in_specs", flat_in, mesh, manual)
     _check_types(f, args, avals, flat_in, manual)
     _check_arguments(f, args, avals, flat_in, mesh)
     kept: list[Any] = []
@@ -225,6 +250,7 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
         flat_out = _flat_specs(  # (smap's are known when f has run)
             "out_specs", out_specs() if callable(out_specs) else out_specs, out)
         _check_names("out_specs", flat_out, manual)
+        _check_sums("out_specs", flat_out, mesh, manual)
         made = []
         for i, (o, s) in enumerate(zip(outs, flat_out)):
             made.append(_checked(o, s, name, out_tree, i, mesh, manual, check_vma))
@@ -259,12 +285,30 @@ def _manual(mesh: Mesh | AbstractMesh, chosen: frozenset[Any]) -> frozenset[Any]
 
 def _check_names(what: str, specs: Sequence[P], manual: frozenset[Any]) -> None:
     for s in specs:
-        for n in s.names():
+        for n in (*s.names(), *s.unreduced, *s.reduced):
             if n not in manual:
                 raise ValueError(explain(
                     f"shard_map {what} argument must refer to an axis marked as manual "
                     f"({manual}), but:\n\n  {what} refers to {n!r}\n",
                     fix=f"check the {what} values passed to shard_map, or map the axis."))
+
+
+def _check_sums(what: str, specs: Sequence[P], mesh: Mesh | AbstractMesh,
+                manual: frozenset[Any]) -> None:
+    """Sums over devices are part of types: all axes are Explicit, or Manual around, and mapped."""
+    for s in specs:
+        if not s.has_sums:
+            continue
+        kind = "unreduced" if s.unreduced else "reduced"
+        if manual | set(get_abstract_mesh().manual_axes) != set(mesh.axis_names):
+            raise NotImplementedError(explain(
+                f"{kind} can only be passed to {what} when shard_map is in full manual mode, got "
+                f"{what}={s} and axis_names={set(manual)}.", fix="leave axis_names out."))
+        if mesh.auto_axes:
+            raise ValueError(explain(
+                f"{kind} in {what} {s} can only be used when the mesh passed to shard_map contains "
+                f"axis names all of type `Explicit`. Got mesh={mesh!s}",
+                fix="make the mesh with AxisType.Explicit."))
 
 
 def _inferred(aval: ShapedArray, mesh: Any, manual: frozenset[Any], given: Any) -> P:
@@ -278,7 +322,9 @@ def _inferred(aval: ShapedArray, mesh: Any, manual: frozenset[Any], given: Any) 
             fix="pass in_specs, or make the axes Explicit."))
     if not isinstance(aval.sharding, NamedSharding):
         return P()
-    return P(*[tuple(n for n in axes if n in manual) or None for axes in aval.sharding.spec.axes()])
+    spec = aval.sharding.spec
+    return P(*[tuple(n for n in axes if n in manual) or None for axes in spec.axes()],
+             unreduced=spec.unreduced & manual, reduced=spec.reduced & manual)
 
 
 def _check_types(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequence[P],
@@ -289,7 +335,9 @@ def _check_types(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequenc
             continue
         mine = [tuple(n for n in axes if n in manual) for axes in a.sharding.spec.of_rank(
             a.ndim).axes()]
-        if list(s.of_rank(a.ndim).axes()) != mine:
+        spec = a.sharding.spec
+        same = s.unreduced == spec.unreduced & manual and s.reduced == spec.reduced & manual
+        if list(s.of_rank(a.ndim).axes()) != mine or not same:
             raise ValueError(explain(
                 f"in_specs passed to shard_map: {s} does not match the specs of the input: "
                 f"{a.sharding.spec} for arg: {a} ({argument_names(f, args, {})[i]})",
@@ -345,8 +393,12 @@ def _checked(out: Any, spec: P, name: str, tree: Any, i: int, mesh: Mesh | Abstr
                 "(x[None])."))
     if not check_vma:
         return out
+    out = _as_summed(out, spec)
+    aval = aval_of(out)
     mentioned = set(spec.names())
-    wrong = (aval.vma & manual) - mentioned
+    kinds = {*map(Unreduced, spec.unreduced), *map(Reduced, spec.reduced)}
+    mine = frozenset(n for n in aval.vma if getattr(n, "axis", n) in manual)
+    wrong = frozenset(getattr(n, "axis", n) for n in mine - mentioned - kinds) - mentioned
     if wrong:
         axes = ", ".join(repr(n) for n in primitive.order(mesh, frozenset(wrong)))
         raise ValueError(explain(
@@ -354,8 +406,36 @@ def _checked(out: Any, spec: P, name: str, tree: Any, i: int, mesh: Mesh | Abstr
             "replication which can't be statically inferred given the mesh:\n\nThe mesh given has "
             f"shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
             f"out_specs{leaf_paths(tree)[i]} is {spec} which implies that the corresponding output "
-            f"value is replicated across mesh axis {axes}, but it varies over it.\n",
+            + (f"value is only varying across mesh axes {_braced(mentioned, mesh)} and not "
+               f"{_braced(wrong, mesh)}, but it was inferred to be possibly varying over "
+               f"{_braced(aval.mat.varying, mesh)}.\n" if mentioned else
+               f"value is replicated across mesh axis {axes}, but it varies over it.\n"),
             fix="mention the axis in out_specs, make the value the same along it (lax.psum, "
                 "lax.pmean), or say check_vma=False."))
     less = mentioned - aval.vma
+    if held := [n for n in aval.vma if getattr(n, "axis", None) in less]:
+        kind = "unreduced" if type(held[0]) is Unreduced else "reduced"
+        raise ValueError(explain(
+            f"pvary cannot accept args which are {kind}. Got {aval.short()} and axes={less}: "
+            f"out_specs{leaf_paths(tree)[i]} is {spec}.",
+            fix="lax.psum or lax.pcast the value first."))
     return pvary_p.bind(out, axes=primitive.order(mesh, frozenset(less))) if less else out
+
+
+def _braced(axes: Any, mesh: Mesh | AbstractMesh) -> str:
+    """{x,y}, in the mesh's order."""
+    return "{" + ",".join(map(str, primitive.order(mesh, frozenset(axes)))) + "}"
+
+
+def _as_summed(out: Any, spec: P) -> Any:
+    """A result that varies as a summand, where its spec says so."""
+    aval = aval_of(out)
+    kinds = aval.mat
+    name = "unreduced" if kinds.unreduced & spec.reduced else "reduced"
+    if name == "unreduced" or spec.reduced - kinds.reduced and kinds.reduced <= spec.reduced:
+        raise ValueError(explain(
+            f"out_specs passed to shard_map should be equal to the {name} present on the out_aval. "
+            f"Got out_specs={spec} and out_aval={aval.short()}",
+            fix="use the specs that the value has, or lax.psum or lax.pcast it."))
+    more = spec.unreduced - kinds.unreduced
+    return vary_unreduced(out, tuple(sorted(more, key=str))) if more else out

@@ -11,6 +11,7 @@ import numpy as np
 
 from calque.core.avals import shape_of
 from calque.core.errors import explain
+from calque.core.lists import as_tuple
 from calque.core.mesh import (
     AxisType,
     Mesh,
@@ -96,10 +97,16 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     flat = prefix_leaves("reshard out_shardings", out_shardings, xs)
     made = []
     for x, s in zip(leaves, flat):
-        if not isinstance(s, NamedSharding):
-            s = named("reshard", s)
+        s = named("reshard", s)
+        if autos := [n for n in s.spec.names() if n in s.mesh.auto_axes]:
+            raise ValueError(explain(
+                "PartitionSpec passed to reshard cannot contain axis names that are of type Auto. "
+                f"Got PartitionSpec: {s.spec} with axis name: {autos[0]}.",
+                fix="use calque.device_put or lax.with_sharding_constraint over Auto axes."))
         check_divides("reshard", shape_of(x), s)
-        made.append(device_put(x, s) if type(x) is Array else constrain(x, s))
+        if s.explicit:
+            s = s.update(spec=s.spec.of_rank(len(shape_of(x))))
+        made.append(device_put(x, s) if isinstance(x, Array) else constrain(x, s))
     return tree.unflatten(made)
 
 
@@ -138,6 +145,8 @@ def auto_axes(f: Function | None = None, /, *, axes: Any = None,
             raise TypeError(explain("auto_axes: Missing required keyword argument: 'out_sharding'",
                                     fix="auto_axes(f, out_sharding=P(...))."))
         mesh = _context_mesh("auto_axes", out_sharding)
+        if mesh is None:  # there are no axes
+            return fun(*args, **kwargs)
         inner = _switched("auto_axes", mesh, axes, AxisType.Auto)
         leaves, tree = tree_util.flatten((args, kwargs))
         args, kwargs = tree.unflatten([_typed_over(x, inner) for x in leaves])
@@ -207,9 +216,12 @@ def _context_mesh(name: str, given: Any) -> Any:
         return get_mesh()
     if not get_abstract_mesh().empty:
         return get_abstract_mesh()
-    for s in tree_util.tree_leaves(given):
+    leaves = tree_util.tree_leaves(given)
+    for s in leaves:
         if isinstance(s, NamedSharding):
             return s.mesh
+    if name == "auto_axes" and not any(s.names() for s in leaves):
+        return None
     raise ValueError(explain(
         f"{name}: The context mesh cannot be empty. Use `jax.set_mesh(mesh)` to enter into a mesh "
         "context", fix="call inside `with calque.set_mesh(mesh)`, or pass NamedShardings."))
@@ -217,6 +229,11 @@ def _context_mesh(name: str, given: Any) -> Any:
 
 def _switched(name: str, mesh: Any, axes: Any, kind: AxisType) -> Any:
     """The mesh with other types of some axes; those that shard_map maps stay."""
+    if get_abstract_mesh().manual_axes and kind is AxisType.Auto and (
+            axes is None or set(as_tuple(axes)) & set(get_abstract_mesh().manual_axes)):
+        raise NotImplementedError(explain(
+            f"{name}: Going from `Manual` AxisType to `Auto` or `Explicit` is not allowed.",
+            fix="name the other axes (axes=), or call it outside of shard_map."))
     chosen = mesh.axis_names if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
     for n in chosen:
         if n not in mesh.axis_names:

@@ -11,6 +11,7 @@ import numpy as np
 
 from calque.core.avals import ndim_of
 from calque.core.errors import explain
+from calque.core.mesh import get_abstract_mesh
 from calque.core.sharding import PartitionSpec as P
 from calque.core.types import Function
 from calque.dispatch.tracing import check_callable, name_of, wrapped
@@ -69,6 +70,11 @@ def smap(f: Function | None = None, /, *, in_axes: Any = Infer, out_axes: Any,
             return tree.unflatten([_spec(f, what, d, n, axis_name)
                                    for d, n in zip(found, leaves)])
 
+        mesh = get_abstract_mesh()
+        if in_axes is Infer and axis_name in mesh.auto_axes:
+            raise TypeError(explain(
+                f"in_axes was not specified when axis_name={axis_name} was of type Auto, got mesh "
+                f"{mesh!s}.", fix="pass in_axes, or make the axis Explicit."))
         taken = in_axes if in_axes is Infer else specs(
             "in_axes", in_axes, tree_util.tree_map(ndim_of, args))
         return shard_map(part, in_specs=taken, out_specs=lambda: specs(

@@ -28,7 +28,8 @@
   pallas.py       kernels over a grid of blocks: grid.py (on whole arrays), layout.py (where blocks
                   lie), steps.py (the scan), known.py (integers that are known before it runs),
                   simplify.py (what follows from them)
-  collectives.py  psum and others, over named axes
+  collectives.py  psum and others, over named axes; casts.py: those of values that are summands
+  mixed.py        transposes of products whose operand is reduced over an axis that splits others
   two_level.py    the same between processes: messages.py; local_forms.py: which operations work on
                   pieces; inner.py: operations bound with other Programs inside
   sort.py         sort, top_k

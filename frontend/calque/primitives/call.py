@@ -64,7 +64,7 @@ def cotangents(given: Sequence[Any], mask: Sequence[bool], args: Sequence[Any]) 
     """One cotangent per linear operand: the given ones where mask, Zero elsewhere; None for others.
     """
     values, flows = iter(given), iter(mask)
-    return [(next(values) if next(flows) else Zero(a.aval)) if is_linear(a) else None
+    return [(next(values) if next(flows) else Zero(a.aval.cotangent())) if is_linear(a) else None
             for a in args]
 
 

@@ -212,7 +212,12 @@ def scan(body: Program, consts: Sequence[Any], init: Sequence[Any], xs: Sequence
 
 
 def _stacked(a: ShapedArray, length: int) -> ShapedArray:
-    return a.of_shape((length, *a.shape))
+    made = a.of_shape((length, *a.shape))
+    spec = getattr(a.sharding, "spec", None)
+    if spec is None or not a.sharding.explicit:
+        return made
+    return made.marked(a.sharding.update(spec=spec.update(partitions=(None, *spec.partitions))),
+                       made.vma)
 
 
 def _scan_abstract(*avals: ShapedArray, jaxpr: Program, length: int, reverse: bool, unroll: int,
@@ -345,14 +350,14 @@ def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int,
     kinds = list(jaxpr.in_avals)
     avals_c, avals_i, avals_x = split_list(kinds, num_consts, num_carry)
     body_avals = [a for a, n in zip(avals_c, lin_c) if not n]
-    body_avals += [a.strong() for a, n in zip(avals_c, lin_c) if n]
-    body_avals += [a.strong() for a in avals_i]
+    body_avals += [a.strong().cotangent() for a, n in zip(avals_c, lin_c) if n]
+    body_avals += [a.strong().cotangent() for a in avals_i]
     body_avals += [a for a, n in zip(avals_x, lin_x) if not n]
-    body_avals += flagged(jaxpr.out_avals[num_carry:], given)
+    body_avals += [a.cotangent() for a in flagged(jaxpr.out_avals[num_carry:], given)]
     what = ("scan_transpose", tuple(linear), tuple(given))
     body = jaxpr.derived(what, lambda: stage(run, body_avals, f"transpose_{jaxpr.name}"))
     consts, _, xs = split_list(args, num_consts, num_carry)
-    sums = [zeros(a.aval) for a in flagged(consts, lin_c)]
+    sums = [zeros(a.aval.cotangent()) for a in flagged(consts, lin_c)]
     outs = scan(body, known_of(consts), [*sums, *ct_carry], [*known_of(xs), *nonzeros(ct_ys)],
                 length=length, reverse=not reverse, unroll=unroll)
     ct_c, ct_i, ct_x = iter(outs[:n_lc]), outs[n_lc:n_lc + num_carry], iter(outs[n_lc + num_carry:])

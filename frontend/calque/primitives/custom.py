@@ -378,7 +378,7 @@ def _lin_transpose(cts: Sequence[Any], *args: Any, bwd: Rule, num_res: int,
     for i, number in numbers:
         residuals.insert(i, number)
     found = bwd(residuals, shown(cts, symbolic_zeros))
-    kept = [Zero(a) if f is None else f for f, a, n in zip(found, inputs, nonzero) if n]
+    kept = [Zero(a.cotangent()) if f is None else f for f, a, n in zip(found, inputs, nonzero) if n]
     return [None] * num_res + kept
 
 

@@ -240,7 +240,8 @@ _TABLE: dict[Callable[..., Rule], str] = {
         "shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor "
         "bessel_i0e bessel_i1e digamma igamma igamma_grad_a igammac lgamma mulhi polygamma "
         "random_gamma_grad reduce_precision regularized_incomplete_beta zeta name "
-        "cumlogsumexp cummax cummin cumprod cumsum rev sort fft random_fold_in pvary"),
+        "cumlogsumexp cummax cummin cumprod cumsum rev sort fft random_fold_in pvary "
+        "preduced reduced_invary_cast reduced_vary_cast vary_unreduced_cast"),
     _reduced: ("reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor "
                "argmax argmin"),
     _transposed: "transpose", _broadcast: "broadcast_in_dim",

@@ -68,7 +68,7 @@ def _transpose(cts: Sequence[Any], *args: Any, counts: tuple[int, ...], aux: int
     assert all(is_linear(x) for x in b)
     cts = list(cts[:len(b)])
     if all(is_zero(c) for c in cts):
-        return [None] * sum(counts) + [Zero(x.aval) for x in b]
+        return [None] * sum(counts) + [Zero(x.aval.cotangent()) for x in b]
     matvec, vecmat, solve, back = captured
     swapped = {"matvec": programs["vecmat"], "vecmat": programs["matvec"],
                "solve": programs["transpose_solve"], "transpose_solve": programs["solve"]}

@@ -27,18 +27,23 @@ def constrain(x: Any, sharding: Sharding) -> Any:
 
 def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sharding) -> Any:
     d = dims[0]
+    if spmd_axes.get() and not isinstance(sharding, NamedSharding):
+        raise ValueError(explain(
+            "If you are using spmd_axis_name parameter of jax.vmap, please make sure to run your "
+            "jitted function inside the mesh context manager. Only `jax.lax.with_sharding_"
+            "constraint` with `jax.sharding.NamedSharding` as an input can be transformed with "
+            f"spmd_axis_name. Got {type(sharding).__name__}.", fix="pass a NamedSharding."))
     if isinstance(sharding, NamedSharding):
         a = aval_of(args[0])
         spec = sharding.spec.of_rank(a.ndim - 1)
         entry: Any = spmd_axes.get() or PartitionSpec.UNCONSTRAINED
-        if entry is not PartitionSpec.UNCONSTRAINED:
-            if any(n in spec.names() for n in entry):
-                raise ValueError(explain(
-                    f"vmap spmd_axis_name {entry} cannot appear in with_sharding_constraint spec, "
-                    f"but got spec {sharding.spec}", fix="name another mesh axis."))
-        elif sharding.explicit:  # as the operand is
-            have = a.sharding.spec.of_rank(a.ndim).axes()[d] if is_explicit(a) else ()
+        have = a.sharding.spec.of_rank(a.ndim).axes()[d] if is_explicit(a) else ()
+        if sharding.explicit and (have or not spmd_axes.get()):  # as the operand is
             entry = tuple(n for n in have if n not in spec.names()) or None
+        elif entry is not PartitionSpec.UNCONSTRAINED and any(n in spec.names() for n in entry):
+            raise ValueError(explain(
+                f"vmap spmd_axis_name {entry} cannot appear in with_sharding_constraint spec, "
+                f"but got spec {sharding.spec}", fix="name another mesh axis."))
         sharding = NamedSharding(sharding.mesh, spec.update(
             partitions=(*spec[:d], entry, *spec[d:])))
         if spmd_axes.get():
@@ -49,7 +54,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sha
 def _transpose(ct: Any, x: Any, *, sharding: Sharding) -> list[Any]:
     """The cotangent is spread as the result is; over Explicit axes as the operand's type says."""
     if isinstance(sharding, NamedSharding) and is_explicit(x.aval):
-        sharding = x.aval.sharding
+        sharding = x.aval.cotangent().sharding
     elif isinstance(sharding, NamedSharding) and sharding.explicit:
         mesh, types = sharding.mesh, (AxisType.Auto,) * len(sharding.mesh.axis_names)
         sharding = NamedSharding(

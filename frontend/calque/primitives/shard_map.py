@@ -14,10 +14,17 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from calque.core.avals import ShapedArray, shape_of
+from calque.core.avals import Reduced, ShapedArray, Unreduced, shape_of
 from calque.core.errors import explain
 from calque.core.lists import flagged, replaced, types_of, without
-from calque.core.mesh import AbstractMesh, AxisType, Mesh, OwnRows, _abstract
+from calque.core.mesh import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    OwnRows,
+    _abstract,
+    get_abstract_mesh,
+)
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Equation, Literal, Program, Var
 from calque.core.sharding import IndivisibleError, PartitionSpec
@@ -27,7 +34,9 @@ from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.call import cotangents, known_of, unmask
+from calque.primitives.casts import CASTS, COLLECTIVES
 from calque.primitives.device_sums import merged
+from calque.transforms.explicit import resolved
 from calque.transforms.jvp import jvp_program
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed, replay, stage
@@ -66,7 +75,8 @@ def inside(mesh: Mesh | AbstractMesh, manual: frozenset[Any], check_vma: bool) -
     """The names, and the mesh, that a body sees."""
     mesh = _every(mesh)
     sizes = mesh.shape
-    kinds = {n: AxisType.Manual for n in manual}
+    mapped = manual | {n for n in get_abstract_mesh().manual_axes if n in sizes}
+    kinds = {n: AxisType.Manual for n in mapped}
     token = _abstract.set(mesh.abstract_mesh.update_axis_types(kinds))
     try:
         with axes_mapped([(n, sizes[n]) for n in order(mesh, manual)], check_vma):
@@ -89,13 +99,17 @@ def local(aval: ShapedArray, mesh: Any, spec: PartitionSpec, check_vma: bool) ->
     """The type of one device's part."""
     shape = tuple(d // p for d, p in zip(aval.shape, _parts(mesh, spec, aval.ndim)))
     made = aval.of_shape(shape)
-    return made.marked(None, made.vma | set(spec.names())) if check_vma else made
+    if not check_vma:
+        return made
+    return made.marked(None, made.vma | set(spec.names()) | set(map(Unreduced, spec.unreduced))
+                       | set(map(Reduced, spec.reduced)))
 
 
 def whole(aval: ShapedArray, mesh: Any, spec: PartitionSpec, manual: frozenset[Any]) -> ShapedArray:
     """The type of an array of such parts."""
     shape = tuple(d * p for d, p in zip(aval.shape, _parts(mesh, spec, aval.ndim)))
-    return aval.of_shape(shape).marked(None, aval.vma - manual)
+    left = frozenset(n for n in aval.vma if getattr(n, "axis", n) not in manual)
+    return aval.of_shape(shape).marked(None, left)
 
 
 def _abstract_rule(*avals: ShapedArray, jaxpr: Program, mesh: Any, in_specs: Specs,
@@ -136,7 +150,9 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
         first = forward.derived(("residuals out", tuple(names)), lambda: stage(
             lambda *xs: _with_axis(replay(forward, *xs), n, made, names), forward.in_avals,
             forward.name))
-    specs = [P(axes) if axes else P() for axes in names]
+        kinds = [forward.out_avals[n + i].mat for i in made]
+    specs = [P(*[axes] if axes else [], unreduced=kind.unreduced, reduced=kind.reduced)
+             for axes, kind in zip(names, kinds)]
     outs = bind(first, primals, in_specs=in_specs, out_specs=(*out_specs, *specs), **common)
     kept = dict(zip(made, outs[n:]))
     residuals = [kept[i] if s < 0 else primals[s] for i, s in enumerate(sources)]
@@ -175,14 +191,14 @@ def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, in_specs: Specs, 
     sizes = _every(mesh).shape
 
     def rest(spec: PartitionSpec) -> tuple[Any, ...]:
-        return order(mesh, newly_manual_axes - set(spec.names()))
+        return order(mesh, newly_manual_axes - set(spec.names()) - spec.unreduced)
 
     with inside(mesh, newly_manual_axes, check_vma):
         program, mask = transpose_program(jaxpr, linear, given)
         known = len(args) - sum(linear)
         out_of = flagged(in_specs, linear)
-        wanted = flagged(out_of, mask)
-        ct_specs = flagged(out_specs, given)
+        wanted = [s.turned() for s in flagged(out_of, mask)]
+        ct_specs = [s.turned() for s in flagged(out_specs, given)]
         if not check_vma:  # a result is one of its copies, an operand all of them
             shares = [math.prod(sizes[n] for n in rest(s)) for s in ct_specs]
             summed = [rest(s) for s in wanted]
@@ -211,7 +227,9 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr:
     parts = math.prod(mesh.shape[n] for n in spmd)
     if any(n in s.names() for s in (*in_specs, *out_specs) for n in spmd):
         raise ValueError(explain(
-            f"vmap spmd_axis_name cannot appear in shard_map in_specs or out_specs: {spmd}.",
+            f"vmap spmd_axis_name cannot appear in shard_map in_specs or out_specs: {spmd}. Where "
+            "arrays are mapped over a dimension that Explicit axes split, jax.shard_map requires "
+            f"axis_names={set(manual)} to be a subset of the others.",
             fix="map over another mesh axis, or leave spmd_axis_name out."))
     if size % parts:
         raise IndivisibleError(explain(
@@ -224,7 +242,8 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr:
     entry = spmd or None
     moved = [s if d is None else _inserted(s, d, entry) for s, d in zip(in_specs, dims)]
     outs = bind(program, args, in_specs=tuple(moved), out_specs=tuple(
-        P(entry, *s) if m else s for s, m in zip(out_specs, mask)), **params)
+        s.update(partitions=(entry, *s.partitions)) if m else s
+        for s, m in zip(out_specs, mask)), **params)
     return outs, front_axes(mask)
 
 
@@ -256,7 +275,11 @@ def expanded(jaxpr: Program, mesh: Any, in_specs: Specs, out_specs: Specs,
 
         avals = [whole(a.plain, mesh, s, newly_manual_axes).plain
                  for a, s in zip(jaxpr.in_avals, in_specs)]
-        return merged(stage(run, avals, jaxpr.name))
+        token = resolved.set(True)  # what is moved here nobody wrote
+        try:
+            return merged(stage(run, avals, jaxpr.name))
+        finally:
+            resolved.reset(token)
 
     return jaxpr.derived(("expanded", tuple(mesh.shape_tuple), in_specs, out_specs, names), make)
 
@@ -342,7 +365,7 @@ def _unmarked(p: Program) -> Program:
     consts = [plain(v) for v in p.const_vars]
     equations: list[Equation] = []
     for e in p.equations:
-        if e.primitive is co.pvary_p:
+        if e.primitive in CASTS:
             env[e.outputs[0]] = read(e.inputs[0])
             continue
         params = {k: unmarked(v) if isinstance(v, Program) else
@@ -352,6 +375,7 @@ def _unmarked(p: Program) -> Program:
         if e.primitive is shard_map_p:
             params["check_vma"] = False
         ins = tuple(read(a) for a in e.inputs)
-        equations.append(e.replace(inputs=ins, outputs=tuple(plain(v) for v in e.outputs),
-                                   params=params))
+        equations.append(e.replace(
+            primitive=COLLECTIVES.get(e.primitive, e.primitive), inputs=ins,
+            outputs=tuple(plain(v) for v in e.outputs), params=params))
     return Program(inputs, equations, [read(o) for o in p.outputs], consts, p.consts, p.name)

@@ -11,9 +11,18 @@ from typing import Any
 import numpy as np
 
 from calque.core import checker
-from calque.core.avals import NOWHERE, ShapedArray, aval_of
+from calque.core.avals import (
+    NOWHERE,
+    Reduced,
+    ShapedArray,
+    Unreduced,
+    aval_of,
+    axes_of,
+    varying_of,
+)
 from calque.core.dims import Dim
 from calque.core.dtypes import check_fits, plain_number
+from calque.core.errors import explain
 from calque.core.evaluate import literal_value as literal_value
 from calque.core.evaluate import replay as replay
 from calque.core.primitive import Primitive, registry
@@ -22,7 +31,7 @@ from calque.core.refs import Frame
 from calque.core.source import called, here
 from calque.core.trace import Trace, Tracer, as_current, escaped_tracer_error, scopes
 from calque.core.types import Params
-from calque.transforms import explicit
+from calque.transforms import explicit, sums
 
 
 class StageTracer(Tracer):
@@ -120,12 +129,19 @@ class StageTrace(Trace):
                 return atoms, frozenset().union(*[a.aval.vma for a in atoms])
             wanted = [v.aval.vma for v in inner.inputs]
             if prim.name == "shard_map":
-                wanted = [w - params["newly_manual_axes"] for w in wanted]
+                mine = params["newly_manual_axes"]
+                wanted = [frozenset(n for n in w if getattr(n, "axis", n) not in mine)
+                          for w in wanted]
         else:
-            every = frozenset().union(*[a.aval.vma for a in atoms])
-            if prim.varying is not None and "axes" in params:
-                every |= set(params["axes"]) if prim.name != "pvary" else NOWHERE
-            wanted = [every] * len(atoms)
+            every = varying_of(frozenset().union(*[a.aval.vma for a in atoms]))
+            if prim.varying is not None and "axes" in params and prim.name not in _CASTS:
+                every |= set(params["axes"])
+            level = self._varied(atoms, [every] * len(atoms)) if every else atoms
+            avals = [a.aval for a in level]
+            if not sums.any_of(avals) or prim.varying is not None:
+                return level, frozenset().union(*[a.vma for a in avals])
+            unreduced, reduced = sums.of_results(prim, avals, params)
+            return level, every | _marks(unreduced, reduced, avals)
         vma = frozenset().union(*wanted)
         return self._varied(atoms, wanted) if vma else atoms, vma
 
@@ -134,15 +150,28 @@ class StageTrace(Trace):
         """Values that vary over these axes, too."""
         level: list[Atom] = []
         for a, w in zip(atoms, wanted):
-            if w - a.aval.vma:
-                axes = tuple(sorted(w - a.aval.vma, key=str))
-                out = Var(a.aval.marked(a.aval.sharding, a.aval.vma | w))
-                self.equations.append(Equation(registry["pvary"], (a,), (out,), {"axes": axes},
-                                               here(), scopes.get()))
-                level.append(out)
-            else:
-                level.append(a)
+            vma = a.aval.vma
+            reduced, summands = axes_of(vma, Reduced) & w, axes_of(vma, Unreduced) & w
+            if summands:
+                raise ValueError(explain(
+                    f"pvary cannot accept args which are unreduced. Got {a.aval.short()} and axes="
+                    f"{set(summands)}", where=str(here()), fix="lax.psum the value over them."))
+            if reduced:
+                a = self._cast("reduced_vary_cast", a, reduced)
+            if more := varying_of(w) - a.aval.vma:
+                a = self._cast("pvary", a, more)
+            if more := axes_of(w, Reduced) - axes_of(a.aval.vma, Reduced):
+                a = self._cast("preduced", a, more)
+            level.append(a)
         return tuple(level)
+
+    def _cast(self, name: str, a: Atom, axes: frozenset[Any]) -> Atom:
+        """A value as another kind along axes (primitives/casts)."""
+        prim, params = registry[name], {"axes": tuple(sorted(axes, key=str))}
+        assert prim.varying is not None
+        out = Var(a.aval.marked(a.aval.sharding, prim.varying(a.aval.vma, params)))
+        self.equations.append(Equation(prim, (a,), (out,), params, here(), scopes.get()))
+        return out
 
     def program(self, inputs: Sequence[StageTracer], outputs: Sequence[Any]) -> Program:
         """What was recorded, with these inputs and outputs; the trace is closed."""
@@ -152,6 +181,19 @@ class StageTrace(Trace):
         made = Program([t._var for t in inputs], self.equations, atoms,
                        [v for v, _ in pairs], [c for _, c in pairs], self.name)
         return checker.checked(made, f"after staging {self.name}")
+
+
+_CASTS = frozenset((
+    "pvary", "preduced", "reduced_invary_cast", "reduced_vary_cast", "vary_unreduced_cast",
+    "invary_unreduced_cast", "unreduced_psum", "unreduced_reduce_scatter"))
+
+
+def _marks(unreduced: frozenset[Any], reduced: frozenset[Any], avals: Sequence[ShapedArray]
+           ) -> frozenset[Any]:
+    """What of these axes shard_map maps, as an aval has it."""
+    mapped = frozenset().union(*[
+        axes_of(a.vma, kind) for a in avals for kind in (Unreduced, Reduced)])
+    return frozenset((*map(Unreduced, unreduced & mapped), *map(Reduced, reduced & mapped)))
 
 
 def marked(prim: Primitive, avals: Sequence[ShapedArray], vma: frozenset[Any],

@@ -14,6 +14,7 @@ from calque.core.primitive import UndefinedPrimal, is_linear, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.source import replaying
 from calque.core.zeros import Zero, add_tangents, instantiate, is_zero
+from calque.transforms import sums
 from calque.transforms.explicit import is_explicit
 from calque.transforms.stage import literal_value, stage
 
@@ -53,21 +54,21 @@ def backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
     def collect(atom: Atom, ct: Any) -> None:
         if isinstance(atom, Var) and atom in linear and ct is not None and not is_zero(ct):
             if atom.aval.plain is not atom.aval or aval_of(ct).vma:
-                ct = _typed_as(ct, atom.aval)
+                ct = typed_as(ct, atom.aval.cotangent())
             flowing[atom] = add_tangents(flowing[atom], ct) if atom in flowing else ct
 
     for o, ct in zip(p.outputs, cts):
         collect(o, ct)
     for e in reversed(tape):
         _pull(e, flowing, read, collect)
-    return [flowing.get(v, Zero(v.aval)) for v, a in zip(p.inputs, args) if is_linear(a)]
+    return [flowing.get(v, Zero(v.aval.cotangent()))
+            for v, a in zip(p.inputs, args) if is_linear(a)]
 
 
-def _typed_as(ct: Any, aval: ShapedArray) -> Any:
-    """A cotangent that varies, and is spread, as the value does."""
-    more = aval_of(ct).vma - aval.vma
-    if more:  # inside shard_map: the value is one, its parts' cotangents are summed
-        ct = registry["psum_invariant"].bind(ct, axes=tuple(sorted(more, key=str)))
+def typed_as(ct: Any, aval: ShapedArray) -> Any:
+    """A cotangent that varies, is a summand, and is spread as its type says."""
+    if aval_of(ct).vma - aval.vma or sums.any_of([aval, aval_of(ct)]):
+        ct = sums.brought(ct, aval.vma)
     if is_explicit(aval) and aval_of(ct).sharding != aval.sharding:
         ct = registry["sharding_constraint"].bind(ct, sharding=aval.sharding)
     return ct
@@ -78,12 +79,15 @@ def _pull(e: Equation, flowing: dict[Var, Any], read: Any, collect: Any) -> None
     if not any(v in flowing for v in e.outputs):
         return
     cts = [flowing.pop(v, None) for v in e.outputs]
-    cts = [Zero(v.aval) if c is None else c for v, c in zip(e.outputs, cts)]
+    cts = [Zero(v.aval.cotangent()) if c is None else c for v, c in zip(e.outputs, cts)]
     token = replaying.set(e.source)
     try:
-        rule = e.primitive.rule("transpose")
-        result = rule(cts if e.primitive.multiple_results else cts[0],
-                      *[read(a) for a in e.inputs], **e.params)
+        rule, args = e.primitive.rule("transpose"), [read(a) for a in e.inputs]
+        result = None
+        if e.primitive.mixed is not None and sums.any_of([a.aval for a in e.inputs]):
+            result = e.primitive.mixed(cts[0], e.primitive, args, e.params)
+        if result is None:
+            result = rule(cts if e.primitive.multiple_results else cts[0], *args, **e.params)
     finally:
         replaying.reset(token)
     for a, ct in zip(e.inputs, result):
@@ -113,7 +117,8 @@ def transpose_program(p: Program, linear: Sequence[bool], ct_given: Sequence[boo
             count = len(p.inputs) - sum(linear)
             known, given = iter(values[:count]), iter(values[count:])
             args = [UndefinedPrimal(v.aval) if n else next(known) for v, n in zip(p.inputs, linear)]
-            cts = [next(given) if g else Zero(o.aval) for o, g in zip(p.outputs, ct_given)]
+            cts = [next(given) if g else Zero(o.aval.cotangent())
+                   for o, g in zip(p.outputs, ct_given)]
             result = backward(p, args, cts)
             force = forced or [False] * len(result)
             mask.extend((not is_zero(c)) or (f and c.dtype != dtypes.float0)
@@ -121,7 +126,7 @@ def transpose_program(p: Program, linear: Sequence[bool], ct_given: Sequence[boo
             return [instantiate(c) for c, m in zip(result, mask) if m]
 
         avals = [v.aval for v, n in zip(p.inputs, linear) if not n]
-        avals += [o.aval for o, g in zip(p.outputs, ct_given) if g]
+        avals += [o.aval.cotangent() for o, g in zip(p.outputs, ct_given) if g]
         return stage(run, avals, f"transpose_{p.name}"), mask
 
     what = ("transpose", tuple(linear), tuple(ct_given), tuple(forced or ()))

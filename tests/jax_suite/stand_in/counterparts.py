@@ -207,8 +207,11 @@ def _xla_bridge() -> Names:
 @given("core")
 def _core() -> Names:
     import jax
+
+    from calque.core.sharding import ShardingTypeError  # (which is not public in JAX either)
     return {"reset_trace_state": lambda: True, "get_aval": jax.typeof, "typeof": jax.typeof,
             "trace_state_clean": lambda: True, "Tracer": jax.core.Tracer,
+            "ShardingTypeError": ShardingTypeError,
             "is_constant_dim": lambda d: isinstance(d, int), "is_constant_shape": lambda s: True,
             "NamedShape": Private("core.NamedShape"),
             "concrete_or_error": Private("core.concrete_or_error")}
@@ -280,6 +283,15 @@ def _sharding() -> Names:
     import jax
     return {"make_mesh": lambda shape, names, types=None, **k: jax.make_mesh(
                 shape, names, axis_types=types, **k)}
+
+
+@given("mesh")
+def _mesh() -> Names:
+    import jax
+
+    from calque.core.mesh import NO_MESH  # (which is not public in JAX either)
+    return {"empty_concrete_mesh": NO_MESH, "empty_abstract_mesh": NO_MESH.abstract_mesh,
+            "get_abstract_mesh": jax.sharding.get_abstract_mesh}
 
 
 @given("typing")

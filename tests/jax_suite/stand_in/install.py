@@ -183,10 +183,5 @@ def _absent_names(jax: Any) -> None:
     if not hasattr(shape, "update"):
         shape.update = lambda self, **k: shape(k.get("shape", self.shape),
                                                k.get("dtype", self.dtype))
-    spec = jax.sharding.PartitionSpec
-    made = spec.__init__
-    if "unreduced" not in (getattr(made, "__kwdefaults__", None) or ()):
-        spec.__init__ = lambda self, *axes, unreduced=None, reduced=None, **k: made(
-            self, *axes, **k)
     if not hasattr(jax, "float0"):
         jax.__dict__["float0"] = jax.dtypes.float0

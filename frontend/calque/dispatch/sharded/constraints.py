@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from calque.core.avals import shape_of
+from calque.core.avals import aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.formats import sharding_in
-from calque.core.mesh import Mesh, get_abstract_mesh, get_mesh
+from calque.core.mesh import Mesh, get_abstract_mesh, spec_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.trace import at_bottom
 from calque.dispatch.array import as_values
 from calque.dispatch.sharded.shards import check_devices, check_rank, prefix_leaves
 from calque.dispatch.tracing import check_arguments
 from calque.primitives.placement import constrain
+from calque.transforms.explicit import is_explicit
 from calque.trees import util as tree_util
 
 __all__ = ["with_sharding_constraint"]
@@ -63,9 +64,7 @@ def as_sharding(what: str, argument: str, given: Any) -> Any:
         raise TypeError(explain(
             f"{argument} leaf specifications are expected to be PartitionSpec instances or None, "
             f"but got {given}", fix="pass NamedSharding(mesh, spec)."))
-    mesh: Any = get_mesh()
-    if mesh.empty:
-        mesh = get_abstract_mesh()
+    mesh: Any = spec_mesh()
     if mesh.empty:
         raise RuntimeError(explain(
             f"{what} requires a non-empty mesh in context if you are passing `PartitionSpec`s to "
@@ -73,6 +72,18 @@ def as_sharding(what: str, argument: str, given: Any) -> Any:
             fix=f"pass NamedSharding(mesh, spec) in {argument}, or call inside "
                 "`with calque.set_mesh(mesh)`."))
     return NamedSharding(mesh, given)
+
+
+def _asserted(x: Any, sharding: NamedSharding) -> Any:
+    """Over Explicit axes only, the value: its type is to say so."""
+    a = aval_of(x)
+    have = a.sharding.spec.of_rank(a.ndim) if is_explicit(a) else PartitionSpec().of_rank(a.ndim)
+    if have != sharding.spec.of_rank(a.ndim):
+        raise AssertionError(explain(
+            "`with_sharding_constraint` acts as an assert when all axes of mesh are of type "
+            f"`Explicit`. The array sharding: {have} did not match the sharding provided: "
+            f"{sharding.spec}.", fix="use calque.sharding.reshard over Explicit axes."))
+    return x
 
 
 def _constrained(v: Any, given: Any) -> Any:
@@ -89,6 +100,8 @@ def _constrained(v: Any, given: Any) -> Any:
         if isinstance(sharding.mesh, Mesh):
             check_devices(sharding)
         manual = set(get_abstract_mesh().manual_axes)
+        if set(sharding.mesh.explicit_axes) == set(sharding.mesh.axis_names) and not manual:
+            return _asserted(x, sharding)
         explicit = set(sharding.mesh.explicit_axes) & set(sharding.spec.names())
         if explicit:
             raise ValueError(explain(

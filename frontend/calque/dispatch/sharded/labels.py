@@ -13,7 +13,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
-from calque.core.mesh import Mesh, get_mesh, placing_mesh
+from calque.core.mesh import Mesh, get_mesh, placing_mesh, seen_as
 from calque.core.primitive import Primitive
 from calque.core.program import Program, eliminate_dead_code, inner_of
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -72,7 +72,7 @@ def context_mesh(entered: bool = False) -> Mesh | None:
     """The mesh that `set_mesh` set (entered: also one of `with mesh:`), where it is of this
     process's devices."""
     mesh = get_mesh() if entered else placing_mesh()
-    return None if mesh is None or mesh.empty or mesh.is_multi_process else mesh
+    return None if mesh is None or mesh.empty or mesh.is_multi_process else seen_as(mesh)
 
 
 def in_context(avals: Sequence[ShapedArray], mesh: Mesh | None) -> list[ShapedArray]:
@@ -160,7 +160,8 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: Params, out: An
         place = NamedSharding(where, PartitionSpec())  # another mesh of the same devices
     if place is None:
         return out
-    if any(is_explicit(a) for a in avals) or getattr(params.get("sharding"), "explicit", False):
+    if any(is_explicit(a) for a in avals) or getattr(params.get("sharding"), "explicit", False) or (
+            prim.name == "shard_map" and where is not None and where.explicit_axes):
         made = types_of(prim, avals, outs, params)
         if prim.name == "sharding_constraint" and not params["sharding"].explicit:
             made = [a.plain.marked(params["sharding"], a.vma) for a in outs]  # no type: a label

@@ -21,6 +21,7 @@ from itertools import takewhile
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of, shape_of
+from calque.core.errors import explain
 from calque.core.evaluate import each, literal_value
 from calque.core.lists import replaced, split_list
 from calque.core.mesh import Mesh, OwnRows
@@ -29,6 +30,7 @@ from calque.core.program import Equation, Program, Var, eliminate_dead_code, inn
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
 from calque.core.types import Function
 from calque.dispatch.sharded.labels import meshes_of, named_sharding
+from calque.dispatch.sharded.partial_programs import expanded, is_partial
 from calque.dispatch.sharded.spanning import any_spans
 from calque.lowering.module import Lowered
 from calque.lowering.passes.accumulate import accumulate
@@ -92,6 +94,25 @@ def spans_processes(p: Program, avals: Sequence[ShapedArray]) -> bool:
 
 def _meshes(p: Program) -> list[Mesh]:
     return [*meshes_of(p), *[rows.every for rows in meshes_of(p, OwnRows)]]
+
+
+def has_own(p: Program, avals: Sequence[ShapedArray]) -> bool:
+    """Whether what runs is not the program itself: over several processes, or over summands."""
+    every = (*avals, *[v.aval for v in p.const_vars], *p.out_avals)
+    return spans_processes(p, avals) or (
+        any([a.sharding is not None for a in every]) and is_partial(p))
+
+
+def own_program(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]
+                ) -> Program:
+    """What runs then, in this process; consts' avals come first, and they are inputs of it."""
+    if not is_partial(p):
+        return of_process(p, in_avals, out_avals)
+    if spans_processes(p, [*in_avals, *out_avals]):
+        raise NotImplementedError(explain(
+            f"{p.name}: arrays of unreduced sharding over the devices of several processes.",
+            fix="leave unreduced= out: sums over devices are whole then."))
+    return expanded(p)
 
 
 def of_process(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]
@@ -449,4 +470,4 @@ _SPECIAL: dict[str, Callable[[_Partitioner, Equation, list[Value]], list[Value]]
     "shard_map": _mapped, "sharding_constraint": _constrained,
     "inspect_sharding": lambda part, e, values: []}
 
-__all__ = ["localized", "name_messages", "of_process", "spans_processes"]
+__all__ = ["has_own", "localized", "name_messages", "own_program", "spans_processes"]

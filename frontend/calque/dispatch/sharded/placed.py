@@ -17,7 +17,8 @@ from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleD
 from calque.core.types import Function
 from calque.dispatch.jit import JitFunction, _Entry, placed
 from calque.dispatch.sharded.constraints import as_sharding
-from calque.dispatch.sharded.shards import check_rank, prefix_leaves
+from calque.dispatch.sharded.shards import check_rank, is_place, prefix_leaves
+from calque.dispatch.sharded.spanning import elsewhere
 from calque.primitives.placement import constrain
 from calque.trees import util as tree_util
 
@@ -44,11 +45,11 @@ class PlacedFunction(JitFunction):
     def _trace(self, key: tuple[Any, ...], fun: Function, tree: Any,
                avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         wanted: list[Any] = [None] * len(avals)
-        if tree_util.tree_leaves(self._in):
+        if self._in is not None:
             wanted = [None if type(a) is AbstractRef else s
                       for a, s in zip(avals, self._of_arguments(tree, avals))]
-            avals = [a if s is None or s.spans or a.sharding is not None else a.marked(s, a.vma)
-                     for a, s in zip(avals, wanted)]
+            avals = [a if s is None or a.sharding is not None or elsewhere([a.marked(s)])
+                     else a.marked(s, a.vma) for a, s in zip(avals, wanted)]
 
         said: list[Any] = []  # of each result
 
@@ -57,18 +58,17 @@ class PlacedFunction(JitFunction):
             args, kwargs = own.unflatten([x if s is None else constrain(x, s)
                                           for x, s in zip(leaves, wanted)])
             out = fun(*args, **kwargs)
-            if not tree_util.tree_leaves(self._out):
+            if self._out is None:
                 return out
             outs, out_tree = tree_util.flatten(out)
-            flat = prefix_leaves("jit out_shardings", self._out, out)
-            said[:] = flat
+            flat = prefix_leaves("pjit out_shardings", self._out, out)
+            said[:] = [as_sharding("jit", "out_shardings", s) for s in flat]
             return out_tree.unflatten([_result(o, s) for o, s in zip(outs, flat)])
 
         entry = super()._trace(key, constrained, tree, avals, donated)
-        if any(isinstance(s, SingleDeviceSharding) for s in said):
-            entry.out_avals = tuple(
-                a.plain.marked(s, a.vma) if isinstance(s, SingleDeviceSharding) else a
-                for a, s in zip(entry.out_avals, said, strict=True))
+        if said:
+            entry.out_avals = tuple(a.plain.marked(s, a.vma) if _is_told(a, s) else a
+                                    for a, s in zip(entry.out_avals, said, strict=True))
         if self._device is not None:
             where = SingleDeviceSharding(self._device)
             entry.out_avals = tuple(a.plain.marked(where, a.vma) for a in entry.out_avals)
@@ -82,16 +82,25 @@ class PlacedFunction(JitFunction):
                 f"{self._name}: pjit does not support kwargs when in_shardings is specified.",
                 fix="pass the arguments by position."))
         given = tuple(self._in) if isinstance(self._in, list) else self._in
-        if isinstance(given, tuple) and len(given) != len(args):
+        wrong = None
+        if is_place(given):
+            pass
+        elif type(given) is not tuple:
+            wrong = f"not a tuple: got {type(given)} instead." + (
+                " Given the corresponding argument being passed, it looks like pjit in_shardings "
+                "might need to be wrapped in a singleton tuple." if len(args) == 1 else "")
+        elif len(given) != len(args):
+            wrong = (f"the wrong length: got a tuple or list of length {len(given)} for an args "
+                     f"tuple of length {len(args)}.")
+        if wrong:
             raise ValueError(explain(
                 "pjit in_shardings specification must be a tree prefix of the positional arguments "
                 "tuple. In particular, pjit in_shardings must either be a Sharding, a "
-                f"PartitionSpec, or a tuple of length equal to the number of positional arguments. "
-                f"But pjit in_shardings is the wrong length: got a tuple or list of length "
-                f"{len(given)} for an args tuple of length {len(args)}.",
+                "PartitionSpec, or a tuple of length equal to the number of positional arguments. "
+                f"But pjit in_shardings is {wrong}",
                 fix="give one entry for each positional argument."))
         found = []
-        for i, (a, s) in enumerate(zip(avals, prefix_leaves("jit in_shardings", given, args))):
+        for i, (a, s) in enumerate(zip(avals, prefix_leaves("pjit in_shardings", given, args))):
             s = as_sharding("jit", "in_shardings", s)
             if s is not None and type(a) is not AbstractRef:
                 check_rank(f"One of pjit arguments with pytree key path {self._argument(tree, i)}",
@@ -107,6 +116,13 @@ class PlacedFunction(JitFunction):
                             "in_shardings out."))
             found.append(s)
         return found
+
+
+def _is_told(a: Any, said: Any) -> bool:
+    """Whether a result's label is what was said: over Explicit axes, too, where its type is so."""
+    return isinstance(said, SingleDeviceSharding) or isinstance(said, NamedSharding) and (
+        said.explicit and isinstance(a.sharding, NamedSharding)
+        and a.sharding.spec == said.spec.of_rank(a.ndim))
 
 
 def _result(o: Any, given: Any) -> Any:

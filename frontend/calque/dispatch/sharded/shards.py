@@ -32,14 +32,21 @@ from calque.core.trace import Tracer
 from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array, current_device, from_numpy
 from calque.dispatch.devices import devices
+from calque.dispatch.sharded.partial_arrays import (
+    PartialArray,
+    of_summands,
+    refuse_index,
+    summand,
+    unreduced_axes,
+)
 from calque.dispatch.sharded.spanning import GlobalArray, local_index, local_shape, piece_of
+from calque.dispatch.sharded.spanning import made as spanning_made
 from calque.primitives.placement import constrain
-from calque.primitives.random import impl_of, random_unwrap_p, random_wrap_p
 from calque.runtime import Buffer, Device
 from calque.trees import util as tree_util
+from calque.trees.differences import mismatches
 
-__all__ = ["Shard", "device_put", "device_put_replicated", "device_put_sharded",
-           "make_array_from_callback", "make_array_from_process_local_data",
+__all__ = ["Shard", "device_put", "make_array_from_callback", "make_array_from_process_local_data",
            "make_array_from_single_device_arrays"]
 
 
@@ -76,6 +83,10 @@ class Shard:
         x = self._whole
         if not self.device.is_local:
             return None
+        if unreduced_axes(x.aval):
+            part = summand(x, self.device, self.index)
+            return Array(part, x.aval.plain.update(shape=part.shape).marked(
+                SingleDeviceSharding(self.device)))
         whole = all(s == slice(None) for s in self.index)
         if whole and x.aval.sharding is None:
             return x
@@ -185,6 +196,9 @@ def _put(x: Any, where: Any) -> Any:
     check_divides("device_put", shape_of(x) if is_arraylike(x) else (), where)
     if where.spans:
         return _distribute(x, where)
+    if type(x) is PartialArray or isinstance(where, NamedSharding) and where.unreduced:
+        made = constrain(x if isinstance(x, Array) else _moved(x, where._assignment[0]), where)
+        return spanning_made(made._buffer, made.aval.plain.marked(where))
     made = _moved(x, where._assignment[0])
     if made is not x:  # nobody else has it: its memory may be donated
         return Array(made._buffer, made.aval.plain.marked(where))
@@ -256,9 +270,9 @@ def is_place(x: Any) -> bool:
 
 def prefix_leaves(what: str, given: Any, values: Any) -> list[Any]:
     """What a tree prefix of places says of each leaf."""
-    return tree_util.prefix_leaves(given, values, is_place, lambda error: explain(
-        f"{what} specification must be a tree prefix of the corresponding value; pytree "
-        f"structure error: {error}",
+    return tree_util.prefix_leaves(given, values, is_place, lambda _: explain(
+        f"{what} specification must be a tree prefix of the corresponding value; "
+        f"{mismatches(what, given, values, is_place)}",
         fix="give one place for the whole value, or one for each part in its structure."))
 
 
@@ -320,6 +334,8 @@ def _put_so(x: Any, where: Any, donate: Any, may_alias: Any) -> Any:
 def _pieced(shape: Sequence[int], sharding: Sharding, dtype: Any, pieces: dict[Any, Any]) -> Array:
     """An array of the pieces of its parts."""
     check_divides("make_array", shape, sharding)
+    if isinstance(sharding, NamedSharding) and sharding.unreduced:
+        return of_summands(shape, sharding, dtype, pieces)
     if not sharding.spans:
         whole = np.empty(tuple(shape), dtype)
         for device, index in sharding.devices_indices_map(tuple(shape)).items():
@@ -371,6 +387,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
     shape = _global_shape(shape)
     sharding = sharding_in("make_array_from_callback", sharding, shape)
     check_divides("make_array_from_callback", shape, sharding)
+    refuse_index("make_array_from_callback", sharding)
     want = sharding.shard_shape(shape)
     known: dict[Any, Any] = {}
     pieces = {}
@@ -559,76 +576,3 @@ def _check_part(what: str, sharding: Sharding) -> None:
         raise ValueError(explain(
             f"{what}: this process has no device of {sharding!r}.",
             fix="call it in the processes that have some."))
-
-
-def _over(devices_: Sequence[Device]) -> NamedSharding:
-    name = "_device_put_sharded"
-    return NamedSharding(Mesh(np.array(devices_, object), (name,)), PartitionSpec(name))
-
-
-def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
-    """Trees of arrays, one for each device, as one tree of arrays with a leading axis of devices.
-
-    Args:
-      shards: a tree for each device.
-      devices: the Devices.
-
-    Returns:
-      A tree of Arrays of shape (number of devices, ...).
-
-    Raises:
-      ValueError: there are more or fewer trees than devices, or shapes differ.
-      TypeError: shards is no sequence.
-
-    Example:
-      >>> import calque, numpy as np
-      >>> calque.device_put_sharded([np.ones(2, np.float32)], calque.devices()[:1])
-      Array([[1., 1.]], dtype=float32)
-    """
-    if not isinstance(shards, Sequence):
-        raise TypeError(explain(
-            f"device_put_sharded `shards` input must be a sequence; got {type(shards)}.",
-            fix="pass a list with one tree for each device."))
-    if len(shards) != len(devices):
-        raise ValueError(explain(
-            f"len(shards) = {len(shards)} must equal len(devices) = {len(devices)}.",
-            fix="pass one tree for each device."))
-    where = _over(devices)
-
-    def stacked(*parts: Any) -> Any:
-        if any(dtypes.is_key(kind := dtype_of(p)) for p in parts):  # by their words
-            words = [random_unwrap_p.bind(p) for p in parts]
-            return random_wrap_p.bind(stacked(*words), **impl_of(kind))
-        values = [np.asarray(p, dtype_of(p)) for p in parts]
-        if len({v.shape for v in values}) > 1:
-            raise ValueError(explain(
-                "the shards passed to device_put_sharded must have consistent shapes, got "
-                f"{[v.shape for v in values]}.", fix="pad them to one shape."))
-        return labelled(from_numpy(np.stack(values)), where)
-
-    return tree_util.tree_map(stacked, *shards)
-
-
-def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
-    """A tree of arrays repeated along a leading axis of devices.
-
-    Args:
-      x: tree of arrays.
-      devices: the Devices.
-
-    Returns:
-      A tree of Arrays of shape (number of devices, ...).
-
-    Raises:
-      ValueError: there are no devices.
-
-    Example:
-      >>> import calque, numpy as np
-      >>> calque.device_put_replicated(np.ones(2, np.float32), calque.devices()[:1])
-      Array([[1., 1.]], dtype=float32)
-    """
-    if not isinstance(devices, Sequence) or not devices:
-        raise ValueError(explain(
-            "`devices` argument to `device_put_replicated must be a non-empty sequence.",
-            fix="pass calque.devices()."))
-    return device_put_sharded([x] * len(devices), devices)

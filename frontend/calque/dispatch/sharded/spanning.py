@@ -17,6 +17,7 @@ from calque.core.processes import block_shape, rank
 from calque.core.sharding import NamedSharding
 from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array, current_device, to_array
+from calque.dispatch.sharded.partial_arrays import PartialArray, unreduced_axes
 from calque.runtime import Buffer, Device
 
 
@@ -69,8 +70,16 @@ def _unpickled(value: Ndarray, aval: ShapedArray) -> Array:
 
 def made(buffer: Buffer | None, aval: ShapedArray, pending: Any = None) -> Array:
     """An Array of this process's piece."""
-    spans = aval.sharding is not None and aval.sharding.spans
-    return (GlobalArray if spans else Array)(buffer, aval, pending)
+    s = aval.sharding
+    kind = Array if s is None else GlobalArray if s.spans else (
+        PartialArray if unreduced_axes(aval) else Array)
+    return kind(buffer, aval, pending)
+
+
+def elsewhere(avals: Sequence[ShapedArray]) -> bool:
+    """Whether the memory of one of the arrays is not that of its value: programs only use it."""
+    return any([a.sharding is not None and (a.sharding.spans or bool(unreduced_axes(a)))
+                for a in avals])
 
 
 def any_spans(avals: Sequence[ShapedArray]) -> bool:
@@ -109,4 +118,5 @@ def piece_of(x: Any, sharding: NamedSharding) -> Array:
     return GlobalArray(buffer, a.aval.plain.marked(sharding))
 
 
-__all__ = ["GlobalArray", "any_spans", "local_index", "local_shape", "made", "piece_of"]
+__all__ = ["GlobalArray", "any_spans", "elsewhere", "local_index", "local_shape", "made",
+           "piece_of"]

@@ -1,0 +1,40 @@
+"""Where a tree is no prefix of another, in words: what errors about places and axes show."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from calque.trees import util as tree_util
+
+
+def _found(name: str, prefix: Any, full: Any, is_leaf: Callable[[Any], bool] | None,
+           path: tuple[Any, ...]) -> Iterator[str]:
+    kind = type(prefix)
+    if is_leaf is not None and is_leaf(prefix) or not tree_util.is_tree_node(kind):
+        return
+    where = f"at key path\n    {name}{tree_util.keystr(path)}\nAt that key path, the prefix pytree"
+    if kind is not type(full):
+        yield (f"different types {where} {name} has a subtree of type\n    {kind}\n"
+               "but at the same key path the full pytree has a subtree of different type\n"
+               f"    {type(full) if tree_util.is_tree_node(type(full)) else 'leaf'}.")
+        return
+    (mine, data), (theirs, other) = map(tree_util.flatten_one_level_with_keys, (prefix, full))
+    if len(mine) != len(theirs):
+        yield (f"different lengths of {kind.__name__} {where} {name} has a subtree of type "
+               f"{kind.__name__} of length {len(mine)}, but the full pytree has a subtree of the "
+               f"same type but of length {len(theirs)}.")
+    elif data != other:
+        yield (f"different pytree metadata {where} {name} has a subtree of type\n    {kind}\n"
+               f"with metadata\n    {data}\nbut at the same key path the full pytree has a subtree "
+               f"of the same type but with metadata\n    {other}.")
+    else:
+        for (key, a), (_, b) in zip(mine, theirs):
+            yield from _found(name, a, b, is_leaf, (*path, key))
+
+
+def mismatches(name: str, prefix: Any, full: Any, is_leaf: Callable[[Any], bool] | None = None
+               ) -> str:
+    """What of a tree is no prefix of another, with its key paths."""
+    found = list(_found(name, prefix, full, is_leaf, ()))
+    told = "\n\n".join(f"pytree structure error: {text}" for text in found)
+    return f"Mismatch details ({len(found)} found):\n\n{told}"
