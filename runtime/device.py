@@ -48,6 +48,7 @@ _CARD_BYTES = 8 << 30  # of one that does not say
 _loads = itertools.count(1)
 
 _lock = threading.RLock()
+client_of: list[Any] = []  # a platform's name -> what its devices' `client` is: extend/backend
 _hal_devices: dict[str, Any] = {}
 _cpu_count: int | None = None
 FIRST_ID = 2048  # of a process's devices: its number times this
@@ -171,8 +172,7 @@ class Device:
     @property
     def client(self) -> Any:
         """The platform it is of (extend.backend.Client)."""
-        from calque.extend.backend import client_of
-        return client_of(self.platform)
+        return client_of[0](self.platform)
 
     def memory_stats(self) -> dict[str, int] | None:
         """Bytes in use by the device's allocator; None: this platform does not count them."""

@@ -1,4 +1,4 @@
-"""Keras on JAX: fit, evaluate, predict, save and load, convolutions, recurrent layers, attention."""
+"""Keras on JAX: fit, evaluate, predict, save and load, convolutions, recurrence, attention."""
 
 import os
 import pathlib

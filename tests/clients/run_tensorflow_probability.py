@@ -1,4 +1,4 @@
-"""Distributions, bijectors, Hamiltonian Monte Carlo, L-BFGS on TensorFlow Probability's JAX side."""
+"""Distributions, bijectors, Hamiltonian Monte Carlo, L-BFGS of TensorFlow Probability on JAX."""
 
 import jax
 import jax.numpy as jnp

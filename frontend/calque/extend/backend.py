@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from calque.core.errors import explain
+from calque.runtime import device as devices
 from calque.runtime.device import Device
 
 
@@ -69,6 +70,9 @@ _clients: dict[str, Client] = {}
 def client_of(platform: str) -> Client:
     """The one Client of a platform's name."""
     return _clients.setdefault(platform, Client(platform))
+
+
+devices.client_of.append(client_of)
 
 
 def get_backend(platform: Any = None) -> Client:
