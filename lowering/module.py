@@ -115,7 +115,7 @@ class Lowered:
 def lower(program: Program, target: Target, options: LowerOptions = LowerOptions()) -> Lowered:
     """Emit a Program for a target; its consts count as leading inputs."""
     with monitoring.span(f"lower {program.name}", "lower", monitoring.LOWER,
-                         fun_name=f"jit({program.name})"):
+                         fun_name=f"jit({program.name})"), program.own_width():
         return _lower(program, target, options)
 
 

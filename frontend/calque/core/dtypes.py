@@ -215,6 +215,11 @@ def canonical(dtype: Any) -> Dtype:
     return d
 
 
+def is_wide(dtype: Any) -> bool:
+    """Whether arrays get the dtype only while jax_enable_x64 is on."""
+    return not is_key(dtype) and dtype in _NARROW
+
+
 def default_dtype(python_type: type) -> Dtype:
     """int -> int32 (int64 with x64), float -> float32, complex -> complex64, bool -> bool."""
     wide: Dtype = np.dtype(python_type) if python_type is not int else np.dtype(np.int64)

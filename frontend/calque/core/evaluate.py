@@ -21,7 +21,8 @@ def replay(p: Program, *args: Any, consts: Sequence[Any] | None = None) -> list[
         out = e.primitive.bind(*xs, **e.params)
         return out if e.primitive.multiple_results else [out]
 
-    return each(p, [*(p.consts if consts is None else consts), *args], literal_value, run)
+    with p.own_width():
+        return each(p, [*(p.consts if consts is None else consts), *args], literal_value, run)
 
 
 def each(p: Program, values: Sequence[Any], literal: Callable[[Literal], Any],
