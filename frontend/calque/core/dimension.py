@@ -76,6 +76,7 @@ class Dim:
 
     __slots__ = ("terms", "scope", "_hash", "_text")
 
+    __array_priority__ = 100  # NumPy arrays leave arithmetic with one to it
     aval: Any  # int64 or int32, as canonical: set by core.avals
     terms: tuple[tuple[Monomial, int], ...]  # descending; never a constant alone
     scope: SymbolicScope
@@ -242,12 +243,19 @@ class Dim:
     __rmul__ = __mul__
 
     def __pow__(self, power: Any) -> Any:
-        if not isinstance(power, int) or power < 0:
+        if not isinstance(power, int):
             return self._value("__pow__", power)
+        if power < 0:
+            raise ValueError(explain(
+                f"Symbolic dimension cannot be raised to negative powers: '{self}' ** '{power}'.",
+                fix="convert it first: jnp.float32(d) ** power."))
         result: Any = 1
         for _ in range(power):
             result = self * result
         return result
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._value("__rpow__", other)
 
     def __floordiv__(self, other: Any) -> Any:
         number = _integer(other)

@@ -243,7 +243,7 @@ def slice_of(item: slice, size: Any) -> tuple[Any, Any, Any]:
     if not any(isinstance(v, Dim) for v in (start, stop, step, size)):
         start, stop, step = item.indices(size)
         return start, len(range(start, stop, step)), step
-    forward = _sign(step) if isinstance(step, Dim) else step > 0
+    forward = sign(step) if isinstance(step, Dim) else step > 0
     def place(v: Any, default: Any, low: Any, high: Any) -> Any:
         if v is None:
             return default
@@ -258,12 +258,12 @@ def slice_of(item: slice, size: Any) -> tuple[Any, Any, Any]:
     return first, max_dim(floordiv(first - last - step - 1, -step), 0), step
 
 
-def _sign(step: Dim) -> bool:
+def sign(step: Dim) -> bool:
     """Whether a step is positive; it is not 0."""
     if is_nonnegative(step - 1) is True or is_nonnegative(-step - 1) is True:
         return is_nonnegative(step) is True
     raise InconclusiveDimensionOperation(explain(
-        f"slice step {step} must be resolved statically if it is > 0 or < 0.",
+        f"The step {step} must be resolved statically if it is > 0 or < 0.",
         fix="give the step as an int, or a constraint on its variables to symbolic_shape."))
 
 
@@ -515,6 +515,7 @@ __all__ = [
     "parse_dims",
     "quotient",
     "scope_of",
+    "sign",
     "slice_of",
     "symbolic_shape",
 ]

@@ -21,6 +21,7 @@ from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.types import Dtype, Shape
 from calque.lax import Precision
+from calque.lax.operands import as_sizes
 
 
 class ResizeMethod(enum.Enum):
@@ -85,7 +86,7 @@ def _method(method: str | ResizeMethod) -> ResizeMethod:
 
 
 def _checked_shape(name: str, image: Any, shape: Sequence[int]) -> Shape:
-    wanted = tuple(map(operator.index, shape))
+    wanted = as_sizes(name, shape)
     given = shape_of(image)
     if len(wanted) != len(given):
         raise ValueError(explain(f"{name}: shape {wanted} for an image of shape {given}.",

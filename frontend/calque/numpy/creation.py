@@ -192,6 +192,8 @@ def _sequence(x: Any, dtype: Any) -> Any:
     """Nested lists: on the host when everything is there, else stacked."""
     leaves: list[Any] = []
     _collect(x, leaves)
+    if any(hasattr(v, "__jax_array__") for v in leaves):
+        return _sequence(_with_arrays(x), dtype)
     arrays = [v for v in leaves if isinstance(v, Array)]
     if dtype is None:
         dtype = dtypes.promote([dtypes.dtype_and_weak(_leaf(v)) for v in leaves])[0] if (
@@ -216,10 +218,15 @@ def _collect(x: Any, leaves: list[Any]) -> None:
             leaves.append(v)
 
 
+def _with_arrays(x: Any) -> Any:
+    """Nested lists with arrays for what can become one: symbolic sizes, wrappers of arrays."""
+    if isinstance(x, (list, tuple, range)):
+        return [_with_arrays(v) for v in x]
+    return x.__jax_array__() if hasattr(x, "__jax_array__") else x
+
+
 def _leaf(v: Any) -> Any:
     """A leaf of a list as something with a dtype."""
-    if hasattr(v, "__jax_array__"):
-        return v.__jax_array__()
     if type(v) is int:
         return v
     if isinstance(v, (bool, int, float, complex, np.generic, np.ndarray)) or hasattr(v, "aval"):
