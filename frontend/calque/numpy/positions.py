@@ -360,13 +360,14 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
 
 def _triangle(n: Any, k: Any, m: Any, upper: bool) -> tuple[Any, Any]:
     """The positions of a triangle where sizes are symbolic: up to the diagonal k, or from it on."""
-    k = k - 1 if upper else k
-    first = dims.min_dim(dims.max_dim(-k, 0), n)  # the rows below have some
-    full = dims.max_dim(dims.min_dim(m - k, n), first)  # the rows from here on have all
-    below = dims.floordiv((full - first) * (first + full + 2 * k + 1), 2) + (n - full) * m
-    rows, columns = sh.iota(dtypes.int32, (n, m), 0), sh.iota(dtypes.int32, (n, m), 1)
-    lower = rows + dims.number(k, dtypes.int32) >= columns
-    found = nonzero(~lower if upper else lower, size=n * m - below if upper else below)
+    rows, columns, last = (m, n, -k) if upper else (n, m, k)  # upper: of the transposed, lower
+    first = dims.min_dim(dims.max_dim(-last, 0), rows)  # the rows below have some
+    full = dims.max_dim(dims.min_dim(columns - last, rows), first)  # from here on they have all
+    count = dims.floordiv((full - first) * (first + full + 2 * last + 1), 2) + (
+        rows - full) * columns
+    i, j = sh.iota(dtypes.int32, (n, m), 0), sh.iota(dtypes.int32, (n, m), 1)
+    diagonal = i + dims.number(k, dtypes.int32)
+    found = nonzero(j >= diagonal if upper else j <= diagonal, size=dims.max_dim(count, 0))
     return found[0], found[1]
 
 
