@@ -244,6 +244,7 @@ def slice_of(item: slice, size: Any) -> tuple[Any, Any, Any]:
         start, stop, step = item.indices(size)
         return start, len(range(start, stop, step)), step
     forward = sign(step) if isinstance(step, Dim) else step > 0
+
     def place(v: Any, default: Any, low: Any, high: Any) -> Any:
         if v is None:
             return default

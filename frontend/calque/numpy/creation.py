@@ -10,9 +10,11 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
+from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
 from calque.core.types import Ndarray, Shape
+from calque.dispatch import transfers
 from calque.dispatch.array import Array, from_numpy, from_scalar
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import beside, made_on
@@ -262,6 +264,8 @@ def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, sharding
     wanted: Any = dtypes.default_dtype(float) if dtype is None else util.user_dtype(name, dtype)
     sizes = as_sizes(name, shape)
     _check_sizes(name, sizes)
+    if config.guards:
+        transfers.check("host_to_device", value)
     if dtypes.is_key(wanted):  # a key's words are the value
         key = filled_key(wanted, value)
         return made_on(name, device, sharding, lambda: util.broadcast_to(key, sizes), sizes)
