@@ -40,8 +40,8 @@ def explicit(f: Callable[[], Any], whose: str = "asked for") -> Any:
 
 def check(direction: str, value: Any) -> None:
     """Raise, or log, where a guard of this direction says so of the value."""
-    if current.get() is not eval_trace or _whose.get() == "ours":  # while a function is traced, or inside of one of ours
-        return
+    if current.get() is not eval_trace or _whose.get() == "ours":
+        return  # (a function is traced, or one of ours is at work)
     level = config.read(f"jax_transfer_guard_{direction}") or config.jax_transfer_guard or "allow"
     asked = bool(_whose.get())
     if level == "allow" or asked and not level.endswith("explicit") or not asked and asked_by_ours(

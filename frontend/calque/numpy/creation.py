@@ -23,7 +23,7 @@ from calque.lax.operands import as_size, as_sizes, numpy_operand
 from calque.numpy import util
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.random import filled_key, random_wrap_p
+from calque.primitives.random import filled_key, impl_of, random_wrap_p
 
 SMALL = 65536  # bytes up to which a list of arrays is put together on the host
 
@@ -415,7 +415,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
     if dtypes.is_key(keys):  # all words
         words = _full(value, (*sizes, keys.words), name, np.uint32, (np.dtype(np.uint32), False),
                       device, sharding)
-        return random_wrap_p.bind(words, impl=keys.tag)
+        return random_wrap_p.bind(words, **impl_of(keys))
     made = _full(value, sizes, name, dtype, dtypes.dtype_and_weak(a), device, sharding)
     if shape is None and device is None:
         made = beside(a, made)
