@@ -356,7 +356,7 @@ class Emitter:
         self.ctx = Context(made, target, in_process)
         self.ctx.emit_program = self.program
         self.locations = locations
-        self.scope: tuple[str, ...] = ()  # around the Program at work: its equations' are inner ones
+        self.scope: tuple[str, ...] = ()  # around the Program at work
         self.narrow = not f64_ok or target.lacks(I64)
         self.parameters: list[Any] = []
         self.chains: dict[Value, int] = {}  # weight of what one loop computes up to a value

@@ -44,7 +44,8 @@ def test_a_function_under_jit_and_all_steps():
 
 def test_what_does_not_go_together():
     a, x = np.eye(20, dtype=np.float32), np.ones((20, 2), np.float32)
-    for given, start, words in ((a, x[:, :0], "search dim > 0"), (a[:9], x, r"A must be \(20, 20\)"),
+    for given, start, words in ((a, x[:, :0], "search dim > 0"),
+                                (a[:9], x, r"A must be \(20, 20\)"),
                                 (a, np.ones((20, 4), np.float32), r"search dim \* 5 < matrix dim"),
                                 (lambda v: v.astype(jnp.float16), x, "must have same dtypes")):
         with pytest.raises(ValueError, match=words):

@@ -411,3 +411,14 @@ def test_empty_and_freed_references() -> None:
     assert (float(f(3.0)), float(calque.grad(f)(3.0))) == (6, 2)
     with pytest.raises(ValueError, match="after it was frozen"):
         calque.jit(lambda x: (r := calque.new_ref(x), calque.free_ref(r), r[...])[2])(1.0)
+
+
+def test_one_reference_twice_among_the_arguments_of_a_custom_rule():
+    @calque.custom_vjp
+    def f(x_ref, y_ref):
+        return x_ref[...]
+
+    f.defvjp(lambda x_ref, y_ref: (x_ref[...], None), lambda _, ct: (None, None))
+    ref = calque.new_ref(1.0)
+    with pytest.raises(ValueError, match="appeared at both x_ref and y_ref"):
+        f(ref, ref)
