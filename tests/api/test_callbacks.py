@@ -341,7 +341,7 @@ def test_what_is_not_mapped_is_passed_as_it_is_by_legacy_vectorized():
             return np.asarray(x) + np.asarray(y).reshape(-1)[0]
 
         out = calque.vmap(
-            lambda x, y: calque.pure_callback(total, x, x, y, vmap_method=method),
+            lambda x, y, m=method, f=total: calque.pure_callback(f, x, x, y, vmap_method=m),
             in_axes=(1, None))(np.ones((2, 4), np.float32), np.full(3, 2.0, np.float32))
         np.testing.assert_array_equal(out, np.full((4, 2), 3.0))
     assert seen == {"legacy_vectorized": ((4, 2), (3,)), "expand_dims": ((4, 2), (1, 3)),

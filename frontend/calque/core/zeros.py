@@ -53,7 +53,7 @@ def zero_like(x: Any) -> Zero:
     return Zero(aval_of(x).tangent())
 
 
-def constant(value: complex, dtype: Any) -> Any:
+def constant(value: Any, dtype: Any) -> Any:
     """A scalar of a dtype: also where it is a 64-bit one and x64 is off by now, which would cut a
     NumPy scalar to 32 bits (a derivative of what was computed under `enable_x64(True)`)."""
     number = np.asarray(value).astype(dtype)[()]

@@ -104,7 +104,8 @@ def _exported(b: Any, r: Record) -> int:
     ins = r.in_placements or (None,) * len(r.in_avals)
     outs = r.out_placements or (None,) * len(r.out_avals)
     places = list(dict.fromkeys(p for p in (*ins, *outs) if p is not None))
-    order = {None: 0, **{p: i for i, p in enumerate(places, 1)}}
+    order: dict[Placement | None, int] = {None: 0}
+    order.update((p, i) for i, p in enumerate(places, 1))
     parts: dict[int, int] = {
         1: b.CreateString(r.fun_name), 2: _tree(b, r.in_tree),
         3: _offsets(b, [_aval(b, a) for a in r.in_avals]), 4: _tree(b, r.out_tree),

@@ -353,12 +353,12 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """
     sizes = [as_size("tril_indices", v) for v in (n, k, n if m is None else m)]
     if not dims.is_static(sizes):
-        return _triangle(*sizes, upper=False)
+        return _triangle(False, *sizes)
     with util.on_host("tril_indices"):
         return _pair(np.tril_indices(*sizes))
 
 
-def _triangle(n: Any, k: Any, m: Any, upper: bool) -> tuple[Any, Any]:
+def _triangle(upper: bool, n: Any, k: Any, m: Any) -> tuple[Any, Any]:
     """The positions of a triangle where sizes are symbolic: up to the diagonal k, or from it on."""
     rows, columns, last = (m, n, -k) if upper else (n, m, k)  # upper: of the transposed, lower
     first = dims.min_dim(dims.max_dim(-last, 0), rows)  # the rows below have some
@@ -392,7 +392,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """
     sizes = [as_size("triu_indices", v) for v in (n, k, n if m is None else m)]
     if not dims.is_static(sizes):
-        return _triangle(*sizes, upper=True)
+        return _triangle(True, *sizes)
     with util.on_host("triu_indices"):
         return _pair(np.triu_indices(*sizes))
 
