@@ -98,7 +98,7 @@ class SymbolicScope:
             self.inequalities.append(difference)
         elif difference < 0:
             raise ValueError(
-                explain(f"Unsatisfiable explicit constraint: {text}.", fix="leave it out, or mend it.")
+                explain(f"Unsatisfiable explicit constraint: {text}.", fix="leave it out.")
             )
 
     def _solve(self, zero: Dim | int, text: str) -> None:
@@ -106,7 +106,7 @@ class SymbolicScope:
         if not isinstance(zero, Dim):
             if zero:
                 raise ValueError(
-                    explain(f"Unsatisfiable explicit constraint: {text}.", fix="leave it out, or mend it.")
+                    explain(f"Unsatisfiable explicit constraint: {text}.", fix="leave it out.")
                 )
             return
         for monomial, c in zero.terms:
