@@ -115,7 +115,7 @@ class Lowered:
 def lower(program: Program, target: Target, options: LowerOptions = LowerOptions()) -> Lowered:
     """Emit a Program for a target; its consts count as leading inputs."""
     with monitoring.span(f"lower {program.name}", "lower", monitoring.LOWER,
-                         fun_name=f"jit({program.name})"):
+                         fun_name=f"jit({program.name})"), program.own_width():
         return _lower(program, target, options)
 
 
@@ -364,6 +364,7 @@ class Emitter:
         self.ctx = Context(made, target, in_process)
         self.ctx.emit_program = self.program
         self.locations = locations
+        self.scope: tuple[str, ...] = ()  # around the Program at work
         self.narrow = not f64_ok or target.lacks(I64)
         self.parameters: list[Any] = []
         self.chains: dict[Value, int] = {}  # weight of what one loop computes up to a value
@@ -437,7 +438,9 @@ class Emitter:
                 self.cut(p, i, env)
             if self.locations:
                 with self._location(e):
+                    outer, self.scope = self.scope, (*self.scope, *e.scope)
                     outs = self.equation(e, env, uses, given.operands.get(i))
+                    self.scope = outer
             else:
                 outs = self.equation(e, env, uses, given.operands.get(i))
             env.update(zip(e.outputs, outs))
@@ -509,7 +512,7 @@ class Emitter:
 
     def _location(self, e: Equation) -> Any:
         ir = mlir.ir()
-        name = "/".join((*e.scope, e.name))
+        name = "/".join((*self.scope, *e.scope, e.name))
         if e.source is UNKNOWN:
             return ir.Location.name(name)
         return ir.Location.name(name, ir.Location.file(e.source.file, e.source.line, 0))

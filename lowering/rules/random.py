@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calque.core.dims import Dim
+from calque.core.dims import Dim, bounds
 from calque.core.types import Shape
 from calque.lowering.builder import Builder, Value
 from calque.lowering.dtypes import I32, U32, U64
@@ -66,11 +66,11 @@ def counts64(b: Builder, batch: Sequence[int], shape: Sequence[int]) -> tuple[Va
     """High and low words of the row-major position within `shape`."""
     full = (*batch, *shape)
     size = math.prod(shape)
-    wide = U64 if size > 2**32 else U32
+    wide = U64 if bounds(size, 1)[1] > 2**32 else U32
     low = b.splat(0, full, wide)
     stride = 1
     for axis in range(len(shape) - 1, -1, -1):
-        if shape[axis] > 1:
+        if shape[axis] != 1:
             low = low + b.iota(full, wide, len(batch) + axis) * stride
         stride *= shape[axis]
     if wide == U32:

@@ -330,3 +330,39 @@ def test_callbacks_have_no_transpose() -> None:
     for kind, call in (("IO", io_callback), ("Pure", calque.pure_callback)):
         with pytest.raises(ValueError, match=f"^{kind} callbacks do not support transpose"):
             calque.linear_transpose(lambda v, c=call: c(lambda v: v, x, v), x)(x)
+
+
+def test_what_is_not_mapped_is_passed_as_it_is_by_legacy_vectorized():
+    """The other methods give it a leading axis."""
+    seen = {}
+    for method in ("legacy_vectorized", "expand_dims", "broadcast_all"):
+        def total(x, y, method=method):
+            seen[method] = x.shape, y.shape
+            return np.asarray(x) + np.asarray(y).reshape(-1)[0]
+
+        out = calque.vmap(
+            lambda x, y, m=method, f=total: calque.pure_callback(f, x, x, y, vmap_method=m),
+            in_axes=(1, None))(np.ones((2, 4), np.float32), np.full(3, 2.0, np.float32))
+        np.testing.assert_array_equal(out, np.full((4, 2), 3.0))
+    assert seen == {"legacy_vectorized": ((4, 2), (3,)), "expand_dims": ((4, 2), (1, 3)),
+                    "broadcast_all": ((4, 2), (4, 3))}
+
+
+@pytest.mark.parametrize("api", ["pure_callback", "io_callback", "debug.callback"])
+def test_a_callback_that_fails_is_logged(api, caplog):
+    """The call may be over long before: what failed is in the log with its traceback."""
+    def fail(x):
+        raise RuntimeError("no such file")
+
+    def f(x):
+        if api == "debug.callback":
+            calque.debug.callback(fail, x)
+            return x
+        call = calque.pure_callback if api == "pure_callback" else io_callback
+        return call(fail, x, x)
+
+    with pytest.raises(RuntimeError, match="no such file"):
+        calque.block_until_ready(calque.jit(f)(1.0))
+        calque.effects_barrier()
+    (record,) = [r for r in caplog.records if r.name == "calque.callbacks"]
+    assert record.message == f"jax.{api} failed" and "no such file" in record.exc_text

@@ -380,3 +380,26 @@ def test_scopes_stand_in_an_equations_source() -> None:
     assert str(loop.source_info.name_stack) == "layer"
     assert outer.source_info.line == loop.source_info.line - 1
     assert outer.replace(source_info=loop.source_info).source_info.line == loop.source_info.line
+
+
+def test_scopes_of_inner_programs_begin_anew() -> None:
+    """What is around them is the outer equation's; a lowered text has both, and so has what a
+    transformation makes of the function."""
+    @calque.jit
+    @calque.named_scope("inner")
+    def inner(x: Any) -> Any:
+        return calque.numpy.sin(x)
+
+    @calque.named_scope("outer")
+    def f(x: Any) -> Any:
+        return inner(x) * 2
+
+    program = calque.make_jaxpr(f)(2.0)
+    call = program.eqns[0]
+    assert str(call.source_info.name_stack) == "outer"
+    (sine,) = call.params["jaxpr"].eqns
+    assert str(sine.source_info.name_stack) == "inner"
+    assert "outer/inner/sin" in calque.jit(f).lower(2.0).as_text(debug_info=True)
+    mapped = calque.make_jaxpr(calque.vmap(calque.jit(f)))(np.ones(2, np.float32))
+    assert [str(e.source_info.name_stack) for e in mapped.eqns[0].params["jaxpr"].eqns] == [
+        "outer", "outer"]

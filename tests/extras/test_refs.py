@@ -411,3 +411,43 @@ def test_empty_and_freed_references() -> None:
     assert (float(f(3.0)), float(calque.grad(f)(3.0))) == (6, 2)
     with pytest.raises(ValueError, match="after it was frozen"):
         calque.jit(lambda x: (r := calque.new_ref(x), calque.free_ref(r), r[...])[2])(1.0)
+
+
+def test_one_reference_twice_among_the_arguments_of_a_custom_rule():
+    @calque.custom_vjp
+    def f(x_ref, y_ref):
+        return x_ref[...]
+
+    f.defvjp(lambda x_ref, y_ref: (x_ref[...], None), lambda _, ct: (None, None))
+    ref = calque.new_ref(1.0)
+    with pytest.raises(ValueError, match="appeared at both x_ref and y_ref"):
+        f(ref, ref)
+
+
+def test_parts_of_references_are_arguments():
+    """Of what takes references: the part is read and written there, as in the function around."""
+    def body(part):
+        part[...] = part[...] * 2
+        return part[0]
+
+    for of in (lambda f: f, calque.jit, calque.checkpoint,
+               lambda f: lambda part: lax.cond(True, f, f, part)):
+        ref = calque.new_ref(jnp.arange(6.0))
+        assert float(of(body)(ref.at[2:4])) == 4.0
+        np.testing.assert_array_equal(ref[...], [0, 1, 4, 6, 4, 5])
+        of(body)(ref.at[jnp.array([0, 1])])
+        of(body)(ref.at[1:].at[3:])
+        of(body)(ref.reshape(3, 2).at[2])
+        np.testing.assert_array_equal(ref[...], [0, 2, 4, 6, 16, 20])
+
+
+def test_rows_of_a_reference_with_more_rows_than_columns():
+    ref = calque.new_ref(jnp.arange(6.0).reshape(3, 2))
+    ref[2] = ref[2] + 1
+    ref[..., 1] = ref[..., 0]
+    ref.addupdate(jnp.ones(2), 2)
+    np.testing.assert_array_equal(ref[...], [[0, 0], [2, 2], [6, 6]])
+    with pytest.raises(ValueError, match="index 3 is outside an axis of 3"):
+        ref[3]
+    with pytest.raises(ValueError, match="index 2 is outside an axis of 2"):
+        ref[..., 2]

@@ -101,11 +101,10 @@ def test_options_that_say_little_here_are_taken(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "_told", set())
     config = module.Config()
     config.update("jax_persistent_cache_min_compile_time_secs", 0.)
-    config.update("jax_transfer_guard", "allow")
     assert config.jax_persistent_cache_min_compile_time_secs == 0
-    with pytest.warns(UserWarning, match="jax_transfer_guard has no effect here"):
-        config.update("jax_transfer_guard", "disallow")
-    config.update("jax_transfer_guard", "disallow_explicit")  # said once
+    with pytest.warns(UserWarning, match="jax_no_execution has no effect here"):
+        config.update("jax_no_execution", True)
+    config.update("jax_no_execution", True)  # said once
     with pytest.raises(AttributeError, match="Unrecognized config option: jax_nothing"):
         config.update("jax_nothing", 1)
     assert calque.config.x64_enabled is False

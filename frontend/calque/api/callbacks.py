@@ -34,10 +34,11 @@ METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", 
 class HostFunction:
     """callback(*args, **kwargs) on NumPy leaves; results are checked against what was promised."""
 
-    __slots__ = ("callback", "in_tree", "out_tree", "avals", "batched")
+    __slots__ = ("api", "callback", "in_tree", "out_tree", "avals", "batched")
 
-    def __init__(self, callback: Function, in_tree: Any, out_tree: Any,
+    def __init__(self, api: str, callback: Function, in_tree: Any, out_tree: Any,
                  avals: Sequence[ShapedArray], batched: bool = False) -> None:
+        self.api = api  # the public function that the user called
         self.callback, self.in_tree, self.out_tree = callback, in_tree, out_tree
         self.avals, self.batched = avals, batched
 
@@ -47,7 +48,11 @@ class HostFunction:
     def __call__(self, leaves: Sequence[Any]) -> list[Any]:
         with as_current(bottom_trace):
             args, kwargs = self.in_tree.unflatten([from_numpy(x) for x in leaves])
-            out = self.callback(*args, **kwargs)
+            try:
+                out = self.callback(*args, **kwargs)
+            except BaseException:  # the caller may have gone on: it learns of it at a barrier
+                logging.getLogger("calque.callbacks").exception("jax.%s failed", self.api)
+                raise
         if self.out_tree is None:
             return []
         outs, tree = tree_util.flatten(out)
@@ -124,7 +129,7 @@ def pure_callback(callback: Function, result_shape_dtypes: Any, *args: Any,
     avals, out_tree = _promised("pure_callback", result_shape_dtypes)
     leaves, in_tree = tree_util.flatten((args, kwargs))
     check_arguments("pure_callback", leaves, in_tree)
-    host = HostFunction(callback, in_tree, out_tree, avals,
+    host = HostFunction("pure_callback", callback, in_tree, out_tree, avals,
                         vmap_method not in (None, "sequential", "sequential_unrolled"))
     outs = prim.pure_callback_p.bind(*leaves, callback=host, result_avals=avals,
                                      vmap_method=vmap_method)
@@ -159,7 +164,7 @@ def io_callback(callback: Function, result_shape_dtypes: Any, *args: Any,
     avals, out_tree = _promised("io_callback", result_shape_dtypes)
     leaves, in_tree = tree_util.flatten((args, kwargs))
     check_arguments("io_callback", leaves, in_tree)
-    host = HostFunction(callback, in_tree, out_tree, avals)
+    host = HostFunction("io_callback", callback, in_tree, out_tree, avals)
     outs = prim.io_callback_p.bind(*leaves, callback=host, result_avals=avals, ordered=ordered)
     return out_tree.unflatten(outs)
 
@@ -223,7 +228,7 @@ def _call_back(ordered: bool, callback: Any, /, *args: Any, **kwargs: Any) -> No
         callback(*a, **k)
 
     statics_tree = tree_util.flatten((tuple(arrays), {}))[1]
-    host = HostFunction(with_statics, statics_tree, None, ())
+    host = HostFunction("debug.callback", with_statics, statics_tree, None, ())
     prim.debug_callback_p.bind(*arrays, callback=host, result_avals=(), ordered=ordered)
 
 
@@ -242,7 +247,7 @@ def passed_through(name: str, function: Callable[..., None], token: Any,
 
     every = [*leaves, *map(_constant, operands)]
     outs_tree = tree_util.flatten(list(leaves))[1]
-    host = HostFunction(call, tree_util.flatten((tuple(every), {}))[1], outs_tree, avals)
+    host = HostFunction(name, call, tree_util.flatten((tuple(every), {}))[1], outs_tree, avals)
     return tree.unflatten(prim.pure_callback_p.bind(*every, callback=host, result_avals=avals,
                                                     vmap_method="sequential"))
 

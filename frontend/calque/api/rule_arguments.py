@@ -57,14 +57,14 @@ def resolved(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any], kind:
     if signature is None:
         if not kwargs:
             return args
-        raise _unresolved(kind, given, "its signature is not known")
+        raise _unresolved(kind, given, " Its signature is not known.")
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise _unresolved(kind, given, f"Binding failed with the error:\n{error}") from None
+        raise _unresolved(kind, given, f" Binding failed with the error:\n{error}") from None
     bound.apply_defaults()
     if bound.kwargs:
-        raise _unresolved(kind, given, "The following keyword arguments could not be resolved to "
+        raise _unresolved(kind, given, "\nThe following keyword arguments could not be resolved to "
                           f"positions: {', '.join(bound.kwargs)}")
     return bound.args
 
@@ -72,7 +72,7 @@ def resolved(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any], kind:
 def _unresolved(kind: str, fun: Function, why: str) -> TypeError:
     return TypeError(explain(
         f"The input arguments to the {kind}-decorated function {name_of(fun)} could not be "
-        f"resolved to positional-only arguments. {why}",
+        f"resolved to positional-only arguments.{why}",
         fix="functions with rules of their own take arguments by position."))
 
 

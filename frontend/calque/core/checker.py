@@ -70,11 +70,18 @@ def check(p: Program, when: str = "") -> Program:
 
 def _check_types(p: Program, i: int, when: str) -> None:
     e = p.equations[i]
-    want = e.primitive.rule("abstract")(*[a.aval for a in e.inputs], **e.params)
-    avals: list[ShapedArray] = list(want) if e.primitive.multiple_results else [want]
     have = [v.aval for v in e.outputs]
-    if len(avals) != len(have) or any(
-            not same_type(a, b) for a, b in zip(avals, have)):
+
+    def says() -> tuple[bool, list[ShapedArray]]:
+        want = e.primitive.rule("abstract")(*[a.aval for a in e.inputs], **e.params)
+        avals: list[ShapedArray] = list(want) if e.primitive.multiple_results else [want]
+        return len(avals) == len(have) and all(map(same_type, avals, have)), avals
+
+    right, avals = says()
+    if not right:  # (a size as an integer has the width of where it was asked for)
+        with p.own_width():
+            right, _ = says()
+    if not right:
         ins = ", ".join(a.aval.short() + ("" if isinstance(a, Var) else " literal")
                         for a in e.inputs)
         raise ProgramError(

@@ -35,6 +35,9 @@ _MATMUL = (None, "default", "high", "highest", "bfloat16", "bfloat16_3x", "tenso
            "float32", "BF16_BF16_F32", "F32_F32_F32", "TF32_TF32_F32", "fastest")
 
 _MISSING: Any = object()
+_GUARDS = (None, "allow", "log", "disallow", "log_explicit", "disallow_explicit")
+_DIRECTIONS = tuple(f"jax_transfer_guard_{d}" for d in (
+    "host_to_device", "device_to_host", "device_to_device"))
 
 OPTIONS = {o.name: o for o in (
     Option("jax_enable_x64", False, "bool", True, "64-bit dtypes are kept instead of cut to 32"),
@@ -82,6 +85,9 @@ OPTIONS = {o.name: o for o in (
            "seconds after which a message between processes that nobody answers is an error"),
     Option("jax_traceback_filtering", "auto", "enum", False, "hide calque's frames in tracebacks",
            ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")),
+    *(Option(name, None, "enum", False, "'disallow' raises where values move between Python's "
+             "memory and devices, unless device_put or device_get asks for it", _GUARDS)
+      for name in ("jax_transfer_guard", *_DIRECTIONS)),
     *(Option(name, default, {bool: "bool", int: "int"}.get(type(default), "any"), False,
              "taken as JAX takes it, and of no effect here")
       for name, (default, _) in TAKEN.items()),
@@ -137,10 +143,12 @@ class Config:
         # more that traced programs depend on (the mesh of the context), and that keys then have
         self._more: contextvars.ContextVar[Any] = contextvars.ContextVar(
             "calque_config_more", default=None)
+        self.guards = False  # whether a guard of transfers was ever set: until then none is read
         self.checks: dict[str, Any] = {}  # called with a new value, which they may refuse
         for o in OPTIONS.values():
             env = os.environ.get(o.name.upper())
             self._values[o.name] = o.default if env is None else _parse(o, env)
+            self.guards |= env is not None and o.choices is _GUARDS
         self.process_key = self._make_key(self._values)
 
     @property
@@ -250,8 +258,14 @@ class Config:
         parsed = _parse(OPTIONS[name], value)
         if name in self.checks:
             self.checks[name](parsed)
-        self._values[name] = parsed
+        self._values.update(self._meant(name, parsed))
         self.process_key = self._make_key(self._values)
+
+    def _meant(self, name: str, value: Any) -> dict[str, Any]:
+        """What setting an option sets: the guard of all transfers is one of each direction."""
+        self.guards |= OPTIONS[name].choices is _GUARDS
+        return dict.fromkeys(
+            (name, *_DIRECTIONS) if name == "jax_transfer_guard" else (name,), value)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in OPTIONS:
@@ -282,7 +296,7 @@ class Config:
           ...     calque.config.jax_numpy_rank_promotion
           'raise'
         """
-        local = {**(self._local.get() or {}), name: _parse(OPTIONS[name], value)}
+        local = {**(self._local.get() or {}), **self._meant(name, _parse(OPTIONS[name], value))}
         token = self._local.set(local)
         key_token = self.local_key.set(self._make_key({**self._values, **local}))
         try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-_GUARD = "nothing here guards transfers."
 _MODE = "errors of that kind are not looked for: experimental.checkify does."
 
 TAKEN: dict[str, tuple[Any, str]] = {
@@ -54,9 +53,6 @@ TAKEN: dict[str, tuple[Any, str]] = {
     # checks of JAX's
     "jax_enable_checks": (False, "CALQUE_CHECK=1, set before the import, checks programs."),
     "jax_debug_key_reuse": (False, "keys that are used twice are not found here."),
-    "jax_transfer_guard": (None, _GUARD), "jax_transfer_guard_host_to_device": (None, _GUARD),
-    "jax_transfer_guard_device_to_host": (None, _GUARD),
-    "jax_transfer_guard_device_to_device": (None, _GUARD),
     "jax_array_garbage_collection_guard": (None, "arrays in cycles are not looked for."),
     "jax_thread_guard": (False, ""), "jax_disable_vmap_shmap_error": (False, ""),
     "jax_mutable_array_checks": (True, ""), "jax_disable_bwd_checks": (False, ""),

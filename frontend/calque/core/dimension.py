@@ -76,6 +76,7 @@ class Dim:
 
     __slots__ = ("terms", "scope", "_hash", "_text")
 
+    __array_priority__ = 100  # NumPy arrays leave arithmetic with one to it
     aval: Any  # int64 or int32, as canonical: set by core.avals
     terms: tuple[tuple[Monomial, int], ...]  # descending; never a constant alone
     scope: SymbolicScope
@@ -201,19 +202,15 @@ class Dim:
 
     def __add__(self, other: Any) -> Any:
         number = _integer(other)
-        return (
-            self._value("__add__", other) if number is None else self._combine(number, "addition")
-        )
+        return self._value("__add__", other) if number is None else self._combine(
+            number, "addition")
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
         number = _integer(other)
-        return (
-            self._value("__sub__", other)
-            if number is None
-            else self._combine(number, "subtraction", -1)
-        )
+        return self._value("__sub__", other) if number is None else self._combine(
+            number, "subtraction", -1)
 
     def __rsub__(self, other: Any) -> Any:
         number = _integer(other)
@@ -242,12 +239,19 @@ class Dim:
     __rmul__ = __mul__
 
     def __pow__(self, power: Any) -> Any:
-        if not isinstance(power, int) or power < 0:
+        if not isinstance(power, int):
             return self._value("__pow__", power)
+        if power < 0:
+            raise ValueError(explain(
+                f"Symbolic dimension cannot be raised to negative powers: '{self}' ** '{power}'.",
+                fix="convert it first: jnp.float32(d) ** power."))
         result: Any = 1
         for _ in range(power):
             result = self * result
         return result
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._value("__rpow__", other)
 
     def __floordiv__(self, other: Any) -> Any:
         number = _integer(other)
@@ -303,7 +307,8 @@ class Dim:
             bound = number + {">": 1, "<": -1}.get(sign, 0)
             raise InconclusiveDimensionOperation(
                 explain(
-                    f"Symbolic dimension comparison '{self}' {sign} '{other}' is inconclusive.",
+                    f"Symbolic dimension comparison '{self}' {sign} '{other}' is inconclusive"
+                    f"{_given(self.scope)}.",
                     fix="make the code not depend on it, or give a constraint, such as "
                     f"constraints=['{self} {sign[0]}= {bound}'] to symbolic_shape.",
                 )
@@ -351,6 +356,12 @@ def _integer(x: Any) -> Dim | int | None:
     if isinstance(x, Dim) or type(x) is int:
         return x
     return int(x) if isinstance(x, int | np.integer) else None
+
+
+def _given(scope: SymbolicScope) -> str:
+    """What a scope says of its variables, for messages."""
+    said = ", ".join(f"{a} {kind} {b}" for kind, a, b in scope.constraints)
+    return f" with constraints {said}" if said else ""
 
 
 def as_dim(x: Dim | int, scope: SymbolicScope) -> Any:

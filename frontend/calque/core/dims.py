@@ -98,7 +98,7 @@ class SymbolicScope:
             self.inequalities.append(difference)
         elif difference < 0:
             raise ValueError(
-                explain(f"Unsatisfiable constraint: {text}.", fix="leave it out, or mend it.")
+                explain(f"Unsatisfiable explicit constraint: {text}.", fix="leave it out.")
             )
 
     def _solve(self, zero: Dim | int, text: str) -> None:
@@ -106,7 +106,7 @@ class SymbolicScope:
         if not isinstance(zero, Dim):
             if zero:
                 raise ValueError(
-                    explain(f"Unsatisfiable constraint: {text}.", fix="leave it out, or mend it.")
+                    explain(f"Unsatisfiable explicit constraint: {text}.", fix="leave it out.")
                 )
             return
         for monomial, c in zero.terms:
@@ -237,16 +237,13 @@ def number(d: Any, dtype: Any) -> Any:
     return as_value[0](d, dtype) if isinstance(d, Dim) else np.dtype(dtype).type(d)
 
 
-def slice_of(item: slice, size: Any) -> tuple[Any, Any, int]:
+def slice_of(item: slice, size: Any) -> tuple[Any, Any, Any]:
     """(first position, how many, step) of a slice of an axis."""
     start, stop, step = item.start, item.stop, 1 if item.step is None else item.step
-    if not any(isinstance(v, Dim) for v in (start, stop, size)):
+    if not any(isinstance(v, Dim) for v in (start, stop, step, size)):
         start, stop, step = item.indices(size)
         return start, len(range(start, stop, step)), step
-    if isinstance(step, Dim):
-        raise InconclusiveDimensionOperation(
-            explain(f"slice steps must be numbers, got {step}.", fix="give the step as an int.")
-        )
+    forward = sign(step) if isinstance(step, Dim) else step > 0
 
     def place(v: Any, default: Any, low: Any, high: Any) -> Any:
         if v is None:
@@ -255,11 +252,20 @@ def slice_of(item: slice, size: Any) -> tuple[Any, Any, int]:
             v = v + size
         return max_dim(min_dim(v, high), low)
 
-    if step > 0:
+    if forward:
         first, last = place(start, 0, 0, size), place(stop, size, 0, size)
         return first, max_dim(floordiv(last - first + step - 1, step), 0), step
     first, last = place(start, size - 1, -1, size - 1), place(stop, -1, -1, size - 1)
     return first, max_dim(floordiv(first - last - step - 1, -step), 0), step
+
+
+def sign(step: Dim) -> bool:
+    """Whether a step is positive; it is not 0."""
+    if is_nonnegative(step - 1) is True or is_nonnegative(-step - 1) is True:
+        return is_nonnegative(step) is True
+    raise InconclusiveDimensionOperation(explain(
+        f"The step {step} must be resolved statically if it is > 0 or < 0.",
+        fix="give the step as an int, or a constraint on its variables to symbolic_shape."))
 
 
 def in_int32(d: Any) -> bool:
@@ -510,6 +516,7 @@ __all__ = [
     "parse_dims",
     "quotient",
     "scope_of",
+    "sign",
     "slice_of",
     "symbolic_shape",
 ]

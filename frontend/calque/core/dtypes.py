@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -16,7 +17,7 @@ import numpy as np
 from calque.core.config import config
 from calque.core.errors import TypePromotionError, explain
 from calque.core.source import asked_by_ours
-from calque.core.types import Dtype
+from calque.core.types import Dtype, Function
 
 bool_ = np.dtype(bool)
 int32, float32 = np.dtype("int32"), np.dtype("float32")
@@ -38,6 +39,21 @@ ALL = (bool_, *SIGNED, *UNSIGNED, *FLOATS, *COMPLEX, *FLOAT8)
 _KNOWN = frozenset(ALL)
 
 
+@dataclass(frozen=True)
+class Stream:
+    """The functions of a stream of a library's own, of words of `shape`:
+
+    seed(integer) -> words; split(words, shape) -> (*shape, *words); random_bits(words, bit_width,
+    shape) -> unsigned integers; fold_in(words, uint32) -> words.
+    """
+
+    shape: tuple[int, ...]
+    seed: Function
+    split: Function
+    random_bits: Function
+    fold_in: Function
+
+
 class KeyDtype:
     """Dtype of typed PRNG keys of one implementation, such as `key<fry>` of threefry2x32: a key is
     a few uint32 words inside."""
@@ -45,8 +61,9 @@ class KeyDtype:
     kind = "K"
     char = "K"
 
-    def __init__(self, tag: str, impl: str, words: int) -> None:
+    def __init__(self, tag: str, impl: str, words: int, stream: Stream | None = None) -> None:
         self.tag, self.impl, self.words = tag, impl, words
+        self.stream = stream  # None: one of ours, whose primitives are compiled
         self.name, self.itemsize = f"key<{tag}>", 4 * words
 
     @property
@@ -58,12 +75,15 @@ class KeyDtype:
         return self.name
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeyDtype) and other.tag == self.tag
+        return isinstance(other, KeyDtype) and other.tag == self.tag and (
+            other.stream == self.stream and (self.stream is None or other.impl == self.impl))
 
     def __hash__(self) -> int:
         return hash(self.name)
 
     def __reduce__(self) -> Any:
+        if self.stream is not None:
+            return KeyDtype, (self.tag, self.impl, self.words, self.stream)
         return key_dtype_of, (self.impl,)
 
 
@@ -84,6 +104,7 @@ KEYS = {k.impl: k for k in (
 
 def key_dtype_of(impl: Any) -> KeyDtype:
     """The dtype of keys of an implementation: by its name, its tag ("fry") or itself."""
+    impl = getattr(impl, "key_dtype", impl)  # (a record of extend.random)
     if isinstance(impl, KeyDtype):
         return impl
     for k in KEYS.values():
@@ -218,6 +239,11 @@ def canonical(dtype: Any) -> Dtype:
             f"dtype {d} is not a valid array dtype; only numbers and booleans are.\n"
             f"  Fix: use one of {', '.join(x.name for x in ALL)}.")
     return d
+
+
+def is_wide(dtype: Any) -> bool:
+    """Whether arrays get the dtype only while jax_enable_x64 is on."""
+    return not is_key(dtype) and dtype in _NARROW
 
 
 def default_dtype(python_type: type) -> Dtype:

@@ -10,6 +10,7 @@ from typing import Any
 from calque.core.errors import explain
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.source import replaying
+from calque.core.trace import scopes
 
 
 def replay(p: Program, *args: Any, consts: Sequence[Any] | None = None) -> list[Any]:
@@ -21,7 +22,8 @@ def replay(p: Program, *args: Any, consts: Sequence[Any] | None = None) -> list[
         out = e.primitive.bind(*xs, **e.params)
         return out if e.primitive.multiple_results else [out]
 
-    return each(p, [*(p.consts if consts is None else consts), *args], literal_value, run)
+    with p.own_width():
+        return each(p, [*(p.consts if consts is None else consts), *args], literal_value, run)
 
 
 def each(p: Program, values: Sequence[Any], literal: Callable[[Literal], Any],
@@ -35,10 +37,13 @@ def each(p: Program, values: Sequence[Any], literal: Callable[[Literal], Any],
 
     for e in p.equations:
         token = replaying.set(e.source)
+        named = scopes.set((*scopes.get(), *e.scope)) if e.scope else None
         try:
             outs = run(e, [read(a) for a in e.inputs])
         finally:
             replaying.reset(token)
+            if named is not None:
+                scopes.reset(named)
         env.update(zip(e.outputs, outs))
     return [read(o) for o in p.outputs]
 

@@ -8,11 +8,14 @@ Imports core.avals and core.source; core.printer installs __str__, checking is i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import ShapedArray
+from calque.core.config import config
 from calque.core.lists import as_tuple
 from calque.core.source import UNKNOWN, EquationSource, NameStack, Source
 from calque.core.types import Params
@@ -240,6 +243,23 @@ class Program:
         return self._key
 
     # p, or a ProgramError where checks are on: core.checker installs it
+    def own_width(self) -> AbstractContextManager[None]:
+        """Where it is transformed or lowered: x64 is on, if it was traced with 64-bit types while
+        it was on, or the constants that rules make would be cut to 32 bits."""
+        if config.jax_enable_x64 or not self._is_wide():
+            return nullcontext()
+        return config.context("jax_enable_x64", True)
+
+    def _is_wide(self) -> bool:
+        if "wide" not in self.memo:
+            self.memo["wide"] = any(
+                dtypes.is_wide(v.aval.dtype) for v in (
+                    *self.const_vars, *self.inputs,
+                    *(v for e in self.equations for v in e.outputs))) or any(
+                q._is_wide() for e in self.equations for q in inner_of(e.params))
+        wide: bool = self.memo["wide"]
+        return wide
+
     checked: Callable[[Program, str], Program] = staticmethod(lambda p, when: p)
 
     def derived(self, what: Any, make: Callable[[], Any]) -> Any:
@@ -247,7 +267,8 @@ class Program:
         try:
             return self.memo[what]
         except KeyError:
-            made = make()
+            with self.own_width():
+                made = make()
             for p in as_tuple(made):
                 if isinstance(p, Program):
                     Program.checked(p, f"after {what}")

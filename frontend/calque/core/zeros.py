@@ -53,11 +53,24 @@ def zero_like(x: Any) -> Zero:
     return Zero(aval_of(x).tangent())
 
 
+def constant(value: Any, dtype: Any) -> Any:
+    """A scalar of a dtype: also where it is a 64-bit one and x64 is off by now, which would cut a
+    NumPy scalar to 32 bits (a derivative of what was computed under `enable_x64(True)`)."""
+    number = np.asarray(value).astype(dtype)[()]
+    if dtypes.canonical(dtype) == dtype:
+        return number
+    if number.dtype.kind == "c":
+        half = np.dtype(np.float64)
+        return registry["complex"].bind(constant(number.real, half), constant(number.imag, half))
+    return registry["bitcast_convert_type"].bind(
+        np.frombuffer(number.tobytes(), np.uint32), new_dtype=number.dtype)
+
+
 def zeros(aval: ShapedArray) -> Any:
     """A real array of zeros of an aval (float0 arrays are NumPy's)."""
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
-    scalar = np.zeros((), aval.dtype)[()]
+    scalar = constant(0, aval.dtype)
     made = registry["broadcast_in_dim"].bind(
         scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)
     if aval.vma:

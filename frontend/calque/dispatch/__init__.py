@@ -4,7 +4,8 @@
   jit.py         jit: signatures.py (keys of calls; host_arguments.py: numbers in them),
                  tracing.py (functions of trees to Programs), stages.py (lower, compile),
                  staging.py (make_jaxpr, eval_shape), cost_analysis of stages: costs.py;
-                 donation.py (whose memory is given away)
+                 donation.py (whose memory is given away),
+                 transfers.py (guards of what moves)
   eager.py       running now: the ladder, executables, lazy recording; on it numpy_rules/ (small
                  arrays), shape_polymorphic.py (elementwise, one executable for all shapes),
                  precompiled.py (those compiled ahead), replay.py (recorded public functions;

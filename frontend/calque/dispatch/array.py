@@ -17,11 +17,13 @@ import numpy as np
 from calque import runtime
 from calque.core import concrete, dtypes
 from calque.core.avals import ShapedArray, aval_of, refuse_masked
+from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.formats import Format, format_of
 from calque.core.sharding import Sharding, SingleDeviceSharding
 from calque.core.trace import Tracer, escaped_tracer_error
 from calque.core.types import Ndarray, Shape
+from calque.dispatch import transfers
 from calque.runtime import Buffer, Device
 
 HOST_BYTES = 65536  # values up to this size stay NumPy arrays until a program wants them
@@ -146,6 +148,8 @@ class Array(metaclass=_ArrayMeta):
         """The value as a read-only NumPy array (no copy on the CPU); keys as their words."""
         if self.aval.dtype == dtypes.float0:  # (in memory it is False: lowering.context.physical)
             return np.zeros(self.aval.shape, dtypes.float0)
+        if config.guards and not self._buffer.device.is_host:
+            transfers.check("device_to_host", self)
         return self._buffer.numpy()
 
     def concrete(self) -> Array:
@@ -473,6 +477,8 @@ def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
     if isinstance(value, np.ma.MaskedArray):
         refuse_masked(value)
     array = np.asarray(value)
+    if config.guards:
+        transfers.check("host_to_device", array)
     dtype = dtypes.canonical(array.dtype)
     if dtype == dtypes.float0:
         array = np.zeros(array.shape, bool)
@@ -491,6 +497,8 @@ def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
 def from_scalar(value: Any) -> Array:
     """A rank-0 array of a Python or NumPy scalar, with memory of its own."""
     aval = aval_of(value)
+    if config.guards:
+        transfers.check("host_to_device", value)
     if isinstance(value, Tracer):
         raise escaped_tracer_error(value, "an argument")
     if hasattr(value, "aval"):
@@ -517,7 +525,10 @@ def to_array(x: Any) -> Array:
 
 def on_device(x: Any, device: Device) -> Buffer:
     """The buffer of an array-like on a device, copied there when it is elsewhere."""
-    buffer = to_array(x)._buffer
+    buffer = (to_array(x) if type(x) is Array else transfers.explicit(
+        lambda: to_array(x), "ours"))._buffer
+    if config.guards and buffer.device is not device:
+        transfers.check("device_to_device", x)
     return buffer if buffer.device is device else Buffer.from_numpy(buffer.numpy(), device)
 
 
@@ -526,6 +537,9 @@ def on_one(leaves: Sequence[Any], buffers: Sequence[Buffer]) -> tuple[Device, li
     stay (they are on one, or tracing said so), the others move."""
     device = next((b.device for x, b in zip(leaves, buffers)
                    if type(x) is Array and x.aval.sharding is not None), buffers[0].device)
+    for x, b in zip(leaves, buffers) if config.guards else ():
+        if b.device is not device:
+            transfers.check("device_to_device", x)
     return device, [b if b.device is device or (b.device.is_host and device.is_host)
                     else Buffer.from_numpy(b.numpy(), device) for b in buffers]
 

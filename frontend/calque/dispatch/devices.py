@@ -12,6 +12,7 @@ from calque.core import dtypes
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.dispatch import transfers
 from calque.dispatch.array import Array, current_device, platform_named
 from calque.runtime import Device
 from calque.trees import util as tree_util
@@ -268,7 +269,7 @@ def device_get(x: Any) -> Any:
       (3, array([1., 2.], dtype=float32))
     """
     return tree_util.tree_map(
-        lambda v: np.asarray(v) if isinstance(v, (Array, np.ndarray))
+        lambda v: transfers.explicit(lambda: np.asarray(v)) if isinstance(v, (Array, np.ndarray))
         and not isinstance(v, Tracer) and not dtypes.is_key(v.dtype) else v, x)
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import config
 from calque.core.errors import explain
+from calque.dispatch import transfers
 from calque.dispatch.array import Array, current_device, from_numpy
 from calque.runtime import Buffer, Device
 
@@ -47,6 +49,8 @@ def _table_of(key: Any) -> _Table:
 
 def number(value: Any, key: Any) -> Array:
     """A rank-0 array of a Python number; key: of the configuration (config.key())."""
+    if config.guards:
+        transfers.check("host_to_device", value)
     table = _table
     if table is None or table.key is not key:
         table = _table_of(key)
@@ -64,6 +68,8 @@ def number(value: Any, key: Any) -> Array:
 
 def ndarray(value: Any, key: Any) -> Array:
     """A copy of a NumPy array of numbers, of that type itself."""
+    if config.guards:
+        transfers.check("host_to_device", value)
     table = _table
     if table is None or table.key is not key:
         table = _table_of(key)

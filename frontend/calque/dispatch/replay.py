@@ -25,7 +25,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate
 from calque.core.trace import Tracer, as_current, current, eval_trace
 from calque.core.tracebacks import hide_ours
 from calque.core.types import Function, Params
-from calque.dispatch import numpy_rules, shape_polymorphic
+from calque.dispatch import numpy_rules, shape_polymorphic, transfers
 from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.dispatch.eager import is_literal, lazy_eval, prepared, run_program
 from calque.dispatch.same_bits import is_exact
@@ -71,6 +71,9 @@ def planned(f: F) -> F:
                 plan = _plans.get(key, _NEW)
             except TypeError:  # no key: a value without a hash, a function, a NumPy array
                 plan = None
+                for a in args if config.guards else ():
+                    if isinstance(a, np.ndarray):
+                        transfers.check("host_to_device", a)
             if plan is _NEW and streak >= _STREAK:  # numbers that are others each time
                 _plans.keep(key, _SEEN)
                 plan = None

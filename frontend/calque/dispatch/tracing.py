@@ -304,7 +304,7 @@ def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
     in_tree = structure_of(in_tree)
     frame = Frame(current.get())
     kept: list[Any] = []
-    names = [_name_at(fun, in_tree, i) for i in places]
+    names = [name_at(fun, in_tree, i) for i in places]
 
     def run(*flat: Any) -> list[Any]:
         refs = [Ref(flat[i], n) for i, n in zip(places, names)]
@@ -327,7 +327,7 @@ def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
     return program, kept[0], kept[1]
 
 
-def _name_at(fun: Function, tree: Any, index: int) -> str:
+def name_at(fun: Function, tree: Any, index: int) -> str:
     """How a leaf of (args, kwargs) is named in the function: x_ref, c[0]."""
     marks = [j == index for j in range(tree.num_leaves)]
     (path,) = [p for p, mark in tree_util.tree_leaves_with_path(tree.unflatten(marks)) if mark]

@@ -8,6 +8,7 @@ Module map:
   container.py          JAX's flatbuffer
   bytecode.py, bytecode_write.py, stream.py, vhlo.py, vhlo_table.py    MLIR bytecode of VHLO
   hlo.py, text.py       StableHLO as data and as text
+  placements.py         shardings of arguments and results, numbers of devices
   solve.py, sizes.py    symbolic sizes from the arguments; those of a tracing caller
   write.py, build.py, forms.py, forms_structured.py, forms_lapack.py            Program -> StableHLO
   read.py, ops.py, ops_structured.py, regions.py, custom_calls.py, errors.py    and back

@@ -55,6 +55,16 @@ class Aval:
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """A sharding: sizes, names and kinds of a mesh's axes; of each dimension the axes."""
+
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+    kinds: tuple[int, ...]  # 1 Auto, 2 Explicit, 3 Manual
+    parts: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """What the container holds."""
 
@@ -72,6 +82,8 @@ class Record:
     disabled_checks: tuple[tuple[int, str], ...] = ()
     calling_convention_version: int = NEWEST
     nr_devices: int = 1
+    in_placements: tuple[Placement | None, ...] = ()
+    out_placements: tuple[Placement | None, ...] = ()
     vjp: Record | None = field(default=None, repr=False)
 
 
@@ -89,6 +101,11 @@ def _exported(b: Any, r: Record) -> int:
     every = [*r.in_avals, *r.out_avals]
     unique = list(dict.fromkeys(every))
     number = {a: i for i, a in enumerate(unique)}
+    ins = r.in_placements or (None,) * len(r.in_avals)
+    outs = r.out_placements or (None,) * len(r.out_avals)
+    places = list(dict.fromkeys(p for p in (*ins, *outs) if p is not None))
+    order: dict[Placement | None, int] = {None: 0}
+    order.update((p, i) for i, p in enumerate(places, 1))
     parts: dict[int, int] = {
         1: b.CreateString(r.fun_name), 2: _tree(b, r.in_tree),
         3: _offsets(b, [_aval(b, a) for a in r.in_avals]), 4: _tree(b, r.out_tree),
@@ -101,10 +118,13 @@ def _exported(b: Any, r: Record) -> int:
         12: _offsets(b, [_check(b, *c) for c in r.disabled_checks]),
         13: b.CreateByteVector(r.module),
         15: _numbers(b, r.kept, 2),
-        19: _offsets(b, [_aval(b, a) for a in unique]), 20: _offsets(b, []), 21: _offsets(b, []),
+        19: _offsets(b, [_aval(b, a) for a in unique]),
+        20: _offsets(b, [_mesh(b, p, r.platforms[0]) for p in dict.fromkeys(
+            replace(p, parts=()) for p in places)]),
+        21: _offsets(b, [_placement(b, p, r.platforms[0]) for p in places]),
         22: _numbers(b, [number[a] for a in r.in_avals], 4),
         23: _numbers(b, [number[a] for a in r.out_avals], 4),
-        24: _numbers(b, [0] * len(r.in_avals), 4), 25: _numbers(b, [0] * len(r.out_avals), 4)}
+        24: _numbers(b, [order[p] for p in ins], 4), 25: _numbers(b, [order[p] for p in outs], 4)}
     if vjp is not None:
         parts[17] = vjp
     return _table(b, parts, 26, [
@@ -144,6 +164,19 @@ def _aval(b: Any, a: Aval) -> int:
     shape = _offsets(b, [b.CreateString(n) for n in a.shape])
     return _table(b, {1: shape}, 4, [(2, b.PrependUint8Slot, _CODES[a.dtype]),
                                      (3, b.PrependUint8Slot, 1)])  # in the device's memory
+
+
+def _mesh(b: Any, p: Placement, platform: str) -> int:
+    device = _table(b, {0: b.CreateString(platform), 2: b.CreateString(platform)}, 3)
+    return _table(b, {0: _numbers(b, p.sizes, 4),
+                      1: _offsets(b, [b.CreateString(n) for n in p.names]),
+                      2: b.CreateByteVector(bytes(p.kinds)), 3: device}, 4)
+
+
+def _placement(b: Any, p: Placement, platform: str) -> int:
+    parts = [_table(b, {0: _offsets(b, [b.CreateString(a) for a in axes])}, 1) for axes in p.parts]
+    spec = _table(b, {0: _offsets(b, parts), 1: _offsets(b, []), 2: _offsets(b, [])}, 3)
+    return _table(b, {0: _mesh(b, p, platform), 1: spec, 2: b.CreateString("device")}, 3)
 
 
 def _check(b: Any, kind: int, target: str) -> int:
@@ -267,7 +300,7 @@ class _Reader:
             tuple(self.text(e[0]) for e in self.tables(f[10])),
             tuple(self.text(e[0]) for e in self.tables(f[11])),
             tuple((self.byte(c[0]), self.text(c[1])) for c in self.tables(f[12])),
-            convention, devices)
+            convention, devices, self.placements(f, 24), self.placements(f, 25))
         _check_record(r)
         if f[17]:
             r = replace(r, vjp=self.exported(f[17] + self.number(f[17])))
@@ -281,6 +314,21 @@ class _Reader:
         if any(i >= len(known) for i in found):
             raise damaged("a type that is not there")
         return tuple(known[i] for i in found)
+
+    def placements(self, f: _Fields, indexed: int) -> tuple[Placement | None, ...]:
+        known = [None, *(self.placement(t) for t in self.tables(f[21]))]
+        found = self.numbers(f[indexed], "<I")
+        if any(i >= len(known) for i in found):
+            raise damaged("a sharding that is not there")
+        return tuple(known[i] for i in found)
+
+    def placement(self, t: _Fields) -> Placement:
+        if not t[0] or not t[1]:
+            raise damaged("a sharding without a mesh or a spec")
+        mesh, spec = (self.table(t[i] + self.number(t[i])) for i in (0, 1))
+        return Placement(self.numbers(mesh[0], "<I"), self.texts(mesh[1]),
+                         tuple(self.bytes(mesh[2])),
+                         tuple(self.texts(part[0]) for part in self.tables(spec[0])))
 
     def aval(self, a: _Fields) -> Aval:
         code = self.byte(a[2])

@@ -29,6 +29,7 @@ from calque.export import (  # noqa: F401  (the last three fill read's table)
     custom_calls,
     ops,
     ops_structured,
+    placements,
     read,
     shapes,
     text,
@@ -37,6 +38,7 @@ from calque.export import (  # noqa: F401  (the last three fill read's table)
 from calque.export import container as box
 from calque.export.errors import ExportError, UnsupportedOperationError
 from calque.export.hlo import Module, walk
+from calque.export.stream import damaged
 from calque.transforms.stage import replay
 from calque.trees import util as tree_util
 
@@ -107,9 +109,9 @@ class Exported:
       in_avals: types of the arguments' leaves; sizes may be symbolic.
       out_tree: structure of the result.
       out_avals: types of its leaves.
-      in_shardings_hlo: None per argument: one device.
+      in_shardings_hlo: None per argument: `in_shardings_jax` has them.
       out_shardings_hlo: None per result.
-      nr_devices: 1.
+      nr_devices: how many devices its shardings name.
       platforms: what it may run on.
       ordered_effects: none.
       unordered_effects: none.
@@ -145,6 +147,8 @@ class Exported:
     calling_convention_version: int
     module_kept_var_idx: tuple[int, ...]
     uses_global_constants: bool
+    _in_named_shardings: placements.Shardings = ()
+    _out_named_shardings: placements.Shardings = ()
     _get_vjp: Callable[[Exported], Exported] | None = field(default=None, repr=False)
     _traced: Program | None = field(default=None, repr=False)  # what was exported, in this process
     _memo: dict[Any, Any] = field(default_factory=dict, repr=False)
@@ -175,14 +179,14 @@ class Exported:
     def _module(self) -> Module:
         return bytecode.read_module(self.mlir_module_serialized)
 
-    def in_shardings_jax(self, mesh: Any) -> tuple[None, ...]:
-        """Shardings of the arguments: none, for one device.
+    def in_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
+        """Shardings of the arguments over a mesh.
 
         Args:
-          mesh: not looked at.
+          mesh: with the axes of the mesh that the function was exported for.
 
         Returns:
-          None per argument.
+          A NamedSharding, or None, per argument.
 
         Raises:
           Nothing.
@@ -193,16 +197,16 @@ class Exported:
           >>> export.export(calque.jit(lambda x: x))(1.0).in_shardings_jax(None)
           (None,)
         """
-        return (None,) * len(self.in_avals)
+        return placements.on_mesh(self._in_named_shardings, mesh)
 
-    def out_shardings_jax(self, mesh: Any) -> tuple[None, ...]:
-        """Shardings of the results: none, for one device.
+    def out_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
+        """Shardings of the results over a mesh, where jit was given some, or types say so.
 
         Args:
-          mesh: not looked at.
+          mesh: with the axes of the mesh that the function was exported for.
 
         Returns:
-          None per result.
+          A NamedSharding, or None, per result.
 
         Raises:
           Nothing.
@@ -213,7 +217,7 @@ class Exported:
           >>> export.export(calque.jit(lambda x: x))(1.0).out_shardings_jax(None)
           (None,)
         """
-        return (None,) * len(self.out_avals)
+        return placements.on_mesh(self._out_named_shardings, mesh)
 
     # ---- derivatives
     def has_vjp(self) -> bool:
@@ -291,6 +295,8 @@ class Exported:
             self.mlir_module_serialized, self.module_kept_var_idx, self.uses_global_constants,
             disabled_checks=checks, nr_devices=self.nr_devices,
             calling_convention_version=self.calling_convention_version,
+            in_placements=tuple(map(placements.written, self._in_named_shardings)),
+            out_placements=tuple(map(placements.written, self._out_named_shardings)),
             vjp=self.vjp()._record(vjp_order - 1) if vjp_order > 0 else None)
 
     # ---- calls
@@ -306,7 +312,7 @@ class Exported:
 
         Raises:
           ValueError: the arguments' structure, shapes or dtypes differ, or the function was
-            exported for another platform.
+            exported for another platform or another number of devices.
           TypeError: an argument is no array.
 
         Notes:
@@ -327,9 +333,10 @@ class Exported:
         bound = shapes.check(self.in_avals, [aval_of(x) for x in values],
                              lambda i: argument_path(self.in_tree, i))
         platform = self._platform_index()
+        mesh = placements.check(self.fun_name, self.nr_devices, values)
         with self._wide():
             outs = self._function(bound, platform)(*values)
-        return self.out_tree.unflatten(outs)
+        return self.out_tree.unflatten(placements.spread(outs, self._out_named_shardings, mesh))
 
     def _wide(self) -> Any:
         """Numbers of 64 bits inside are what they are, also where new ones are cut to 32."""
@@ -381,8 +388,6 @@ class Exported:
         return [] if main is None else main.body.arguments
 
     def _unrunnable(self) -> str:
-        if self.nr_devices > 1:
-            return f"it is for {self.nr_devices} devices"
         return "it has effects (callbacks)" if self.ordered_effects or self.unordered_effects \
             else ""
 
@@ -533,10 +538,15 @@ def _of_record(r: box.Record) -> Exported:
         else DisabledSafetyCheck("platform" if kind == _PLATFORM else "shape_assertions")
         for kind, target in r.disabled_checks)
     vjp = r.vjp
+    near = tuple(map(placements.read, r.in_placements)) or (None,) * len(ins)
+    far = tuple(map(placements.read, r.out_placements)) or (None,) * len(outs)
+    if len(near) != len(ins) or len(far) != len(outs):
+        raise damaged("shardings and types do not go together")
     made = Exported(
-        r.fun_name, trees.tree_of(r.in_tree), ins, trees.tree_of(r.out_tree), outs,
+        r.fun_name, trees.tree_of(r.in_tree), placements.typed(ins, near),
+        trees.tree_of(r.out_tree), placements.typed(outs, far),
         (None,) * len(ins), (None,) * len(outs), r.nr_devices, r.platforms, r.ordered_effects,
         r.unordered_effects, checks, r.module, r.calling_convention_version, r.kept,
-        r.uses_global_constants, None if vjp is None else lambda _: _of_record(vjp))
+        r.uses_global_constants, near, far, None if vjp is None else lambda _: _of_record(vjp))
     _ = made._module  # damage is found here, not at the first call
     return made

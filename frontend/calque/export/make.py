@@ -26,6 +26,7 @@ from calque.export import (  # noqa: F401  (forms fill write's table)
     forms,
     forms_lapack,
     forms_structured,
+    placements,
     shapes,
     write,
 )
@@ -103,9 +104,13 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
         chosen = tuple(platforms) if platforms is not None else (default_export_platform(),)
         if not chosen:
             raise ValueError(explain("platforms is empty.", fix="name one platform or more."))
-        program = whole(traced.jaxpr)
-        return _exported(program, traced.fun_name, traced.in_tree, traced.out_tree, chosen,
-                         checks, keep_unused=getattr(fun_jit, "_keep_unused", False))
+        p = whole(traced.jaxpr)
+        placed = bool(tree_util.tree_leaves(getattr(fun_jit, "_in", None)))
+        count = len(p.inputs)
+        given = leaves if len(leaves) == count else [None] * count  # (some are static)
+        where = placements.of_program(p, given, placed)
+        return _exported(p, traced.fun_name, traced.in_tree, traced.out_tree, chosen, checks,
+                         keep_unused=getattr(fun_jit, "_keep_unused", False), where=where)
 
     return exporter
 
@@ -113,8 +118,8 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
 def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tuple[str, ...],
               checks: tuple[DisabledSafetyCheck, ...],
               in_avals: Sequence[ShapedArray] | None = None,
-              out_avals: Sequence[ShapedArray] | None = None, keep_unused: bool = False
-              ) -> Exported:
+              out_avals: Sequence[ShapedArray] | None = None, keep_unused: bool = False,
+              where: tuple[Any, Any] | None = None) -> Exported:
     """The parts put together; p's consts are written into the module."""
     p = Program(p.inputs, p.equations, p.outputs, p.const_vars, [_constant(c) for c in p.consts],
                 p.name)
@@ -127,11 +132,13 @@ def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tup
     if in_avals is not None:  # arguments of float0 are no inputs of the Program
         real = [i for i, a in enumerate(ins) if a.dtype != dtypes.float0]
         kept = tuple(real[i] for i in kept)
+    near, far = where or ((None,) * len(ins), (None,) * len(outs))
     return Exported(
-        name, in_tree, ins, out_tree, outs, (None,) * len(ins), (None,) * len(outs), 1, platforms,
+        name, in_tree, placements.typed(ins, near), out_tree, placements.typed(outs, far),
+        (None,) * len(ins), (None,) * len(outs), placements.devices_of(p, [*near, *far]), platforms,
         (), (), checks, bytecode_write.write_module(module),
         config.jax_export_calling_convention_version, kept,
-        several or any(not shapes.is_static(a) for a in ins), _vjp_in_process, p)
+        several or any(not shapes.is_static(a) for a in ins), near, far, _vjp_in_process, p)
 
 
 def _constant(x: Any) -> Any:
@@ -170,7 +177,8 @@ def _vjp_in_process(e: Exported) -> Exported:
     outs = [a if i in moving else e.in_avals[i].tangent() for i, a in enumerate(made.out_avals)]
     return _exported(
         made, "fun_vjp_jax", tree_util.tree_structure((tuple(range(len(ins))), {})),
-        tree_util.tree_structure(tuple(range(n))), e.platforms, e.disabled_safety_checks, ins, outs)
+        tree_util.tree_structure(tuple(range(n))), e.platforms, e.disabled_safety_checks, ins, outs,
+        where=((*e._in_named_shardings, *e._out_named_shardings), e._in_named_shardings))
 
 
 def _nothing(a: ShapedArray) -> Any:

@@ -1,17 +1,20 @@
 """Implementations of random streams by their records (`jax.extend.random`).
 
-Streams are calque.random's; one of a library's own is refused.  Start reading at `PRNGImpl`.
+Streams are calque.random's, and those of functions of a library's own.  Start reading at
+`PRNGImpl` and `define_prng_impl`.
 """
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from calque import random
-from calque.core.dtypes import key_dtype_of
+from calque.core.dtypes import KeyDtype, Stream, key_dtype_of
 from calque.core.errors import explain
-from calque.core.types import Shape
+from calque.core.types import Function, Shape
 from calque.numpy import asarray, concatenate, uint32
+from calque.random.keys import PRNGSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,35 +85,49 @@ def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
       >>> random_seed(3, threefry_prng_impl).dtype
       key<fry>
     """
+    if isinstance(impl, PRNGSpec):
+        return random.key(seeds, impl=impl)
     if not isinstance(impl, PRNGImpl):
         raise TypeError(explain(f"random_seed takes a PRNGImpl, got {impl!r}.",
                                 fix="pass threefry_prng_impl, or use calque.random.key."))
     return random.key(seeds, impl=impl.name)
 
 
-def define_prng_impl(*, name: str = "<unnamed>", **functions: Any) -> PRNGImpl:
-    """Refused: a stream made of functions of a library's own.
+def define_prng_impl(*, key_shape: Shape, seed: Function, split: Function, random_bits: Function,
+                     fold_in: Function, name: str = "<unnamed>", tag: str = "?") -> PRNGSpec:
+    """A stream made of functions of its own, for `impl` of calque.random.key.
 
     Args:
+      key_shape: of the words of a key, uint32.
+      seed: seed(integer) -> words.
+      split: split(words, shape) -> words of keys of that shape.
+      random_bits: random_bits(words, bit_width, shape) -> unsigned integers of so many bits.
+      fold_in: fold_in(words, number) -> words; the number is a uint32.
       name: of the stream.
-      **functions: key_shape, seed, split, random_bits, fold_in, tag.
+      tag: the short form of it in dtypes.
 
     Returns:
-      Nothing.
+      What `calque.random.key`, `wrap_key_data` and `key_dtype` take as impl.
 
     Raises:
-      NotImplementedError: always.
+      Nothing.
 
     Example:
+      >>> import calque.numpy as jnp
+      >>> from calque import random
       >>> from calque.extend.random import define_prng_impl
-      >>> define_prng_impl(name="mine")
-      Traceback (most recent call last):
-        ...
-      NotImplementedError: define_prng_impl: a stream 'mine' of functions of its own ...
+      >>> impl = define_prng_impl(
+      ...     key_shape=(1,), name="count", tag="n",
+      ...     seed=lambda s: jnp.uint32(s)[None],
+      ...     split=lambda k, shape: k + 1 + jnp.arange(shape[0], dtype="uint32")[:, None],
+      ...     random_bits=lambda k, width, shape: jnp.full(shape, k[0]).astype(f"uint{width}"),
+      ...     fold_in=lambda k, n: k ^ n)
+      >>> key = random.key(7, impl=impl)
+      >>> random.bits(key, (2,)), key.dtype, random.key_impl(key)
+      (Array([7, 7], dtype=uint32), key<n>, PRNGSpec('count'))
     """
-    raise NotImplementedError(explain(
-        f"define_prng_impl: a stream {name!r} of functions of its own cannot be a dtype of keys "
-        "here.", fix="use one of the streams that calque.random.key takes as impl."))
+    stream = Stream(tuple(key_shape), seed, split, random_bits, fold_in)
+    return PRNGSpec(KeyDtype(tag, name, math.prod(key_shape), stream))
 
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

@@ -18,9 +18,11 @@ import numpy as np
 import calque.numpy as jnp
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
+from calque.core.dims import is_static, number
 from calque.core.errors import explain
 from calque.core.types import Dtype, Shape
 from calque.lax import Precision
+from calque.lax.operands import as_sizes
 
 
 class ResizeMethod(enum.Enum):
@@ -85,7 +87,7 @@ def _method(method: str | ResizeMethod) -> ResizeMethod:
 
 
 def _checked_shape(name: str, image: Any, shape: Sequence[int]) -> Shape:
-    wanted = tuple(map(operator.index, shape))
+    wanted = as_sizes(name, shape)
     given = shape_of(image)
     if len(wanted) != len(given):
         raise ValueError(explain(f"{name}: shape {wanted} for an image of shape {given}.",
@@ -189,8 +191,7 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
         out = jnp.asarray(image)
         for d in dims:
             if wanted[d]:
-                rows = np.floor((np.arange(wanted[d]) + 0.5) * (given[d] / wanted[d]))
-                out = jnp.take(out, np.minimum(rows, given[d] - 1).astype(np.int32), axis=d)
+                out = jnp.take(out, _nearest(given[d], wanted[d]), axis=d, mode="clip")
             else:
                 out = jnp.take(out, np.zeros(0, np.int32), axis=d)
         return out
@@ -198,6 +199,15 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
     scales = [jnp.asarray(wanted[d] / given[d] if given[d] else 1.0, kind) for d in dims]
     still = [jnp.zeros((), kind)] * len(dims)
     return _resampled(image, wanted, dims, scales, still, chosen, antialias, precision)
+
+
+def _nearest(old: Any, new: Any) -> Any:
+    """The pixel that each new one shows."""
+    if is_static((old, new)):
+        rows = np.floor((np.arange(new) + 0.5) * (old / new))
+        return np.minimum(rows, old - 1).astype(np.int32)
+    step = number(old, np.float32) / number(new, np.float32)
+    return jnp.floor((jnp.arange(new) + 0.5) * step).astype(np.int32)
 
 
 def _kind(*arrays: Any) -> Dtype:

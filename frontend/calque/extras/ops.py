@@ -6,10 +6,12 @@ from typing import Any
 
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
+from calque.core.dims import number
 from calque.core.errors import explain
 from calque.core.tables import from_row
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.make import full
+from calque.lax.operands import as_size
 from calque.numpy import creation, ranges, util
 from calque.numpy import reductions as rd
 from calque.numpy.logic import where
@@ -61,7 +63,7 @@ def _segments(name: str, method: str, identity: Callable[[Any], Any], reduce: An
         known = util.needed(name, ids, "the number of segments depends on the ids.",
                                "pass num_segments.")
         num_segments = int(known.max(initial=-1)) + 1
-    count = num_segments.__index__()
+    count = as_size(name, num_segments)
     if count < 0:
         raise ValueError(explain(f"num_segments must be non-negative. Got {count}."))
     dtype = dtype_of(data)
@@ -69,7 +71,7 @@ def _segments(name: str, method: str, identity: Callable[[Any], Any], reduce: An
     with util.lazy_eval(name):
         ids = util.array(ids)
         if mode is None:  # no counting from the end
-            ids = where(ids < 0, count, ids)
+            ids = where(ids < 0, number(count, dtype_of(ids)), ids)
         how = "drop" if mode is None else mode
         if bucket_size is None:
             out = full((count, *rows), identity(dtype), dtype)

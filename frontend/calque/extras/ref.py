@@ -14,7 +14,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, is_arraylike, shape_of
 from calque.core.errors import explain
-from calque.core.lists import as_tuple
+from calque.core.lists import as_tuple, flagged
 from calque.core.refs import AbstractRef as AbstractRef
 from calque.core.refs import Ref as Ref
 from calque.core.refs import assign, read
@@ -27,6 +27,7 @@ from calque.numpy import asarray, zeros
 from calque.numpy.computed_slices import Slice as Slice
 from calque.numpy.computed_slices import window
 from calque.primitives.elementwise import convert
+from calque.trees.util import register_pytree_node
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
@@ -329,7 +330,8 @@ def _index(ref: Ref, idx: Any) -> Any:
         if p is Ellipsis:
             break
         parts[i] = _of_axis(p, ref.shape[i])
-    for i, p in enumerate(reversed(parts)):
+    behind = [*reversed(parts)] if any(p is Ellipsis for p in parts) else []
+    for i, p in enumerate(behind):
         if p is Ellipsis:
             break
         parts[-1 - i] = _of_axis(p, ref.shape[-1 - i])
@@ -372,10 +374,12 @@ class View:
       (Array([10,  3], dtype=int32), Ref([ 0,  1, 10,  3], dtype=int32))
     """
 
-    __slots__ = ("ref", "index")
+    __slots__ = ("arrays", "index", "ref")
 
     def __init__(self, ref: Any, index: Any) -> None:
         self.ref, self.index = ref, index
+        # which items of the index are arrays; kept where something else stands for them
+        self.arrays = tuple(isinstance(x, (Array, Tracer, np.ndarray)) for x in as_tuple(index))
 
     def _part(self) -> Any:
         return self.ref[self.index]
@@ -437,6 +441,32 @@ class _Reshaped(View):
 
     def _put(self, value: Any) -> None:
         self.ref[...] = value.reshape(self.ref.shape)
+
+
+def _taken_apart(view: View) -> tuple[Any, Any]:
+    """A view as a node of trees, so that functions take it as they take a reference: the reference
+    and the index's arrays are its leaves."""
+    items = as_tuple(view.index)
+    fixed = tuple(None if a else (slice, x.start, x.stop, x.step) if isinstance(x, slice) else x
+                  for x, a in zip(items, view.arrays))
+    return (view.ref, *flagged(items, view.arrays)), (
+        type(view), isinstance(view.index, tuple), fixed, view.arrays)
+
+
+def _put_together(details: Any, children: Any) -> View:
+    kind, several, fixed, arrays = details
+    ref, *values = children
+    given = iter(values)
+    items = tuple(next(given) if a else
+                  slice(*x[1:]) if isinstance(x, tuple) and x[:1] == (slice,) else x
+                  for x, a in zip(fixed, arrays))
+    made: View = kind(ref, items if several else items[0])
+    made.arrays = arrays
+    return made
+
+
+for _node in (View, _Reshaped):
+    register_pytree_node(_node, _taken_apart, _put_together)
 
 
 class _At:

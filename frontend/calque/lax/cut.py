@@ -110,7 +110,8 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
     limit = n if limit_index is None else as_size("slice_in_dim", limit_index)
     start, limit = (i + n if i < 0 else i for i in (start, limit))
     ones = (1,) * len(shape)
-    steps = None if stride == 1 else replaced(ones, axis, int(stride))
+    steps = None if stride == 1 else replaced(
+        ones, axis, as_size("slice_in_dim", stride))
     return slice(x, replaced((0,) * len(shape), axis, start), replaced(shape, axis, limit), steps)
 
 

@@ -16,10 +16,11 @@ from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.config import config
 from calque.core.dims import Dim, is_far, min_dim, number
 from calque.core.errors import explain
+from calque.core.lists import replaced
 from calque.core.trace import Tracer
 from calque.core.types import Shape
 from calque.dispatch.eager import lazy_eval
-from calque.lax.operands import as_operand, as_sizes, canonical_axis
+from calque.lax.operands import as_operand, as_size, as_sizes, canonical_axis
 from calque.lax.shape import expand_dims, squeeze
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
@@ -160,7 +161,7 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
     shape = shape_of(x)
     axis = canonical_axis(axis, len(shape))
     starts = _along("dynamic_slice_in_dim", start_index, axis, len(shape))
-    sizes = [int(slice_size) if i == axis else n for i, n in enumerate(shape)]
+    sizes = replaced(shape, axis, as_size("dynamic_slice_in_dim", slice_size))
     return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 

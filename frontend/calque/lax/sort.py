@@ -1,7 +1,6 @@
 """lax functions that order elements: sort, sort_key_val, top_k, approx_max_k, approx_min_k."""
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, ndim_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
-from calque.lax.operands import as_operand, canonical_axis
+from calque.lax.operands import as_operand, as_size, canonical_axis
 from calque.primitives import elementwise as ew
 from calque.primitives import sort as so
 
@@ -114,7 +113,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     x = as_operand("top_k", operand)
     if k < 0:
         raise ValueError(explain(f"k argument to top_k must be nonnegative, got {k}"))
-    return so.top_k(x, operator.index(k), canonical_axis(axis, ndim_of(x)))
+    return so.top_k(x, as_size("top_k", k), canonical_axis(axis, ndim_of(x)))
 
 
 def _approx(name: str, operand: Any, k: int, dimension: int, negate: bool) -> list[Any]:
@@ -132,8 +131,8 @@ def _approx(name: str, operand: Any, k: int, dimension: int, negate: bool) -> li
             f"{aval.shape[axis]}"))
     with lazy_eval(name):
         if not negate:
-            return so.top_k(x, operator.index(k), axis)
-        values, positions = so.top_k(ew.neg(x), int(k), axis)
+            return so.top_k(x, as_size(name, k), axis)
+        values, positions = so.top_k(ew.neg(x), as_size(name, k), axis)
         return [ew.neg(values), positions]
 
 

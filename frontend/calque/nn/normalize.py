@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.api.custom_derivatives import custom_jvp
-from calque.core import dtypes
+from calque.core import dims, dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.config import config
 from calque.core.errors import explain
@@ -327,7 +327,8 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     """
     from calque.numpy.creation import asarray
     try:
-        size = operator.index(num_classes)
+        size = dims.as_size(num_classes) if dims.is_symbolic_dim(num_classes) else (
+            operator.index(num_classes))
     except TypeError as error:
         if hasattr(num_classes, "aval") and isinstance(error, TypeError) and type(
                 error) is not TypeError:

@@ -9,7 +9,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
-from calque.lax.operands import canonical_axis
+from calque.lax.operands import as_size, canonical_axis
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, remainder
 from calque.numpy.creation import below
@@ -205,7 +205,7 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
         raise ValueError(explain(f"Argument to jax.numpy.{name} must be at least 2D"))
     with util.lazy_eval(name):
         x = util.array(x)
-        k = operator.index(k)
+        k = as_size(name, k)
         mask = below(own[-2], own[-1], k if lower else k - 1)
         mask = util.broadcast_to(mask, own)
         zero = constant(x, 0) if dtype_of(x) != np.bool_ else np.False_

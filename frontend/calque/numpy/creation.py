@@ -10,9 +10,11 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
+from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
 from calque.core.types import Ndarray, Shape
+from calque.dispatch import transfers
 from calque.dispatch.array import Array, from_numpy, from_scalar
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import beside, made_on
@@ -21,7 +23,7 @@ from calque.lax.operands import as_size, as_sizes, numpy_operand
 from calque.numpy import util
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.random import filled_key, random_wrap_p
+from calque.primitives.random import filled_key, impl_of, random_wrap_p
 
 SMALL = 65536  # bytes up to which a list of arrays is put together on the host
 
@@ -192,6 +194,8 @@ def _sequence(x: Any, dtype: Any) -> Any:
     """Nested lists: on the host when everything is there, else stacked."""
     leaves: list[Any] = []
     _collect(x, leaves)
+    if any(hasattr(v, "__jax_array__") for v in leaves):
+        return _sequence(_with_arrays(x), dtype)
     arrays = [v for v in leaves if isinstance(v, Array)]
     if dtype is None:
         dtype = dtypes.promote([dtypes.dtype_and_weak(_leaf(v)) for v in leaves])[0] if (
@@ -216,10 +220,15 @@ def _collect(x: Any, leaves: list[Any]) -> None:
             leaves.append(v)
 
 
+def _with_arrays(x: Any) -> Any:
+    """Nested lists with arrays for what can become one: symbolic sizes, wrappers of arrays."""
+    if isinstance(x, (list, tuple, range)):
+        return [_with_arrays(v) for v in x]
+    return x.__jax_array__() if hasattr(x, "__jax_array__") else x
+
+
 def _leaf(v: Any) -> Any:
     """A leaf of a list as something with a dtype."""
-    if hasattr(v, "__jax_array__"):
-        return v.__jax_array__()
     if type(v) is int:
         return v
     if isinstance(v, (bool, int, float, complex, np.generic, np.ndarray)) or hasattr(v, "aval"):
@@ -255,6 +264,8 @@ def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, sharding
     wanted: Any = dtypes.default_dtype(float) if dtype is None else util.user_dtype(name, dtype)
     sizes = as_sizes(name, shape)
     _check_sizes(name, sizes)
+    if config.guards:
+        transfers.check("host_to_device", value)
     if dtypes.is_key(wanted):  # a key's words are the value
         key = filled_key(wanted, value)
         return made_on(name, device, sharding, lambda: util.broadcast_to(key, sizes), sizes)
@@ -404,7 +415,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
     if dtypes.is_key(keys):  # all words
         words = _full(value, (*sizes, keys.words), name, np.uint32, (np.dtype(np.uint32), False),
                       device, sharding)
-        return random_wrap_p.bind(words, impl=keys.tag)
+        return random_wrap_p.bind(words, **impl_of(keys))
     made = _full(value, sizes, name, dtype, dtypes.dtype_and_weak(a), device, sharding)
     if shape is None and device is None:
         made = beside(a, made)

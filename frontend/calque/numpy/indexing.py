@@ -28,6 +28,7 @@ from calque.lax.shape import unchanged
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
 from calque.primitives import shape as sh
+from calque.primitives.gather import GatherDimensionNumbers, GatherScatterMode, gather
 
 # Whether positions outside are to be seen in the Program (experimental.checkify looks for them).
 watched: contextvars.ContextVar[bool] = contextvars.ContextVar("calque_watched", default=False)
@@ -256,6 +257,9 @@ def read_window(x: Any, plan: Plan) -> Any:
     """The window in the order of the index: traced axes first, then static slices, then flips."""
     x = cut_traced(x, plan)
     axes = [Run(0, 1) if isinstance(a, Traced) else a for a in plan.axes]
+    for d, (a, n) in enumerate(zip(axes, shape_of(x))):
+        if not dims.is_static((a.first, a.count, a.step)) and not _surely_within(a, n):
+            x, axes[d] = _picked(x, d, a), Run(0, a.count)
     full = [(0, n) for n in shape_of(x)]
     strides = [abs(a.step) if isinstance(a.count, dims.Dim) or a.count > 1 else 1 for a in axes]
     bounds = [(a.low, a.low + t * (a.count - 1) + 1) if a.count else (0, 0)
@@ -263,6 +267,29 @@ def read_window(x: Any, plan: Plan) -> Any:
     if bounds != full or set(strides) - {1}:
         x = sh.slice_(x, *zip(*bounds), strides if set(strides) - {1} else None)  # type: ignore[call-arg]
     return sh.rev(x, plan.reversed) if plan.reversed else x
+
+
+def _surely_within(a: Run, size: Any) -> bool:
+    """Whether the positions are those of a static slice, whatever the symbolic sizes are."""
+    if isinstance(a.step, dims.Dim):
+        return False
+    end = a.low + abs(a.step) * (a.count - 1) + 1
+    return all(dims.is_nonnegative(v) is True for v in (a.low, size - end, end - a.low))
+
+
+def _picked(x: Any, axis: int, a: Run) -> Any:
+    """The positions of a run along an axis, lowest first, one by one: there may be none."""
+    def number(d: Any) -> Any:
+        return ew.match_shape(dims.number(d, dtypes.int32), (a.count,))
+
+    step = -a.step if a.step < 0 else a.step
+    at = ew.add(number(a.low), ew.mul(number(step), sh.iota(dtypes.int32, (a.count,))))
+    others = tuple(d for d in range(len(shape_of(x))) if d != axis)
+    return gather(
+        x, sh.broadcast_in_dim(at, (a.count, 1), (0,)),
+        GatherDimensionNumbers(others, (axis,), (axis,)),
+        [1 if d == axis else n for d, n in enumerate(shape_of(x))],
+        mode=GatherScatterMode.CLIP)
 
 
 def is_traced(plan: Plan) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
+from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.lists import inserted, replaced
 from calque.core.trace import Tracer
@@ -360,6 +361,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
         return resharded("jnp.repeat", out_sharding, repeat, a, repeats, axis,
                          total_repeat_length=total_repeat_length)
     x = util.one_array("repeat", a)
+    count = repeats if isinstance(repeats, Dim) else None
     repeats = util.one_array("repeat", repeats, 1)
     if axis is not None and not shape_of(x):  # (JAX: a scalar has any axis)
         x, axis = sh.reshape(x, (1,)), 0
@@ -367,13 +369,23 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
     if axis is not None:
         axis = canonical_axis(axis, len(own))
     length = math.prod(own) if axis is None else own[axis]
+    if count is not None:
+        if total_repeat_length is not None:
+            raise ValueError(explain(
+                "jnp.repeat with a non-constant `repeats` is supported only without "
+                "total_repeat_length, which the symbolic size gives.", fix="leave it out."))
+        return _repeat_all(x, count, axis)
     known = None if isinstance(repeats, Tracer) else np.asarray(repeats)
     if known is None and total_repeat_length is None:
         as_size("repeat", repeats)  # says that the shape would depend on a traced value
     if known is None or known.size != 1 or total_repeat_length not in (
             None, length * int(known.reshape(-1)[0])):
         return _repeat_each(x, repeats, known, axis, length, total_repeat_length)
-    count = as_size("repeat", known.reshape(-1)[0])
+    return _repeat_all(x, as_size("repeat", known.reshape(-1)[0]), axis)
+
+
+def _repeat_all(x: Any, count: Any, axis: int | None) -> Any:
+    """As many of each element."""
     with util.lazy_eval("repeat"):
         if axis is None:
             x, axis = ravel(x), 0

@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes
+from calque.core import dims, dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import as_tuple, replaced
 from calque.core.trace import Tracer
 from calque.core.types import Function, Ndarray
+from calque.lax.operands import as_size
 from calque.numpy import means, picking, ranges, rounding, statistics, util
 from calque.numpy import reductions as rd
+from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -101,6 +103,9 @@ def _widths(pad_width: Any, rank: int) -> Pairs:
     if isinstance(pad_width, Tracer):
         pad_width = util.needed("pad", pad_width, "the widths make the shape.",
                                    "mark the argument that it comes from as static.")
+    if _is_symbolic(pad_width):
+        pairs = _pairs("pad_width", pad_width, rank)
+        return [(as_size("pad", a), as_size("pad", b)) for a, b in pairs]
     try:
         values = np.asarray(pad_width)
     except ValueError:
@@ -115,6 +120,13 @@ def _widths(pad_width: Any, rank: int) -> Pairs:
         raise ValueError(explain("index can't contain negative values",
                                  fix="cut with a slice instead of padding by less than 0."))
     return widths
+
+
+def _is_symbolic(width: Any) -> bool:
+    """Whether a width, or one in it, is known at the call only."""
+    if isinstance(width, (tuple, list)):
+        return any(map(_is_symbolic, width))
+    return isinstance(width, dims.Dim)
 
 
 def _pairs(name: str, value: Any, rank: int) -> Pairs:
@@ -195,6 +207,8 @@ def _wide(x: Any, axis: int, n: int) -> Any:
 
 def _repeated(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
     """edge, reflect, symmetric, wrap: elements of x at other positions."""
+    if not dims.is_static((shape_of(x)[axis], *width)):
+        return picking.take(x, _places(shape_of(x)[axis], width, mode), axis, mode="clip")
     with util.on_host("pad"):
         places = np.pad(np.arange(shape_of(x)[axis]), width, mode=mode)  # type: ignore[call-overload]
     runs = _runs(places)
@@ -209,6 +223,24 @@ def _repeated(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
         else:
             parts.append(sh.rev(sh.slice_in_dim(x, stop, start + 1, axis), (axis,)))
     return _join(parts, axis)
+
+
+def _places(n: Any, width: tuple[Any, Any], mode: str) -> Any:
+    """Of which positions the elements are, by the period of the mode: sizes may be symbolic."""
+    at = ranges.arange(-width[0], n + width[1])
+    if mode == "edge":  # (positions are clipped)
+        return at
+    if mode == "wrap":
+        return at % n
+    step, there, back = _mirrored(at, n, mode)
+    return where(step % 2 == 0, there, back)
+
+
+def _mirrored(at: Any, n: Any, mode: str) -> tuple[Any, Any, Any]:
+    """Positions as (how often mirrored, the place in x read forwards, and read backwards)."""
+    period = dims.max_dim(n - 1, 1) if mode == "reflect" else n
+    there = at % period
+    return at // period, there, (n - 1) - there
 
 
 def _runs(places: Ndarray) -> list[tuple[int, int, int]]:
@@ -231,6 +263,8 @@ def _runs(places: Ndarray) -> list[tuple[int, int, int]]:
 def _odd(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
     """reflect, symmetric with reflect_type='odd': point reflections 2 * edge - x."""
     before, after = width
+    if not dims.is_static((shape_of(x)[axis], *width)):
+        return _odd_by_period(x, axis, width, mode)
     if shape_of(x)[axis] == 1 and mode == "reflect":
         return _repeated(x, axis, width, "edge")
     skip = 1 if mode == "reflect" else 0
@@ -249,6 +283,19 @@ def _odd(x: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
         x = _join(parts, axis)
         before, after = before - a, after - b
     return x
+
+
+def _odd_by_period(x: Any, axis: int, width: tuple[Any, Any], mode: str) -> Any:
+    """The same for symbolic sizes: each period is the last one, mirrored at its end."""
+    n = shape_of(x)[axis]
+    at = ranges.arange(-width[0], n + width[1])
+    step, there, back = _mirrored(at, n, mode)
+    first, last = (sh.slice_in_dim(x, i, i + 1, axis) for i in (0, n - 1))
+    column = replaced((1,) * len(shape_of(x)), axis, shape_of(at)[0])
+    k, even = sh.reshape(step, column).astype(dtype_of(x)), sh.reshape(step % 2 == 0, column)
+    forwards = picking.take(x, there, axis, mode="clip") + k * (last - first)
+    backwards = (k + 1) * last - (k - 1) * first - picking.take(x, back, axis, mode="clip")
+    return util.cast(where(even, forwards, backwards), dtype_of(x))
 
 
 def _ramps(x: Any, axis: int, width: tuple[int, int], ends: tuple[Any, Any]) -> Any:
@@ -278,7 +325,7 @@ def _statistic(x: Any, axis: int, width: tuple[int, int], mode: str,
     def value(length: Any, at_end: bool) -> Any:
         if length is None:
             length = n
-        length = min(int(length), n)
+        length = dims.min_dim(as_size("pad", length), n)
         if length <= 0:
             raise ValueError(explain(
                 f"stat_length of {length} yields no value for padding",

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes
+from calque.core import dims, dtypes
 from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
-from calque.core.dims import check_positions
 from calque.core.errors import explain
 from calque.core.sharding import SingleDeviceSharding
 from calque.core.trace import Tracer
@@ -67,7 +66,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
                        "pass size=, or use jnp.where(condition, x, y).")
         return tuple(_vector(x, p) for p in np.nonzero(value))
     for n in shape:
-        check_positions("nonzero", n, dtypes.default_dtype(int))
+        dims.check_positions("nonzero", n, dtypes.default_dtype(int))
     count = as_size("nonzero", size)
     if count < 0:
         raise TypeError(explain(f"nonzero: size must be nonnegative, got {count}."))
@@ -117,7 +116,7 @@ def _traced(x: Any, count: int, fills: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(blanks)
     mask = ravel(as_truth(x))
     number = cumsum(ew.convert(mask, kind), 0)
-    place = ew.select_n(mask, sh.broadcast_in_dim(kind.type(count), (total,), ()),
+    place = ew.select_n(mask, sh.broadcast_in_dim(dims.number(count, kind), (total,), ()),
                         ew.sub(number, kind.type(1)))
     numbers = ScatterDimensionNumbers((), (0,), (0,))
     flat = sh.iota(kind, (total,))
@@ -125,7 +124,7 @@ def _traced(x: Any, count: int, fills: Sequence[Any]) -> tuple[Any, ...]:
     found = []
     for n, blank in zip(shape, blanks):
         stride //= n
-        along = ew.rem(ew.div(flat, kind.type(stride)), kind.type(n))
+        along = ew.rem(ew.div(flat, dims.number(stride, kind)), dims.number(n, kind))
         found.append(sc.scatter(sc.scatter_p, blank, sh.reshape(place, (total, 1)), along, numbers,
                                 mode=GatherScatterMode.FILL_OR_DROP, unique_indices=True))
     return tuple(found)
@@ -353,8 +352,23 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
       (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
     sizes = [as_size("tril_indices", v) for v in (n, k, n if m is None else m)]
+    if not dims.is_static(sizes):
+        return _triangle(False, *sizes)
     with util.on_host("tril_indices"):
         return _pair(np.tril_indices(*sizes))
+
+
+def _triangle(upper: bool, n: Any, k: Any, m: Any) -> tuple[Any, Any]:
+    """The positions of a triangle where sizes are symbolic: up to the diagonal k, or from it on."""
+    rows, columns, last = (m, n, -k) if upper else (n, m, k)  # upper: of the transposed, lower
+    first = dims.min_dim(dims.max_dim(-last, 0), rows)  # the rows below have some
+    full = dims.max_dim(dims.min_dim(columns - last, rows), first)  # from here on they have all
+    count = dims.floordiv((full - first) * (first + full + 2 * last + 1), 2) + (
+        rows - full) * columns
+    i, j = sh.iota(dtypes.int32, (n, m), 0), sh.iota(dtypes.int32, (n, m), 1)
+    diagonal = i + dims.number(k, dtypes.int32)
+    found = nonzero(j >= diagonal if upper else j <= diagonal, size=dims.max_dim(count, 0))
+    return found[0], found[1]
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
@@ -377,6 +391,8 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
       (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
     sizes = [as_size("triu_indices", v) for v in (n, k, n if m is None else m)]
+    if not dims.is_static(sizes):
+        return _triangle(True, *sizes)
     with util.on_host("triu_indices"):
         return _pair(np.triu_indices(*sizes))
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ndim_of, shape_of
-from calque.core.dims import Dim, max_dim, number
+from calque.core.dims import Dim, max_dim, number, sign
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.trace import Tracer, at_bottom, concretization_error
 from calque.dispatch.array import Array, from_numpy
@@ -101,13 +101,19 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
 
 
 def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
-    if step == 0:
+    symbolic = any(isinstance(v, Dim) for v in (start, stop, step))
+    if not isinstance(step, Dim) and step == 0:
+        if symbolic:
+            raise ValueError(explain("A symbolic arange has step == 0."))
         raise ZeroDivisionError(explain("arange: division by zero: step is 0."))
-    if any(isinstance(v, Dim) for v in (start, stop, step)):
-        span, step = (stop - start, step) if not isinstance(step, int) or step > 0 else (
-            start - stop, step)
-        line = sh.iota(dtype, (max_dim(-(-span // (abs(step) if isinstance(step, int) else step)),
-                                       0),))
+    if symbolic:
+        if not all(isinstance(v, (Dim, int, np.integer)) for v in (start, stop, step)):
+            raise ValueError(explain(
+                "In symbolic arange the arguments must be either dimension expressions or "
+                f"integers, got {start}, {stop}, {step}.", fix="scale the result instead."))
+        forward = sign(step) if isinstance(step, Dim) else step > 0
+        span, width = (stop - start, step) if forward else (start - stop, -step)
+        line = sh.iota(dtype, (max_dim((span + width - 1) // width, 0),))
         if isinstance(step, Dim) or step != 1:
             line = ew.mul(line, number(step, dtype))
         return line if not isinstance(start, Dim) and start == 0 else ew.add(

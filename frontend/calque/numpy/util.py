@@ -23,6 +23,7 @@ from calque.core.primitive import Primitive
 from calque.core.source import asked_by_ours
 from calque.core.trace import Tracer, concretization_error
 from calque.core.types import Axes, Ndarray, Shape
+from calque.dispatch import transfers
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval as lazy_eval
 from calque.dispatch.replay import planned as planned
@@ -81,6 +82,8 @@ def one_array(name: str, x: Any, position: int = 0) -> Any:
     if type(x) in _PASS or isinstance(x, Tracer):
         return x
     if isinstance(x, (np.ndarray, np.generic)):
+        if config.guards:
+            transfers.check("host_to_device", x)
         return numpy_operand(name, x)
     if is_arraylike(x):
         return as_operand(name, x, position)

@@ -56,7 +56,9 @@ def _pure_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, c
     if each or vmap_method in ("sequential", "sequential_unrolled"):
         return batch_by_loop(pure_callback_p, size, args, dims, callback=callback,
                              result_avals=result_avals, vmap_method=vmap_method)
-    if vmap_method == "expand_dims":
+    if vmap_method == "legacy_vectorized":  # what is not mapped is passed as it is
+        whole = [a if d is None else move_axis(a, d, 0) for a, d in zip(args, dims)]
+    elif vmap_method == "expand_dims":
         whole = [broadcast_axis(a, 1, 0) if d is None else move_axis(a, d, 0)
                  for a, d in zip(args, dims)]
     else:

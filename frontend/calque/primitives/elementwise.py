@@ -28,7 +28,7 @@ from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.types import Function, Shape
-from calque.core.zeros import Zero, add_tangents, is_zero, zero_like
+from calque.core.zeros import Zero, add_tangents, constant, is_zero, zero_like
 from calque.transforms.vmap import all_to_front, batch_first, move_axis, to_front
 
 # ---- what operands may be
@@ -97,7 +97,7 @@ def const(like: Any, value: complex) -> Any:
         return float(value.real) if dtypes.is_float(a.dtype) else int(value.real)
     if a.dtype.kind != "c":
         value = value.real
-    return np.asarray(value).astype(a.dtype)[()]
+    return constant(value, a.dtype)
 
 
 def unbroadcast(ct: Any, aval: ShapedArray) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, is_complex, ndim_of, shape_of
-from calque.core.dims import number
+from calque.core.dims import is_static, min_dim, number
 from calque.core.precision import EXACT
 from calque.core.program import Program
 from calque.core.types import Function
@@ -272,14 +272,14 @@ def _solve_rows(columns: Any, b: Any, lower: bool, unit: bool) -> Any:
 def lu(a: Any) -> list[Any]:
     """(L below the diagonal and U, rows exchanged at each step, the order of a's rows)."""
     m, n = shape_of(a)
-    if not min(m, n):
+    if not min_dim(m, n):
         return [a, zeros(ShapedArray((0,), INT)), sh.iota(INT, (m,))]
     return list(_lu(a))
 
 
 def _lu(a: Any) -> tuple[Any, Any, Any]:
     m, n = shape_of(a)
-    if n <= NARROW or 24 * m * n <= PANEL or m * n > HALVED:
+    if not is_static((m, n)) or n <= NARROW or 24 * m * n <= PANEL or m * n > HALVED:
         return _lu_columns(a)
     h = min(m, _half(n))
     left, pivots, order = _lu(_part(a, (0, m), (0, h)))
@@ -327,7 +327,7 @@ def _lu_columns(a: Any) -> tuple[Any, Any, Any]:
             ew.and_(below, ew.eq(t, j)), factors, swapped))
         return [made, _exchanged(order, rows, j, p), p]
 
-    k = min(m, n)
+    k = min_dim(m, n)
     made, order, pivots = scan_of(step, [a, sh.iota(INT, (m,))], [sh.iota(INT, (k,))], k)
     return made, pivots, order
 
@@ -341,7 +341,7 @@ def _pivot(column: Any, rows: Any, j: Any) -> Any:
     size = where(ew.eq(size, size), size, lost)
     size = where(ew.ge(rows, j), size, none)
     best = repeat(rd.reduce_max_p.bind(size, axes=(0,), out_sharding=None), m)
-    first = where(ew.eq(size, best), rows, repeat(np.int32(m - 1), m))
+    first = where(ew.eq(size, best), rows, repeat(number(m - 1, INT), m))
     return rd.reduce_min_p.bind(first, axes=(0,), out_sharding=None)
 
 

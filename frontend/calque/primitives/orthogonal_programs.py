@@ -15,6 +15,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, is_complex, ndim_of, shape_of
+from calque.core.dims import min_dim, number
 from calque.core.zeros import zeros
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
@@ -119,7 +120,7 @@ def _scale_of(x: Any) -> Any:
 def geqrf(a: Any) -> list[Any]:
     """(R on and above the diagonal and the reflections below it, their factors tau)."""
     m, n = shape_of(a)
-    k = min(m, n)
+    k = min_dim(m, n)
     if not k:
         return [a, zeros(ShapedArray((0,), dtype_of(a)))]
 
@@ -205,7 +206,7 @@ def householder_product(a: Any, taus: Any) -> list[Any]:
 def geqp3(a: Any) -> list[Any]:
     """geqrf of a's columns in the order in which what is left of them is largest, and the order."""
     m, n = shape_of(a)
-    k = min(m, n)
+    k = min_dim(m, n)
     order = sh.iota(INT, (n,))
     if not k:
         return [a, order, zeros(ShapedArray((0,), dtype_of(a)))]
@@ -219,7 +220,7 @@ def geqp3(a: Any) -> list[Any]:
         open_ = ew.ge(t, repeat(j, n))
         sizes = where(open_, sizes, all_of(sizes, -1))
         best = where(ew.eq(sizes, repeat(_max(sizes), n)), t, all_of(t, n))
-        p = ew.min_(rd.reduce_min_p.bind(best, axes=(0,), out_sharding=None), np.int32(n - 1))
+        p = ew.min_(rd.reduce_min_p.bind(best, axes=(0,), out_sharding=None), number(n - 1, INT))
         p = where(ew.ge(p, j), p, j)
         moved = where(ew.eq(t, repeat(p, n)), repeat(j, n), t)
         moved = where(ew.eq(t, repeat(j, n)), repeat(p, n), moved)

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray
+from calque.core.avals import ShapedArray, aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.types import Shape
 from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
 from calque.transforms.vmap import batch_first
 
 
@@ -29,9 +30,9 @@ def _need_key(name: str, a: ShapedArray) -> None:
                                 fix="make one with random.key(seed) or random.wrap_key_data."))
 
 
-def impl_of(kind: dtypes.KeyDtype) -> dict[str, str]:
+def impl_of(kind: dtypes.KeyDtype) -> dict[str, Any]:
     """Parameters of primitives that make keys of a kind."""
-    return {} if kind == dtypes.key_dtype else {"impl": kind.tag}
+    return {} if kind == dtypes.key_dtype else {"impl": kind.tag if kind.stream is None else kind}
 
 
 # ---- threefry2x32: four words -> the two words of a block, the first above the second
@@ -55,7 +56,7 @@ threefry2x32_p.batch = ew.batch_elementwise(threefry2x32_p, scalars=False)
 random_seed_p = _key_primitive("random_seed", moves=True, memory="fresh")
 
 
-def _seed_abstract(x: ShapedArray, *, impl: str = "fry") -> ShapedArray:
+def _seed_abstract(x: ShapedArray, *, impl: Any = "fry") -> ShapedArray:
     if not dtypes.is_integer(x.dtype):
         raise TypeError(explain(f"PRNG key seed must be an integer; got {x.short()}."))
     return ShapedArray(x.shape, dtypes.key_dtype_of(impl))
@@ -69,7 +70,7 @@ random_wrap_p, random_unwrap_p = (
     _key_primitive(name, moves=True) for name in ("random_wrap", "random_unwrap"))
 
 
-def _wrap_abstract(x: ShapedArray, *, impl: str = "fry") -> ShapedArray:
+def _wrap_abstract(x: ShapedArray, *, impl: Any = "fry") -> ShapedArray:
     kind = dtypes.key_dtype_of(impl)
     if x.dtype != np.dtype("uint32") or x.shape[-1:] != (kind.words,):
         raise TypeError(explain(
@@ -134,3 +135,55 @@ def _bits_abstract(k: ShapedArray, *, bit_width: int, shape: Shape,
 
 random_bits_p.abstract = _bits_abstract
 random_bits_p.batch = batch_first(random_bits_p)
+
+
+# ---- keys of any stream: ours are primitives, a library's own are its functions of words
+def wrapped(words: Any, kind: dtypes.KeyDtype) -> Any:
+    """Keys of words, of which a library's stream may have more axes."""
+    if kind.stream is not None:
+        shape, own = shape_of(words), kind.stream.shape
+        lead = shape[:len(shape) - len(own)]
+        if dtype_of(words) != np.dtype("uint32") or (*lead, *own) != shape:
+            raise TypeError(explain(
+                f"Words of keys of {kind.impl} are uint32 of shape {own}, got "
+                f"{aval_of(words).short()}.", fix="define_prng_impl's functions return such."))
+        words = sh.reshape(words, (*lead, kind.words))
+    return random_wrap_p.bind(words, **impl_of(kind))
+
+
+def unwrapped(keys: Any) -> Any:
+    """The words of keys."""
+    stream, words = dtype_of(keys).stream, random_unwrap_p.bind(keys)
+    return words if stream is None else sh.reshape(words, (*shape_of(keys), *stream.shape))
+
+
+def seeded(seed: Any, kind: dtypes.KeyDtype) -> Any:
+    """The key of a seed."""
+    if kind.stream is None:
+        return random_seed_p.bind(seed, **impl_of(kind))
+    return wrapped(kind.stream.seed(seed), kind)
+
+
+def split(key: Any, shape: Shape, partitionable: bool) -> Any:
+    """Keys of a key."""
+    kind = dtype_of(key)
+    if kind.stream is None:
+        return random_split_p.bind(key, shape=shape, partitionable=partitionable)
+    return wrapped(kind.stream.split(unwrapped(key), shape), kind)
+
+
+def folded_in(key: Any, word: Any) -> Any:
+    """The key of a key and a uint32."""
+    kind = dtype_of(key)
+    if kind.stream is None:
+        return random_fold_in_p.bind(key, word)
+    return wrapped(kind.stream.fold_in(unwrapped(key), word), kind)
+
+
+def bits(key: Any, bit_width: int, shape: Shape, partitionable: bool) -> Any:
+    """Unsigned integers drawn from a key."""
+    stream = dtype_of(key).stream
+    if stream is None:
+        return random_bits_p.bind(key, bit_width=bit_width, shape=shape,
+                                  partitionable=partitionable)
+    return stream.random_bits(unwrapped(key), bit_width, shape)

@@ -14,8 +14,8 @@ from typing import Any
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, shape_of
-from calque.core.dims import floordiv, max_dim
-from calque.core.errors import explain
+from calque.core.dims import Dim, floordiv, max_dim
+from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.lists import inserted, without
 from calque.core.primitive import Primitive, is_linear
 from calque.core.types import Function, Params
@@ -265,6 +265,10 @@ def _along(xs: list[Any], axis: int, k: int, d: int, combine: Combine) -> list[A
     """All windows of k elements, d apart, with stride 1: from windows of k // 2."""
     if k == 1:
         return xs
+    if isinstance(k, Dim):
+        raise InconclusiveDimensionOperation(explain(
+            f"reduce_window: a window of a symbolic size ({k}) is joined in a number of steps "
+            "that depends on it.", fix="give the window as a number, or use cumulative sums."))
     half = _along(xs, axis, k // 2, d, combine)
     n = shape_of(xs[0])[axis] - (k - 1) * d
 

@@ -60,8 +60,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
 
 def raw_bits(key: Any, width: int, shape: Shape) -> Any:
     """Random bits of a typed key."""
-    return prim.random_bits_p.bind(key, bit_width=width, shape=shape,
-                                   partitionable=config.jax_threefry_partitionable)
+    return prim.bits(key, width, shape, config.jax_threefry_partitionable)
 
 
 @resharding

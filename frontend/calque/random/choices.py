@@ -239,7 +239,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
         axis %= ndim
         batch = without(logits.shape, [axis])
         size, _ = parameters("categorical", batch if shape is None else shape,
-                             np.empty(batch, bool))
+                             jnp.zeros(batch, bool))
         prefix = size[:len(size) - len(batch)]
         if not replace:
             count, n = math.prod(prefix), logits.shape[axis]

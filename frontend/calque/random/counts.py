@@ -360,8 +360,7 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
         p = jnp.broadcast_to(p, size)
         rest = lax.cumsum(p, p.ndim - 1, reverse=True)
         shares = p / jnp.where(rest == 0, jnp.ones_like(rest), rest)
-        keys = prim.random_split_p.bind(typed, shape=(size[-1],),
-                                        partitionable=config.jax_threefry_partitionable)
+        keys = prim.split(typed, (size[-1],), config.jax_threefry_partitionable)
 
         def body(left: Any, given: Any) -> Any:
             share, key = given

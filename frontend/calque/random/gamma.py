@@ -77,9 +77,8 @@ def draw_gammas(key: Any, alpha: Any) -> list[Any]:
     if 0 in shape:
         return [jnp.zeros(shape, alpha.dtype)] * 2
     flat = sh.reshape(alpha, (alpha.size,))
-    keys = prim.random_split_p.bind(key, shape=(alpha.size,),
-                                    partitionable=config.jax_threefry_partitionable)
-    draws = _draws(key.dtype.tag, prim.random_unwrap_p.bind(keys), flat)
+    keys = prim.split(key, (alpha.size,), config.jax_threefry_partitionable)
+    draws = _draws(key.dtype, prim.random_unwrap_p.bind(keys), flat)
     return [sh.reshape(v, shape) for v in draws]
 
 
@@ -89,9 +88,10 @@ def draw_gamma(key: Any, alpha: Any, log_space: bool) -> Any:
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(0,))
-def _draws(kind: str, words: Any, alpha: Any) -> Any:
+def _draws(kind: Any, words: Any, alpha: Any) -> Any:
     """One variate for each element of a vector, each from the words of its own key."""
-    return vmap(lambda w, a: _one(prim.random_wrap_p.bind(w, impl=kind), a))(words, alpha)
+    given = prim.impl_of(kind)
+    return vmap(lambda w, a: _one(prim.random_wrap_p.bind(w, **given), a))(words, alpha)
 
 
 @_draws.defjvp

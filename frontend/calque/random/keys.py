@@ -136,7 +136,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
         raise ValueError(explain(
             "Cannot specify both `impl` and `dtype` arguments to random.key.", fix="give one."))
     kind = _kind(impl if dtype is None else dtype)
-    return prim.random_seed_p.bind(_seed(seed, "key"), **prim.impl_of(kind))
+    return prim.seeded(_seed(seed, "key"), kind)
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
@@ -162,7 +162,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:  # noqa: N802 (JAX's name)
     """
     kind = _kind(impl)
     with lazy_eval("PRNGKey"):
-        made = prim.random_seed_p.bind(_seed(seed, "PRNGKey"), **prim.impl_of(kind))
+        made = prim.seeded(_seed(seed, "PRNGKey"), kind)
         if config.jax_enable_custom_prng:
             return made
         return prim.random_unwrap_p.bind(made)
@@ -196,7 +196,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
             raise ValueError(explain("wrap_key_data: Cannot specify both `impl` and `dtype`.",
                                      fix="give one of them."))
         impl = dtype
-    return prim.random_wrap_p.bind(key_bits_array, **prim.impl_of(_kind(impl)))
+    return prim.wrapped(key_bits_array, _kind(impl))
 
 
 def key_data(keys: Any) -> Array:
@@ -216,17 +216,17 @@ def key_data(keys: Any) -> Array:
       >>> random.key_data(random.key(1))
       Array([0, 1], dtype=uint32)
     """
-    return prim.random_unwrap_p.bind(key_of("key_data", keys, batched=True))
+    return prim.unwrapped(key_of("key_data", keys, batched=True))
 
 
-def key_impl(keys: Any) -> str:
+def key_impl(keys: Any) -> Any:
     """The implementation of a key's stream.
 
     Args:
       keys: PRNG keys, typed or as words.
 
     Returns:
-      Its name, such as 'threefry2x32'.
+      Its name, such as 'threefry2x32'; what define_prng_impl gave, for keys of such a stream.
 
     Raises:
       TypeError: the argument is no key.
@@ -236,7 +236,24 @@ def key_impl(keys: Any) -> str:
       >>> random.key_impl(random.key(0))
       'threefry2x32'
     """
-    return str(dtype_of(key_of("key_impl", keys, batched=True)).impl)
+    kind = dtype_of(key_of("key_impl", keys, batched=True))
+    return kind.impl if kind.stream is None else PRNGSpec(kind)
+
+
+class PRNGSpec:
+    """What stands for a stream of a library's own (see `calque.extend.random.define_prng_impl`)."""
+
+    def __init__(self, kind: dtypes.KeyDtype) -> None:
+        self.key_dtype = kind
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PRNGSpec) and other.key_dtype == self.key_dtype
+
+    def __hash__(self) -> int:
+        return hash(self.key_dtype)
+
+    def __repr__(self) -> str:
+        return f"PRNGSpec({self.key_dtype.impl!r})"
 
 
 def key_dtype(impl_spec: Any = None) -> Any:
@@ -309,8 +326,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Array:
     shape = as_shape("split", num)
     with lazy_eval("split"):
         typed = key_of("split", key)
-        return _like(key, prim.random_split_p.bind(
-            typed, shape=shape, partitionable=config.jax_threefry_partitionable))
+        return _like(key, prim.split(typed, shape, config.jax_threefry_partitionable))
 
 
 def fold_in(key: Any, data: Any) -> Array:
@@ -353,13 +369,12 @@ def fold_in(key: Any, data: Any) -> Array:
             word: Any = np.uint32(int(data) & 0xFFFFFFFF)
         else:
             word = ew.convert(data, np.uint32)
-        return _like(key, prim.random_fold_in_p.bind(typed, word))
+        return _like(key, prim.folded_in(typed, word))
 
 
 def subkeys(key: Any, num: int = 2) -> list[Any]:
     """Typed keys split from a typed key."""
-    keys = prim.random_split_p.bind(key, shape=(num,),
-                                    partitionable=config.jax_threefry_partitionable)
+    keys = prim.split(key, (num,), config.jax_threefry_partitionable)
     return [sh.squeeze(sh.slice_in_dim(keys, i, i + 1, 0), (0,)) for i in range(num)]
 
 

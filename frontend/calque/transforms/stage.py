@@ -217,11 +217,13 @@ def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],
     trace = StageTrace(name, frame=frame)
     trace.source = called(fun)
     inputs = [trace.new(a) for a in avals]
+    token = scopes.set(())  # those around the Program are of the equation that holds it
     try:
         with as_current(trace):
             outputs = list(f(*inputs))
         return trace.program(inputs if frame is None else [*inputs, *frame.inputs], outputs)
     finally:
+        scopes.reset(token)
         trace.close()
 
 

@@ -27,6 +27,11 @@ def backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
 
     args: one per input, UndefinedPrimal(aval) for those to differentiate, a value for the others.
     """
+    with p.own_width():
+        return _backward(p, args, cts)
+
+
+def _backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
     known: dict[Var, Any] = dict(zip(p.const_vars, p.consts))
     linear: set[Var] = set()
     for v, a in zip(p.inputs, args):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stand_in.flags import FLAGS, config_module
-from stand_in.private import Private
+from stand_in.private import Private, PrivateUse
 
 PUBLIC: dict[str, list[str]] = {
     **{f"jax.experimental.sparse.{n}": ["experimental.sparse"]
@@ -45,7 +45,8 @@ PUBLIC: dict[str, list[str]] = {
     "nn.initializers": ["nn.initializers"], "scipy": ["scipy"],
     "scipy.special": ["scipy.special"], "scipy.linalg": ["scipy.linalg"], "image": ["image"],
     "scipy.stats": ["scipy.stats"], "flatten_util": ["flatten_util"], "export": ["export"],
-    "export._export": ["export"], "typing": ["typing", ""], "state": [], "ref": ["ref", ""],
+    "export._export": ["export"], "export.shape_poly": ["export"],
+    "typing": ["typing", ""], "state": [], "ref": ["ref", ""],
     "monitoring": ["monitoring"], "profiler": ["profiler"], "ad_util": [], "xla_bridge": [""],
     "dlpack": ["dlpack"], "source_info_util": ["extend.source_info_util"], "ops": ["ops"],
     "state.types": ["ref"], "state.primitives": ["ref"], "state.discharge": ["ref"],
@@ -275,7 +276,9 @@ class _NoCache:
 
 @given("dispatch")
 def _dispatch() -> Names:
-    return {"xla_primitive_callable": _NoCache()}
+    from jax.interpreters.xla import apply_primitive
+    return {"xla_primitive_callable": _NoCache(), "simple_impl": lambda primitive:
+            primitive.def_impl(functools.partial(apply_primitive, primitive))}
 
 
 @given("sharding_impls")
@@ -322,6 +325,40 @@ def _effects() -> Names:
 @given("traceback_util")
 def _tracebacks() -> Names:
     return {"api_boundary": lambda f=None, **k: f if f is not None else (lambda g: g)}
+
+
+@given("lax.windowed_reductions")
+def _windowed_reductions() -> Names:
+    import jax
+    from jax import lax
+
+    def shaped(tangents: Any, operand: Any, select: Any, dimensions: Any, strides: Any,
+               padding: Any, *dilations: Any) -> Any:
+        """An array of the right shape: a table of cases is made with it."""
+        if not isinstance(operand, jax.core.Tracer):
+            raise PrivateUse("lax.windowed_reductions._select_and_gather_add")
+        largest = lax.reduce_window(operand.astype("float32"), 0., lax.max, dimensions, strides,
+                                    padding, *dilations)
+        return largest.astype(operand.dtype)
+    return {"_select_and_gather_add": shaped}
+
+
+@given("hypothesis_test_util")
+def _hypothesis() -> Names:
+    import hypothesis
+    profile = dict(deadline=None, max_examples=5, derandomize=True, database=None, print_blob=False,
+                   suppress_health_check=list(hypothesis.HealthCheck))
+
+    def set_up(max_examples: int | None = None) -> None:
+        hypothesis.settings.register_profile("suite", **profile)
+        hypothesis.settings.load_profile("suite")
+    return {"setup_hypothesis": set_up, "hypothesis_is_thread_safe": lambda: False}
+
+
+@given("layout")
+def _layout() -> Names:
+    from jax.experimental import layout
+    return {n: getattr(layout, n) for n in layout.__all__}
 
 
 GIVEN |= {  # modules of a few constants

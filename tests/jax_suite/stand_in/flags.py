@@ -24,7 +24,7 @@ NAMES = [
     "check_static_indices", "explain_cache_misses", "num_cpu_devices",
     "captured_constants_warn_bytes", "use_emit_pipeline_primitive", "random_seed_offset",
     "remove_size_one_mesh_axis_from_type", "auto_pcast", "enable_remat_opt_pass",
-    "explicit_x64_dtypes"]
+    "explicit_x64_dtypes", "disable_bwd_checks"]
 
 
 class Flag:
@@ -171,7 +171,6 @@ def config_module() -> dict[str, Any]:
     version = "jax_export_calling_convention_version"
     names[version] = FLAGS[version]
     names |= {name: ContextMesh() for name in ("abstract_mesh_context_manager", "device_context")}
-    for name, value in (("use_shardy_partitioner", True), ("custom_vjp3", False),
-                        ("disable_bwd_checks", False)):
+    for name, value in (("use_shardy_partitioner", True), ("custom_vjp3", False)):
         names[name] = Option(name, value)
     return names

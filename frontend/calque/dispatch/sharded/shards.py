@@ -16,6 +16,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, is_arraylike, shape_of
+from calque.core.config import config
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.formats import AUTO, Format, sharding_in
 from calque.core.memories import Space
@@ -30,6 +31,7 @@ from calque.core.sharding import (
 )
 from calque.core.trace import Tracer
 from calque.core.types import Ndarray, Shape
+from calque.dispatch import transfers
 from calque.dispatch.array import Array, current_device, from_numpy
 from calque.dispatch.devices import devices
 from calque.dispatch.sharded.partial_arrays import (
@@ -184,6 +186,10 @@ def _moved(x: Any, device: Device) -> Array:
 
 
 def _put(x: Any, where: Any) -> Any:
+    return transfers.explicit(lambda: _placed(x, where)) if config.guards else _placed(x, where)
+
+
+def _placed(x: Any, where: Any) -> Any:
     if isinstance(where, (Space, Format)):
         where = _place_for(x, where)
     if isinstance(x, Tracer):

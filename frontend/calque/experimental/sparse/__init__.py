@@ -1,7 +1,7 @@
 """experimental.sparse: array.py (BCOO), dots.py, shapes.py, slices.py, elementwise.py (operations
 of BCOO arrays), rows.py (BCSR, COO, CSR, CSC; plain.py: functions of these), making.py (eye, empty,
 random_bcoo), transform.py (sparsify), autodiff.py (grad, jacfwd, jacrev), methods.py (operators),
-linalg.py (spsolve)."""
+linalg.py (spsolve), eigen.py (lobpcg_standard)."""
 from calque.experimental.sparse import linalg as linalg
 from calque.experimental.sparse.array import BCOO as BCOO
 from calque.experimental.sparse.array import CuSparseEfficiencyWarning as CuSparseEfficiencyWarning

@@ -1,4 +1,5 @@
-"""spsolve: sparse systems of equations, solved by SciPy on the host (by NumPy without SciPy).
+"""spsolve: sparse systems of equations, solved by SciPy on the host (by NumPy without SciPy); with
+lobpcg_standard, of eigen.py, the public module `calque.experimental.sparse.linalg`.
 
 Derivatives are those of a linear solve: the solution is differentiated, not SciPy's steps.
 """
@@ -12,12 +13,13 @@ import numpy as np
 from calque.api.callbacks import pure_callback
 from calque.core.errors import explain
 from calque.dispatch.tracing import ShapeDtypeStruct
+from calque.experimental.sparse.eigen import lobpcg_standard
 from calque.experimental.sparse.methods import matmul
 from calque.experimental.sparse.rows import CSR
 from calque.lax.implicit import custom_linear_solve
 from calque.numpy import asarray
 
-__all__ = ["spsolve"]
+__all__ = ["lobpcg_standard", "spsolve"]
 
 
 def __dir__() -> list[str]:
