@@ -146,8 +146,8 @@ def evosax():
     return found.shape
 
 
-for use in (jaxlie, e3nn, jumanji, quax, netket, pennylane, jax_md, distrax, rlax, dynamax, mctx,
-            tinygp, flashbax, interpax, autoray, pgx, evosax):
+for use in (jaxlie, e3nn, jumanji, pgx, quax, netket, pennylane, jax_md, distrax, rlax, dynamax,
+            mctx, tinygp, flashbax, interpax, autoray, evosax):
     names = {"e3nn": "e3nn-jax", "jax_md": "jax-md"}
     version = importlib.metadata.version(names.get(use.__name__, use.__name__))
     print(use.__name__, version.replace(".", "_"), *jax.tree.leaves(use()))
