@@ -1,11 +1,18 @@
-"""A cure of IREE's virtual machine code: what a branch passes on is not taken from where it stays.
+"""Cures of IREE's virtual machine code: a branch passes on what its operands were before it.
 
-A block's argument may keep the register of what a branch passes to it.  Where the same buffer is
-passed twice, once so and once to another register, IREE's compiler (3.13) writes the second as a
-move, which empties the first: a loop ends at its first step in "binding table slot requires a
-buffer but none was provided" (iree-org/iree, pull request 24781).  Any loop on the host can be one
-whose first values lie in one piece of memory (1 in 1,000 of the programs that our tests compile).
-`mend` finds the moves from registers that the branch's target still reads, and makes them copies.
+**Moves.** A block's argument may keep the register of what a branch passes to it.  Where the same
+buffer is passed twice, once so and once to another register, IREE's compiler (3.13) writes the
+second as a move, which empties the first: a loop ends at its first step in "binding table slot
+requires a buffer but none was provided" (iree-org/iree, pull request 24781).  Any loop on the host
+can be one whose first values lie in one piece of memory (1 in 1,000 of the programs that our tests
+compile).  `mend` finds the moves from registers that the branch's target still reads, and makes
+them copies.
+
+**Order.** The pairs of a branch are copied one after the other.  IREE sorts them so that none is
+read after it was written, but takes a register of 32 bits and one of 64 with the same number for
+two: a loop's counter begins with a part of some size, and no step is taken.  `mend` puts such pairs
+before those that write what they read.
+
 Layouts of instructions: bytecode.py.
 """
 from __future__ import annotations
@@ -35,12 +42,21 @@ class _Pair:
 
 
 @dataclass(slots=True)
+class _List:
+    """The pairs of a branch as they are written: where, and both numbers."""
+
+    places: list[int]
+    numbers: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
 class _Block:
     """What a block reads before it writes it, what it writes (a bit a register), where it leads."""
 
     reads: int = 0
     writes: int = 0
     edges: list[tuple[int, list[_Pair]]] = field(default_factory=list)
+    lists: list[_List] = field(default_factory=list)
     live: int = 0
 
     def read(self, registers: int) -> None:
@@ -53,8 +69,49 @@ def mend(vmfb: bytes) -> bytes:
     code = program.read_code(memoryview(data))
     if not bytecode.is_known(code.version):
         return vmfb
-    return bytes(data) if sum(_mend_function(memoryview(code.data)[f.start:f.start + f.size])
-                              for f in code.functions) else vmfb
+    made = 0
+    for f in code.functions:
+        part = memoryview(code.data)[f.start:f.start + f.size]
+        made += _order_function(part)
+        made += _mend_function(part)
+    return bytes(data) if made else vmfb
+
+
+def _order_function(part: memoryview) -> int:
+    """Puts pairs before those that write what they read, in place: how many."""
+    reader = _Reader(part)
+    lists = [pairs for block in reader.blocks().values() for pairs in block.lists]
+    held = reader.used  # registers that hold values, and are not IREE's for exchanges alone
+    for pairs in lists:
+        written: set[int] = set()
+        for source, result in pairs.numbers:
+            if source & ~_MOVE not in written:
+                held.add(source & ~_MOVE)
+            written.add(result)
+    return sum(_order(part, pairs, held) for pairs in lists)
+
+
+def _order(part: memoryview, pairs: _List, held: set[int]) -> int:
+    order, made = list(pairs.numbers), 0
+    for _ in pairs.numbers:
+        found = next(((i, j) for j in range(1, len(order)) for i in range(j)
+                      if order[i][1] == order[j][0] & ~_MOVE and order[i][1] in held), None)
+        if found is None:
+            break
+        i, j = found
+        source, result = order[j]
+        between = [order[k][0] & ~_MOVE for k in range(i, j)]
+        if result in between:  # a cycle: there is no such order
+            break
+        if source & _REFERENCE and source & ~_MOVE in between:
+            source &= ~_MOVE  # what is read once more is not taken
+        del order[j]
+        order.insert(i, (source, result))
+        made += 1
+    if made:
+        for at, (source, result) in zip(pairs.places, order, strict=True):
+            part[at:at + 4] = source.to_bytes(2, "little") + result.to_bytes(2, "little")
+    return made
 
 
 def _mend_function(part: memoryview) -> int:
@@ -98,6 +155,7 @@ class _Reader:
     def __init__(self, data: memoryview) -> None:
         self.data = data
         self.at = 0
+        self.used: set[int] = set()  # registers that instructions name, but for pairs
 
     def take(self, size: int) -> int:
         start = self.at
@@ -120,14 +178,17 @@ class _Reader:
         mask = 0
         for at in self.places(2):
             number = self.number(at)
+            self.used.add(number & ~_MOVE)
             if number & _REFERENCE:
                 mask |= 1 << (number & _NUMBER)
         return mask
 
-    def pairs(self) -> list[_Pair]:
+    def pairs(self, block: _Block) -> list[_Pair]:
         made = []
-        for at in self.places(4):
-            source, result = self.number(at), self.number(at + 2)
+        places = list(self.places(4))
+        block.lists.append(_List(places, [(self.number(at), self.number(at + 2))
+                                          for at in places]))
+        for at, (source, result) in zip(places, block.lists[-1].numbers, strict=True):
             if source & _REFERENCE:
                 made.append(_Pair(at, source & _NUMBER, result & _NUMBER, bool(source & _MOVE)))
         return made
@@ -153,19 +214,22 @@ class _Reader:
         target = 0
         for letter in layout:
             if letter == "r":
-                single.append(1 << (self.take(2) & _NUMBER))
+                number = self.take(2) & ~_MOVE
+                self.used.add(number | _REFERENCE)
+                single.append(1 << (number & _NUMBER))
             elif letter in "il":
-                self.at += 2
+                number = self.take(2)
+                self.used.update((number, number + (letter == "l")))
             elif letter == "v":
                 lists.append(self.registers())
             elif letter == "w":
                 target = self.take(4)
             elif letter == "b":
-                block.edges.append((target, self.pairs()))
+                block.edges.append((target, self.pairs(block)))
             elif letter == "c":
                 for _ in range(self.take(2)):
                     target = self.take(4)
-                    block.edges.append((target, self.pairs()))
+                    block.edges.append((target, self.pairs(block)))
             elif letter == "s":
                 length = self.take(2)
                 self.at += length

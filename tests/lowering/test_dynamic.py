@@ -408,7 +408,8 @@ def test_donation_and_other_targets() -> None:
         targets=["cuda:sm_80", "vulkan:lavapipe"],
     )
     assert made.targets == ("cuda:sm_80", "vulkan:lavapipe")
-    with pytest.raises(InconclusiveDimensionOperation, match=r"sort of f32\[b\] needs to know b"):
+    with pytest.raises(InconclusiveDimensionOperation,
+                       match=r"sort of float32\[b\] needs to know b"):
         aot.compile(jnp.sort, "f32[b]", targets=["cuda:sm_80"])
 
 

@@ -320,7 +320,7 @@ def test_windows_where_a_size_is_0() -> None:
 
 
 def test_other_targets_say_what_they_cannot() -> None:
-    with pytest.raises(InconclusiveDimensionOperation, match=r"scatter-add of f32\[b,n\]"):
+    with pytest.raises(InconclusiveDimensionOperation, match=r"scatter-add of float32\[b,n\]"):
         aot.compile(lambda x, i: x.at[i].add(1.0), "f32[b,n]", "i32[k]", targets=["cuda:sm_80"])
 
 

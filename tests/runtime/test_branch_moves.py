@@ -88,6 +88,89 @@ def test_what_is_right_stays_as_it_is() -> None:
     assert branch_moves.mend(raw) is raw
 
 
+# The next step's matrices are carried: IREE packs them and the row into one array, with places as
+# numbers, and begins the counter with half of one of these.
+PIPELINE = """func.func @main(%x: tensor<128x128xf32>, %a: tensor<40x128x256xf32>,
+    %b: tensor<40x256x128xf32>) -> tensor<128x128xf32> {
+  %a0 = stablehlo.slice %a [0:1, 0:128, 0:256] : (tensor<40x128x256xf32>) -> tensor<1x128x256xf32>
+  %a1 = stablehlo.reshape %a0 : (tensor<1x128x256xf32>) -> tensor<128x256xf32>
+  %b0 = stablehlo.slice %b [0:1, 0:256, 0:128] : (tensor<40x256x128xf32>) -> tensor<1x256x128xf32>
+  %b1 = stablehlo.reshape %b0 : (tensor<1x256x128xf32>) -> tensor<256x128xf32>
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %n = stablehlo.constant dense<39> : tensor<i32>
+  %r:4 = stablehlo.while(%i = %zero, %y = %x, %c = %a1, %d = %b1)
+      : tensor<i32>, tensor<128x128xf32>, tensor<128x256xf32>, tensor<256x128xf32>
+  cond {
+    %p = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %a2 = stablehlo.dynamic_slice %a, %j, %zero, %zero, sizes = [1, 128, 256]
+        : (tensor<40x128x256xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x128x256xf32>
+    %a3 = stablehlo.reshape %a2 : (tensor<1x128x256xf32>) -> tensor<128x256xf32>
+    %b2 = stablehlo.dynamic_slice %b, %j, %zero, %zero, sizes = [1, 256, 128]
+        : (tensor<40x256x128xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x256x128xf32>
+    %b3 = stablehlo.reshape %b2 : (tensor<1x256x128xf32>) -> tensor<256x128xf32>
+    %h = stablehlo.dot_general %y, %c, contracting_dims = [1] x [0]
+        : (tensor<128x128xf32>, tensor<128x256xf32>) -> tensor<128x256xf32>
+    %z = stablehlo.dot_general %h, %d, contracting_dims = [1] x [0]
+        : (tensor<128x256xf32>, tensor<256x128xf32>) -> tensor<128x128xf32>
+    stablehlo.return %j, %z, %a3, %b3
+        : tensor<i32>, tensor<128x128xf32>, tensor<128x256xf32>, tensor<256x128xf32>
+  }
+  %h = stablehlo.dot_general %r#1, %r#2, contracting_dims = [1] x [0]
+      : (tensor<128x128xf32>, tensor<128x256xf32>) -> tensor<128x256xf32>
+  %z = stablehlo.dot_general %h, %r#3, contracting_dims = [1] x [0]
+      : (tensor<128x256xf32>, tensor<256x128xf32>) -> tensor<128x128xf32>
+  return %z : tensor<128x128xf32>
+}"""
+
+
+def _pipeline(vmfb: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """What it gives, and NumPy's: products of 40 pairs of matrices."""
+    rng = np.random.default_rng(0)
+    x, a, b = (rng.normal(size=s).astype(np.float32) / 11 for s in (
+        (128, 128), (40, 128, 256), (40, 256, 128)))
+    spec = CallSpec([((128, 128), np.dtype(np.float32))], run_inline=True)
+    (out,) = Executable(vmfb, default_device(), spec, "main")(
+        [Buffer.from_numpy(v, default_device()) for v in (x, a, b)])
+    want = x.astype(np.float64)
+    for p, q in zip(a, b, strict=True):
+        want = want @ p.astype(np.float64) @ q.astype(np.float64)
+    return out.numpy(), want
+
+
+def test_a_loop_that_carries_the_next_steps_matrices() -> None:
+    got, want = _pipeline(compile_module(PIPELINE, cpu_target()))
+    # 80 products in single precision, each of sums of 128 or 256 terms
+    np.testing.assert_allclose(got, want, atol=2e-4 * np.abs(want).max())
+
+
+def test_iree_still_reads_a_register_after_it_was_written() -> None:
+    """`mend` in runtime/branch_moves.py: a counter that begins with a part of a size."""
+    raw = run_compiler(PIPELINE.encode(), all_flags(cpu_target()))
+    with pytest.raises((DeviceError, IndexError), match="OUT_OF_RANGE"):
+        _pipeline(raw)
+
+
+@pytest.mark.parametrize("pairs, want", [
+    ([(8, 1), (18, 8), (19, 9)], [(8, 1), (18, 8), (19, 9)]),  # right already
+    ([(18, 8), (19, 9), (8, 1)], [(8, 1), (18, 8), (19, 9)]),
+    ([(1, 2), (2, 3), (3, 4)], [(3, 4), (2, 3), (1, 2)]),
+    ([(5, 30), (6, 5), (30, 6)], [(5, 30), (6, 5), (30, 6)]),  # an exchange, by register 30
+    ([(18, 8), (8, 18)], [(18, 8), (8, 18)]),  # an exchange that no order makes right
+])
+def test_pairs_are_read_before_they_are_written(pairs: list[tuple[int, int]],
+                                                want: list[tuple[int, int]]) -> None:
+    data = bytearray(b"".join(s.to_bytes(2, "little") + r.to_bytes(2, "little") for s, r in pairs))
+    some = branch_moves._List(list(range(0, len(data), 4)), list(pairs))
+    branch_moves._order(memoryview(data), some, {1, 2, 3, 5, 6, 8, 9, 18, 19})
+    got = [(int.from_bytes(data[i:i + 2], "little"), int.from_bytes(data[i + 2:i + 4], "little"))
+           for i in range(0, len(data), 4)]
+    assert got == want
+
+
 def test_iree_still_moves_what_a_block_keeps() -> None:
     """`mend` in runtime/branch_moves.py: a loop over carries that begin in one allocation."""
     raw = run_compiler(LOOP.encode(), all_flags(cpu_target()))

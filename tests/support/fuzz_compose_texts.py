@@ -128,8 +128,8 @@ def asked(text: str, x64: bool) -> Trial:
 
 # errors of Python's and NumPy's own, before calque is asked
 PYTHONS = ("unsupported operand type", "gufunc core with signature", "object has no attribute",
-           "^an array", "object is not", "^'.*' not supported between", "bad operand type for", "has no len",
-           "can only concatenate", "can't concat", "^ufunc ", "^The numpy boolean",
+           "^an array", "object is not", "^'.*' not supported between", "bad operand type for",
+           "has no len", "can only concatenate", "can't concat", "^ufunc ", "^The numpy boolean",
            "[Oo]nly integer scalar arrays", "inhomogeneous shape")
 PARTS = ("Fix:", r"\n  In ")
 FINE = ("TypeError", "ValueError", "OverflowError", "IndexError", "NotImplementedError",
