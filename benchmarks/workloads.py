@@ -447,6 +447,35 @@ def interp_in_loop(j: Any, more: int) -> Made:
 
 
 @workload
+def spectral_rollout(j: Any, more: int) -> Made:
+    """30 trajectories of the Kuramoto-Sivashinsky equation by exponential steps, all stacked."""
+    n = 256
+    waves = 2j * np.pi * np.fft.rfftfreq(n, 100 / n)
+    linear = -waves**2 - waves**4
+    decay = np.exp(0.2 * linear).astype(np.complex64)
+    gain = np.where(linear == 0, 0.2, (np.exp(0.2 * linear) - 1) / np.where(linear == 0, 1, linear))
+    gain = (gain * waves).astype(np.complex64)
+
+    def f(u: Any) -> Any:
+        def step(u: Any, _: Any) -> Any:
+            new = j.np.fft.irfft(decay * j.np.fft.rfft(u) - 0.5 * gain * j.np.fft.rfft(u * u), n=n)
+            return new, new
+        return j.lax.scan(step, u, None, length=100)
+    return f, (normal(30 + more, n),)
+
+
+@workload
+def stacked_sorts(j: Any, more: int) -> Made:
+    """A body that the host steps through: what it stacks is written in place."""
+    def f(x: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            c = j.np.sort(j.np.sin(c * 40), -1)
+            return c, c
+        return j.lax.scan(step, x, None, length=200)
+    return f, (normal(30 + more, 256),)
+
+
+@workload
 def heat_256(j: Any, more: int) -> Made:
     def f(u: Any) -> Any:
         def step(_: int, u: Any) -> Any:

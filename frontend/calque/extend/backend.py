@@ -28,6 +28,7 @@ class Client:
 
     @property
     def platform_version(self) -> str:
+        """The versions of calque and IREE."""
         import iree.runtime
 
         import calque
