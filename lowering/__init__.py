@@ -17,6 +17,7 @@
   compile.py           MLIR in, .vmfb out; cache.py: the disk cache, in folders.py
   compiler_process.py  asks compiler_server.py, IREE's compiler in a process of its own
   gpu_configuration.py into what blocks IREE's kernels for CUDA are cut
+  branch_moves.py      cures of the code that IREE makes for loops on the host
   short_way.py         dispatches are linked here, by elf_link.py
   stream_module.py     programs that are kernels of ours, at once; host_module.py: their host's part
   attempts.py          another way of writing a program that IREE rejects

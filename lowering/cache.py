@@ -29,7 +29,6 @@ from calque.lowering import progress
 from calque.lowering.compile import all_flags, compile_module, compiler_version
 from calque.lowering.folders import cache_directory, open_lock, own_directory, read_own
 from calque.lowering.targets import Target
-from calque.runtime import branch_moves
 
 _MAGIC = b"CALQUE01"
 _HEADER = len(_MAGIC) + 32
@@ -165,7 +164,6 @@ def lowering_version() -> str:
         if path.suffix in (".py", ".mlir", ".c", ".h", ".o", ".bc") and path.is_file():
             digest.update(str(path.relative_to(folder)).encode())
             digest.update(path.read_bytes())
-    digest.update(Path(branch_moves.__file__).read_bytes())  # (it changes what was compiled)
     return digest.hexdigest()
 
 

@@ -20,9 +20,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from calque.core import monitoring
-from calque.lowering import compiler_process, compiler_server
+from calque.lowering import branch_moves, compiler_process, compiler_server
 from calque.lowering.folders import cache_directory, home_directory, own_directory
-from calque.runtime import branch_moves
 
 if TYPE_CHECKING:
     from calque.lowering.targets import Target
@@ -100,7 +99,14 @@ def compile_module(source: bytes | str, target: Target, options: tuple[str, ...]
     """
     module = _as_bytes(source)
     vmfb = run_compiler(module, all_flags(target, options), careful=careful)
-    return branch_moves.mend(vmfb) if _STEPS.search(module) else vmfb
+    if not _STEPS.search(module):
+        return vmfb
+    try:
+        return branch_moves.mend(vmfb)
+    except branch_moves.Tangled:
+        flags = all_flags(target, options)
+        raise CompileError(["a loop's values are exchanged in registers that IREE's code "
+                            "overwrites"], _keep(module, flags)) from None
 
 
 def compile_to(source: bytes | str, target: Target, stage: str,

@@ -10,8 +10,7 @@ waits), callbacks.py (Python functions as imports), lane.py (messages of queued 
 staging.py (copies to and from GPUs), watch.py (who looks on), aot.py (load a self-describing .vmfb
 and call it by name), target.py (can this machine run it), dims.py (sizes in its record),
 container.py and parameters.py (what the files hold), program.py (what a module holds, read without
-IREE: flatbuffer.py, bytecode.py, bytecode.json, elf.py), branch_moves.py (a cure of the code for
-loops on the host), hosting.py (for the C++ library in cpp).
+IREE: flatbuffer.py, bytecode.py, bytecode.json, elf.py), hosting.py (for the C++ library in cpp).
 Start reading at executable.py.
 """
 from __future__ import annotations

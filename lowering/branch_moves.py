@@ -63,8 +63,12 @@ class _Block:
         self.reads |= registers & ~self.writes
 
 
+class Tangled(Exception):
+    """The pairs of a branch are an exchange that no order makes right."""
+
+
 def mend(vmfb: bytes) -> bytes:
-    """A module in which no branch moves what its target still reads."""
+    """A module whose branches pass on what their operands were; Tangled where that cannot be."""
     data = bytearray(vmfb)
     code = program.read_code(memoryview(data))
     if not bytecode.is_known(code.version):
@@ -93,16 +97,12 @@ def _order_function(part: memoryview) -> int:
 
 def _order(part: memoryview, pairs: _List, held: set[int]) -> int:
     order, made = list(pairs.numbers), 0
-    for _ in pairs.numbers:
-        found = next(((i, j) for j in range(1, len(order)) for i in range(j)
-                      if order[i][1] == order[j][0] & ~_MOVE and order[i][1] in held), None)
-        if found is None:
-            break
+    while (found := _late(order, held)) is not None:
         i, j = found
         source, result = order[j]
         between = [order[k][0] & ~_MOVE for k in range(i, j)]
-        if result in between:  # a cycle: there is no such order
-            break
+        if result in between or made > len(order):
+            raise Tangled
         if source & _REFERENCE and source & ~_MOVE in between:
             source &= ~_MOVE  # what is read once more is not taken
         del order[j]
@@ -112,6 +112,17 @@ def _order(part: memoryview, pairs: _List, held: set[int]) -> int:
         for at, (source, result) in zip(pairs.places, order, strict=True):
             part[at:at + 4] = source.to_bytes(2, "little") + result.to_bytes(2, "little")
     return made
+
+
+def _late(order: list[tuple[int, int]], held: set[int]) -> tuple[int, int] | None:
+    """The first pair that reads what an earlier one wrote: (the earlier one's place, its own)."""
+    written: dict[int, int] = {}
+    for j, (source, result) in enumerate(order):
+        i = written.get(source & ~_MOVE)
+        if i is not None and source & ~_MOVE in held:
+            return i, j
+        written.setdefault(result, j)
+    return None
 
 
 def _mend_function(part: memoryview) -> int:
