@@ -39,7 +39,7 @@ def _accept(server: socket.socket, coordinators: list[Coordinator]) -> None:
             connection, _ = server.accept()
         except OSError:
             return
-        threading.Thread(target=coordinators[-1].serve, args=(connection,), daemon=True).start()
+        coordinators[-1].welcome(connection)
 
 
 def heard(lines: Any, word: bytes) -> dict[str, Any]:

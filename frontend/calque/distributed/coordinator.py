@@ -70,10 +70,19 @@ class Coordinator:
         self.ended = threading.Event()
 
     # ---- connections
+    def welcome(self, connection: socket.socket) -> None:
+        """Serve a connection in a thread of its own.  It is at the door before that runs: threads
+        begin in any order, and of too many strangers those who came first go."""
+        self.door.enter(connection)
+        try:
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+        except RuntimeError:  # no more threads
+            self.door.leave(connection)
+            raise
+
     def serve(self, connection: socket.socket) -> None:
         """One connection, from its first line to its end."""
         address = address_of(connection)
-        self.door.enter(connection)
         try:
             with connection, connection.makefile("rb") as lines:
                 why = "it closed, or was silent for too long, before it said who it is"
@@ -377,7 +386,7 @@ def main(address: str, size: str, silence: str, versions: str = "null") -> None:
                 continue
             try:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                threading.Thread(target=coordinator.serve, args=(connection,), daemon=True).start()
+                coordinator.welcome(connection)
             except (OSError, RuntimeError):  # it has closed; or no more threads
                 connection.close()
 
