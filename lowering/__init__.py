@@ -9,6 +9,7 @@
   rules/               a lowering rule for each primitive
   math/                elementwise functions as bodies of one linalg.generic
   passes/              what is decided about a Program, and what is rewritten, before it is emitted
+  plan/                which ways the parts of a program went, and why no faster one
   kernels/             loops, sorts, moves and products of our own
   native/              kernels in C
   forms.py             which form of a primitive a target takes

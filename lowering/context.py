@@ -15,6 +15,7 @@ from calque.lowering.aliasing import AliasAnalysis, nbytes
 from calque.lowering.builder import Builder, Value
 from calque.lowering.dtypes import BOOL, I32, U32
 from calque.lowering.fusion import BINDINGS, CUDA_BINDINGS, FusionWidth
+from calque.lowering.plan.record import Recorder
 from calque.lowering.targets import Target
 
 CONSTANT_BYTES = 1 << 26  # larger ones are computed when the program runs, not when it is loaded
@@ -46,6 +47,7 @@ class Context:
         self.callbacks: list[Any] = []  # (function, operand specs, result specs)
         self.stepped = False  # whether loops or branches run from the host
         self.imported: set[int] = set()  # roots of values whose memory the runtime made
+        self.plan = Recorder()  # which ways were taken
         # values
         self.constants: set[Value] = set()
         self.literals: dict[Value, Literal] = {}  # values that are constants of the Program

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import io
 import math
+import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +22,7 @@ from calque.core import monitoring, words
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, is_static
 from calque.core.errors import InconclusiveDimensionOperation, explain
+from calque.core.lists import types_of
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
 from calque.core.source import UNKNOWN
 from calque.core.types import Shape
@@ -34,6 +37,9 @@ from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.legalize import legalize
 from calque.lowering.passes.messages import combined
+from calque.lowering.passes.rows import is_fold
+from calque.lowering.passes.rows import refusal as fold_refusal
+from calque.lowering.plan.show import Plan
 from calque.lowering.rules import Context, Op, physical, rules
 from calque.lowering.rules.client import emitted
 from calque.lowering.rules.control import emit_at_once
@@ -43,6 +49,7 @@ from calque.runtime.call_spec import UNKNOWN_BYTES, CallSpec
 from calque.runtime.dims import parse
 
 ENTRY = "main"
+UNNAMED = "calque"
 PARAMETER_SCOPE = "calque"
 LONGEST_CHAIN = 128  # weight of what follows one another in a loop of IREE's: 8 sines
 OUTPUT_BYTES = 1 << 12  # results from here on are written into memory of ours (runtime/executable)
@@ -77,7 +84,7 @@ class LowerOptions:
     donated: Sequence[int] = ()
     record: Callable[[Lowered], str] | None = None
     locations: bool = False
-    name: str = "calque"
+    name: str = UNNAMED
     bake_consts: bool = False
     archived: Callable[[Any], str | None] = lambda value: None
     output_buffers: bool = False
@@ -108,6 +115,7 @@ class Lowered:
     results: tuple[Result, ...]
     call: CallSpec
     options: tuple[str, ...]
+    plan: Plan  # which ways its parts go
     callbacks: tuple[Any, ...] = ()  # Python functions that the program calls
     needs: tuple[str, ...] = ()  # what kernels of the user's ask of a device beyond the target
 
@@ -116,7 +124,10 @@ def lower(program: Program, target: Target, options: LowerOptions = LowerOptions
     """Emit a Program for a target; its consts count as leading inputs."""
     with monitoring.span(f"lower {program.name}", "lower", monitoring.LOWER,
                          fun_name=f"jit({program.name})"), program.own_width():
-        return _lower(program, target, options)
+        made = _lower(program, target, options)
+    if "plan" in os.environ.get("CALQUE_LOG", "") and made.plan.is_worth_telling:
+        print(made.plan, file=sys.stderr)
+    return made
 
 
 def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
@@ -124,8 +135,9 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     if target.backend == "llvm-cpu":
         plain = legalize(plain)
     plain = accumulate(combined(plain))
-    p = grouped(plain) if target.backend == "llvm-cpu" and not (
-        options.whole and cost.is_whole(plain)) else plain
+    cpu = target.backend == "llvm-cpu"
+    why = cost.whole_refusal(plain) if cpu and options.whole else None
+    p = grouped(plain) if cpu and (why is not None or not options.whole) else plain
     baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     leading = () if options.bake_consts else program.const_vars
@@ -139,7 +151,11 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         program, None, passed, tuple(results),
         _call_spec(plain, [physical(a.aval) for a in computed],
                    [i for i, k in enumerate(passed) if k in options.donated and k not in returned]),
-        _flags(plain, target))
+        _flags(plain, target),
+        plan=Plan(program.name if options.name == UNNAMED else options.name, target.name,
+                  types_of(v.aval for v in inputs if v in used),
+                  types_of(a.aval for a in computed), (), cost.runs_inline(plain),
+                  cost.total(plain), cost.inline_below(plain), why))
     if not computed and options.record is None and not any(
             e.primitive.has_effects(e.params) for e in p.equations):
         return lowered
@@ -275,7 +291,8 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                 call, may_alias=tuple(i for i in aliases if i not in written),
                 output_buffers=written, transients=storage),
             options=(*lowered.options, *sorted(ctx.options)), callbacks=tuple(ctx.callbacks),
-            needs=tuple(sorted(ctx.needs)))
+            needs=tuple(sorted(ctx.needs)),
+            plan=replace(lowered.plan, regions=ctx.plan.regions))
         if options.record is not None:  # last: emission notes what it takes for granted of sizes
             func.attributes["iree.reflection"] = ir.DictAttr.get(
                 {"calque.signature": ir.StringAttr.get(options.record(lowered))})
@@ -482,13 +499,18 @@ class Emitter:
             e.primitive.elementwise or e.name == "reduce_sum" and ins[0].size == 1)
         if number:
             values = self.ctx.fusion.numbers(values)
-        self.ctx.equation = e
+        self.ctx.equation = self.ctx.plan.at = e
+        told = self.ctx.plan.count
         try:
             out = rule(Op(values, params, avals, self.ctx))
         except InconclusiveDimensionOperation as error:
             if getattr(error, "located", False):
                 raise
             raise _undecided(e, error) from error
+        if self.ctx.plan.count == told and not inner_of(e.params):
+            if self.ctx.cpu and is_fold(e.primitive):
+                self.ctx.plan.refuse(fold_refusal(e))
+            self.ctx.plan.left(e)
         outs: list[Value] = self.bounded(e, values, out if isinstance(out, list) else [out])
         self.ctx.note(e.primitive, values, outs, hazards.updated(e))
         if number:

@@ -254,19 +254,40 @@ def dump(function: Function,
 
 @app.command()
 @reported
-def explain(primitive: Annotated[str, typer.Argument(
-        show_default=False, help="name of a primitive; without it, all are listed")] = "") -> None:
-    """Print the rules of a primitive, with file and line.
+def explain(what: Annotated[str, typer.Argument(
+                metavar="FILE.py:FUNC|PRIMITIVE", show_default=False,
+                help="a function, or a primitive's name; without it, all primitives are listed"
+                )] = "",
+            arg: Args = [],  # noqa: B006
+            static: Static = [],  # noqa: B006
+            constraint: Constraints = [],  # noqa: B006
+            target: Annotated[str, typer.Option("--target", "-t", metavar="NAME",
+                                                help="what it would be compiled for")] = "cpu",
+            as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+            html: Annotated[Path, typer.Option(
+                "--html", metavar="FILE.html", show_default=False,
+                help="write a page, with the source beside each part")] = Path()) -> None:
+    """Print which way each part of a function goes, and why: its plan.
+
+    Kernels, loops that the host steps through, what is left to IREE: each with the user's lines,
+    and what stood in the way of a faster way.  Nothing is compiled.  Of a primitive: its rules,
+    with file and line.
 
     Examples:
+
+    - `calque explain model.py:step --arg f32[8,128]`
+
+    - `calque explain model.py:step --arg f32[8,128] --html plan.html`
 
     - `calque explain sin`
 
     - `calque explain`
     """
-    from calque_cli.explain import explain_primitive, table_of_primitives
-    if primitive:
-        explain_primitive(primitive)
+    from calque_cli.explain import explain_function, explain_primitive, table_of_primitives
+    if ":" in what or what.endswith(".py"):
+        explain_function(what, arg, static, constraint, target, as_json, html)
+    elif what:
+        explain_primitive(what)
     else:
         table_of_primitives()
 

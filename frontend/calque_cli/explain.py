@@ -1,14 +1,15 @@
-"""calque explain: the rules of a primitive with file and line, read from the registries.
+"""calque explain: the plan of a function; the rules of a primitive with file and line.
 
-Start reading at `explain_primitive`.
+Start reading at `explain_function` and `explain_primitive`.
 """
 from __future__ import annotations
 
 import difflib
 import functools
+import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ import typer
 import calque
 from calque.core.primitive import FACTS, RULES, Primitive, registry
 from calque.dispatch import numpy_rules
+from calque.dispatch.eager import named_target
 from calque.export import make  # noqa: F401  (fills the table of portable forms)
 from calque.export.write import rules as portable_rules
 from calque.lowering.forms import FORMS, form_of
+from calque.lowering.module import LowerOptions, lower
 from calque.lowering.rules import rules as lowering_rules
 from calque.lowering.targets import parse_target
 from calque_cli.report import UsageError
@@ -29,6 +32,21 @@ _ROOT = Path(calque.__file__).parents[1]
 _WHY_NONE = {
     "factors": "results are replicated, or its programs are entered",
     "jvp": "not differentiable", "linearize": "by jvp", "transpose": "not linear in an operand"}
+
+
+def explain_function(where: str, args: Sequence[str], static: Sequence[str],
+                     constraints: Sequence[str], target: str, as_json: bool, html: Path) -> None:
+    """Print the plan of a function, or write it as a page."""
+    from calque_cli.functions import traced_function
+    chosen = named_target(target)
+    with traced_function(where, args, static, constraints=constraints) as traced:
+        made = lower(traced.program, chosen, LowerOptions(
+            donated=traced.donated, in_process=True, name=where.rpartition(":")[2])).plan
+    if html.name:
+        html.write_text(made.to_html(), "utf-8")
+        typer.echo(f"wrote {html}")
+    else:
+        typer.echo(json.dumps(made.to_dict(), indent=2) if as_json else str(made))
 
 
 def all_rules(p: Primitive) -> dict[str, Callable[..., Any] | None]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from calque.core.lists import types_of
+from calque.core.program import Equation
 from calque.core.types import Dtype
 from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
+from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.dtypes import signed
 
 Spec = tuple[tuple[int, ...], Dtype]
@@ -49,14 +52,19 @@ stream.executable private @{name} {{
 }}"""
 
 
-def dispatch(b: Builder, name: str, operands: Sequence[Value], results: Sequence[Spec],
-             entry: str | Sequence[str] = "", into: int | Sequence[int] = -1,
-             sizes: Sequence[Any] = (), numbers: Sequence[int] = ()) -> list[Value]:
+def dispatch(ctx: Context, family: str, name: str, operands: Sequence[Value],
+             results: Sequence[Spec], entry: str | Sequence[str] = "",
+             into: int | Sequence[int] = -1, sizes: Sequence[Any] = (),
+             numbers: Sequence[int] = (), groups: int = 0,
+             equations: Sequence[Equation] = ()) -> list[Value]:
     """Results of executable `name`, whose bindings are operands, then results: new memory, or the
     memory of operand `into` (a number for each result, -1: new).  flow.dispatch takes no unsigned
     tensors (memory has no sign).  `entry`: the symbol in the executable, or those of its variants;
     `sizes` are further arguments of the executable's function, as index, `numbers` push constants
-    of code that others wrote, int32."""
+    of code that others wrote, int32.  `family`, `groups` and `equations` (by default the one at
+    hand) are what the plan says of it (plan/record)."""
+    b = ctx.b
+    ctx.plan.kernel(family, name, equations, types_of(operands), results, groups)
     given = [b.bitcast(x, signed(x.dtype)) for x in operands]
     read = [n for x in given for n in b.lengths(x.shape)]
     made = [n for s, _ in results for n in b.lengths(s)]

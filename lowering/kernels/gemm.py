@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from calque.core.dims import is_static
 from calque.core.lists import other_axes
+from calque.core.program import Equation
 from calque.core.types import Dtype, Shape
 from calque.lowering import mlir
 from calque.lowering.builder import Value
@@ -19,6 +20,7 @@ from calque.lowering.context import Context
 from calque.lowering.dtypes import F32, F64
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.passes.cost import TILED_SIZE
+from calque.lowering.plan.refusal import Refusal
 from calque.lowering.targets import Target
 
 SUFFIXES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16"}
@@ -72,16 +74,22 @@ def takes(target: Target | None, dtype: str) -> bool:
             and object_of(target, "gemm") is not None)
 
 
-def wins(batch: int, m: int, n: int, k: int, row_major: bool, masked: bool = False) -> bool:
-    """Whether IREE's own form is behind it; `masked`: that form has masks."""
+def refusal(batch: int, m: int, n: int, k: int, row_major: bool, masked: bool = False,
+            e: Equation | None = None) -> Refusal | None:
+    """Why IREE's own form of a product is ahead; `masked`: that form has masks."""
     if masked:
         least = LEAST_MASKED_OF_MANY if batch > 1 else LEAST_MASKED
         if m * n * k >= least and all(map(int.__ge__, (m, n, k), LEAST_MASKED_SIZES)):
-            return True
+            return None
     rows, columns, depth = LEAST_SIZES
     few = row_major and m <= FEW
     least = LEAST_OF_MANY if batch > 1 else LEAST_FEW if few else LEAST
-    return (m * n * k >= least and m >= (2 if few else rows) and n >= columns and k >= depth)
+    if m * n * k < least:
+        return Refusal(e, "small product", m * n * k, least)
+    for size, limit in ((m, 2 if few else rows), (n, columns), (k, depth)):
+        if size < limit:
+            return Refusal(e, "thin product", size, limit)
+    return None
 
 
 def has_masks(target: Target, m: int, n: int) -> bool:
@@ -92,7 +100,7 @@ def has_masks(target: Target, m: int, n: int) -> bool:
 def is_ours(target: Target, m: int, n: int, k: int, dtype: str) -> bool:
     """Whether dot_general of operands of a dtype is the kernel's, as far as sizes tell."""
     part = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
-    return (takes(target, part) and wins(1, m, n, k, False, has_masks(target, m, n))
+    return (takes(target, part) and refusal(1, m, n, k, False, has_masks(target, m, n)) is None
             and not is_instruction(target, min(m, n, k), part))
 
 
@@ -214,9 +222,15 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     """dot_general of operands of one dtype, with sums of `dtype`; None where IREE's form stays."""
     (xc, yc), (xb, yb), target = *dims, ctx.target
     sums = F64 if x.dtype == F64 else F32
-    if target is None or x.dtype != y.dtype or dtype != sums or not takes(target, x.dtype.name):
+    e = ctx.equation
+    if target is None or target.backend != "llvm-cpu":
+        return None
+    if x.dtype != y.dtype or dtype != sums or not takes(target, x.dtype.name):
+        ctx.plan.refuse(Refusal(e, "no kernel in C" if object_of(target, "gemm") is None else
+                                "product of types"))
         return None
     if not is_static((*x.shape, *y.shape)):
+        ctx.plan.refuse(Refusal(e, "open size"))
         return None
     made = vector_product(ctx, x, y, dims, sums)
     if made is not None:
@@ -225,9 +239,11 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     batch, m, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xf, xc))
     n = math.prod(y.shape[i] for i in yf)
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
-    if not wins(batch, m, n, k, b_column == 1, has_masks(target, m, n)):
-        return None
-    if batch == 1 and is_instruction(target, min(m, n, k), x.dtype.name):
+    why = refusal(batch, m, n, k, b_column == 1, has_masks(target, m, n), e)
+    if why is None and batch == 1 and is_instruction(target, min(m, n, k), x.dtype.name):
+        why = Refusal(e, "instruction")
+    if why is not None:
+        ctx.plan.refuse(why)
         return None
     a, (a_batch, a_row, a_column) = _operand(ctx, x, (xb, xf, xc))
     plan = cells(batch, m, n, k, b_column == 1, LEVELS[level_of(target)], sums.itemsize)

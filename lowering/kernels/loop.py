@@ -28,7 +28,9 @@ from calque.lowering.passes import loops
 from calque.lowering.passes.cost import equation_work as work_of
 from calque.lowering.passes.panels import Panels, panels
 from calque.lowering.passes.registers import plan
-from calque.lowering.passes.split import part_of, rows_of, split
+from calque.lowering.passes.registers import refusal as registers_refusal
+from calque.lowering.passes.split import Split, part_of, rows_of, split
+from calque.lowering.passes.split import refusal as split_refusal
 
 TURNED = 256  # elements from which on an array of the carry is not copied home in each step
 SPREAD_WORK = 2_000_000  # element operations from which several workgroups pay
@@ -39,19 +41,22 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
     """The results of a loop that cost.is_kernel allows."""
     found = plan(e)
     if found is None:
+        ctx.plan.refuse(registers_refusal(e))
         level, n, m = registers_of(ctx.target), rows_of(e), _part_of(e)
         e, sources = panels(e, lambda rows, columns, dtype: panel_width(
             rows if not m or rows % n else rows // n * m, columns, dtype, level))
         xs = [xs[s] if isinstance(s, int) else _panelled(ctx.b, xs[s.source], s) for s in sources]
-    shell = Shell(ctx, xs, outs)
+    shell = Shell(ctx, "memory" if found is None else "registers", xs, outs)
     for inner in inner_of(e.params):
         shell.count(loops.maps(inner))
     with shell.inside():
         if found is not None:
             registers.emit(shell.distribute, e, found, shell.operands, shell.results)
         elif not _over_rows(shell, e):
+            if work_of(e) >= SPREAD_WORK:
+                ctx.plan.refuse(split_refusal(e))
             _over_memory(shell, e)
-    return shell.dispatch(ctx.entering(xs))
+    return shell.dispatch(ctx.entering(xs), [e])
 
 
 def _panelled(b: Builder, x: Value, p: Panels) -> Value:
@@ -64,7 +69,7 @@ def _panelled(b: Builder, x: Value, p: Panels) -> Value:
 def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[ShapedArray]
                ) -> list[Value]:
     """The outputs of a small Program (cost.is_whole) as one dispatch."""
-    shell = Shell(ctx, xs, outs)
+    shell = Shell(ctx, "program", xs, outs)
     shell.count([*loops.maps(p), *loops.products(p)])
     if all(v.aval.size <= FEW for e in p.equations for v in e.outputs) and not any(
             e.primitive.kernel == "loop" for e in p.equations):
@@ -78,7 +83,7 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
         for o, out, m in zip(p.outputs, emitter.run(p, entries, wanted), shell.results):
             if o not in wanted:
                 emitter.copy(out, m)
-    return shell.dispatch(xs)
+    return shell.dispatch(xs, p.equations)
 
 
 def _inside(shell: Shell) -> tuple[Emitter, list[Entry]]:
@@ -104,7 +109,7 @@ def _over_rows(shell: Shell, e: Equation) -> bool:
     """The loop in several workgroups, where its rows are independent; False where they are not."""
     n, m = rows_of(e), _part_of(e)
     parts = split(e, m) if m else None
-    if parts is None:
+    if not isinstance(parts, Split):
         return False
     first = memory.index(memory.times(shell.distribute(-(-n // m)), m))
     if n % m:  # the last group takes rows of the one before it, too

@@ -268,7 +268,7 @@ def _moved(ctx: Context, what: str, xs: Sequence[Value], shape: Shape,
     groups = max(1, min(GROUPS, total // WORTH))
     insert(ctx.module, _executable(name, [(math.prod(x.shape), 8 * x.dtype.itemsize) for x in xs],
                                    (total, 8 * xs[0].dtype.itemsize), parts, groups))
-    made = dispatch(ctx.b, name, xs, [(shape, xs[0].dtype)])[0]
+    made = dispatch(ctx, "move", name, xs, [(shape, xs[0].dtype)], groups=groups)[0]
     # only of arguments that stay as they are: others may be gone when they are read later
     if all(_stays(ctx, x.ir) for x in xs) and not any(p.picked for p in parts):
         ctx.moves[made] = list(xs), list(parts)

@@ -72,10 +72,18 @@ def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value]
     """
     path = object_of(ctx.target, source)
     assert path is not None and ctx.target is not None, source
-    return call_object(ctx, path, entry, operands, results, scalars, groups, batch)
+    return call_object(ctx, _family(source, entry), path, entry, operands, results, scalars, groups,
+                       batch)
 
 
-def call_object(ctx: Context, path: Path, entry: str, operands: Sequence[Value],
+def _family(source: str, entry: str) -> str:
+    """The family of a C kernel (plan/record.FAMILIES)."""
+    if source == "gemm":
+        return "convolution" if entry.startswith("calque_convolve") else "product"
+    return source if source in ("fft", "select") else "linalg"
+
+
+def call_object(ctx: Context, family: str, path: Path, entry: str, operands: Sequence[Value],
                 results: Sequence[Spec], scalars: Sequence[Any], groups: int = 1,
                 batch: Any = None, into: Sequence[int] | None = None) -> list[Value]:
     """The same of any object file; `into`: for each result the operand whose memory it is, or -1
@@ -90,8 +98,8 @@ def call_object(ctx: Context, path: Path, entry: str, operands: Sequence[Value],
     insert(ctx.module,
            _executable(name, entry, path, ctx.target.arch, specs, scalars, groups, first))
     sizes = [n for n in (*[_count(s) for s in specs], *scalars) if isinstance(n, Dim)]
-    return dispatch(ctx.b, name, ctx.entering(operands), results, sizes=sizes,
-                    into=-1 if into is None else into)
+    return dispatch(ctx, family, name, ctx.entering(operands), results, sizes=sizes,
+                    into=-1 if into is None else into, groups=groups)
 
 
 def _count(spec: Spec) -> Any:

@@ -57,10 +57,10 @@ class Node:
 def emit_rows(ctx: Context, p: Program, rows: Rows, xs: Sequence[Value],
               outs: Sequence[ShapedArray]) -> list[Value]:
     """The outputs of a group."""
-    shell = Shell(ctx, xs, outs)
+    shell = Shell(ctx, "rows" if rows.folded else "chain", xs, outs)
     with shell.inside():
         Kernel(shell, p, rows).emit()
-    made = shell.dispatch(ctx.entering(xs))
+    made = shell.dispatch(ctx.entering(xs), p.equations)
     for v in made:  # new memory, whatever the operands
         ctx.aliases.roots[v] = frozenset((id(v),))
     return made

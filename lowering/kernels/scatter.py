@@ -12,6 +12,7 @@ from typing import Any
 from calque.core.dims import is_static
 from calque.lowering import mlir
 from calque.lowering.builder import Value
+from calque.lowering.context import Context
 from calque.lowering.dtypes import F32, F64
 from calque.lowering.kernels.dispatch import dispatch
 
@@ -167,8 +168,8 @@ def _declare(name: str, text: str) -> None:
     ir.InsertionPoint.at_block_begin(body).insert(made)
 
 
-def scatter_rows(x: Value, ids: Value, updates: Value, op: str, *, limit: int | None = None,
-                 unsigned: bool = False, pairs: bool = False) -> Value:
+def scatter_rows(ctx: Context, x: Value, ids: Value, updates: Value, op: str, *,
+                 limit: int | None = None, unsigned: bool = False, pairs: bool = False) -> Value:
     """x[ids[k]] = join(x[ids[k]], updates[k]) for k in order; x's memory is written.
 
     Args:
@@ -198,5 +199,5 @@ def scatter_rows(x: Value, ids: Value, updates: Value, op: str, *, limit: int | 
         name, op, kind, element, index, "?" if any_size else rows, limit,
         "?" if any_width else width, "?" if any_size else count, max(1, lanes), pairs))
     assert x.dtype in (F32, F64) or x.dtype.kind == "i", x.dtype
-    return dispatch(x.b, name, [ids, updates, x], [(x.shape, x.dtype)], into=2,
+    return dispatch(ctx, "scatter", name, [ids, updates, x], [(x.shape, x.dtype)], into=2,
                     sizes=(rows, count, *[width] * any_width) if any_size else ())[0]

@@ -59,8 +59,10 @@ class Shell:
     A dispatch has few bindings: where there are more arrays, small ones share one.
     """
 
-    def __init__(self, ctx: Context, xs: Sequence[Value], outs: Sequence[ShapedArray]) -> None:
+    def __init__(self, ctx: Context, family: str, xs: Sequence[Value],
+                 outs: Sequence[ShapedArray]) -> None:
         ir = mlir.ir()
+        self.family = family
         self.ctx, self.outs = ctx, [(o.shape, o.dtype) for o in outs]
         self.registers = registers_of(ctx.target)
         ctx.kernels += 1
@@ -208,8 +210,8 @@ class Shell:
             mlir.operation("func.return", [], body(list(block.arguments)))
         return name
 
-    def dispatch(self, xs: Sequence[Value]) -> list[Value]:
-        """Close the function and call it from the program."""
+    def dispatch(self, xs: Sequence[Value], equations: Sequence[Equation] = ()) -> list[Value]:
+        """Close the function and call it from the program; `equations` as in dispatch."""
         ir = mlir.ir()
         with self.inside():
             mlir.operation("func.return", [], [])
@@ -229,7 +231,8 @@ class Shell:
                 mlir.operation("stream.return", [], sizes)
         b = self.ctx.b
         operands = [_joined(b, [xs[i] for i in g]) for g in self.taken]
-        made = dispatch(b, self.name, operands, specs)
+        made = dispatch(self.ctx, self.family, self.name, operands, specs, groups=self.groups,
+                        equations=equations)
         found: dict[int, Value] = {}
         for group, v in zip(self.given, made):
             if len(group) == 1:

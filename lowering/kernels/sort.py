@@ -38,7 +38,7 @@ def emit_order(ctx: Context, keys: Sequence[Value], k: int) -> Value:
     kind, short = I32, n <= INSERTION
     width = n if short else k
     results = [((rows, width), kind)] + ([] if short else [((rows, 2 * n), kind)])
-    return b.slice(dispatch(b, name, keys, results)[0], (0, 0), (rows, k))
+    return b.slice(dispatch(ctx, "sort", name, keys, results, groups=groups)[0], (0, 0), (rows, k))
 
 
 class _Any:
@@ -56,11 +56,10 @@ class _Any:
 def _order_of_any(ctx: Context, name: str, keys: Sequence[Value], widths: Sequence[int],
                   k: Any) -> Value:
     """emit_order for sizes that are known at the call only: the numbers are arguments."""
-    b = ctx.b
     rows, n = keys[0].shape
     insert(ctx.module, _executable_of_any(name, widths))
     kind = I32
-    return dispatch(b, name, keys, [((rows, k), kind), ((rows, 2 * n), kind)],
+    return dispatch(ctx, "sort", name, keys, [((rows, k), kind), ((rows, 2 * n), kind)],
                     sizes=[rows, n, k])[0]
 
 

@@ -47,8 +47,9 @@ def call_c(ctx: Context, call: Call, operands: Sequence[Value]) -> list[Value]:
     """
     assert ctx.target is not None
     path, entry = compiled(call, ctx.target, _shim(call, len(operands) > len(call.ins)))
-    return call_object(ctx, path, entry, operands, call.memory, [_bits(s) for s in call.scalars],
-                       math.prod(call.grid), into=call.into if call.aliases else None)
+    return call_object(ctx, "user", path, entry, operands, call.memory,
+                       [_bits(s) for s in call.scalars], math.prod(call.grid),
+                       into=call.into if call.aliases else None)
 
 
 def _bits(value: int | float | Dim) -> Any:

@@ -47,7 +47,7 @@ def call_gpu(ctx: Context, call: Call, operands: Sequence[Value]) -> list[Value]
         code = cuda_code(call, ctx.target)
     ctx.needs |= code.needs
     name = _declared(ctx, call, code, ctx.target.backend)
-    return dispatch(ctx.b, name, ctx.entering(operands), call.memory, code.entry,
+    return dispatch(ctx, "user", name, ctx.entering(operands), call.memory, code.entry,
                     numbers=code.words, into=call.into)
 
 

@@ -16,6 +16,7 @@ from calque.core.program import Equation, Program, inner_of
 from calque.core.types import Params
 from calque.lowering.passes import hazards, loops, registers
 from calque.lowering.passes.split import GROUPS, part_of, rows_of
+from calque.lowering.plan.refusal import Refusal
 
 INLINE_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
 PASS_WORK = 150_000  # more of it for each sum, product, join or update: queued each is some 10 us
@@ -156,36 +157,64 @@ def is_unrolled(params: Params) -> bool:
 def is_kernel(e: Equation) -> bool:
     """Whether a loop becomes a kernel of ours on CPU targets: its body has a form there, and a step
     is no work for several cores."""
-    if not loops.enabled or is_dynamic(e):
-        return False
+    return refusal(e) is None
+
+
+def refusal(e: Equation) -> Refusal | None:
+    """Why a loop is no kernel."""
+    if not loops.enabled:
+        return Refusal(e, "switched off")
+    if is_dynamic(e):
+        return Refusal(e, "open size")
     if e.name == "scan":
         if is_unrolled(e.params):
-            return False
+            return Refusal(e, "written out", 0, UNROLL_EQUATIONS)
         body = e.params["jaxpr"]
     elif e.name == "while":
         body = e.params["body_jaxpr"]
     else:
-        return False
+        return Refusal(e, "no form")
     if registers.plan(e) is not None:
-        return True
+        return None
+    missing = loops.refusal(e)
+    if missing is not None:
+        return missing
     own = guess(total(body, True))
-    return own <= GROUPS * KERNEL_WORK and loops.has_kernel_form(e) and (
-        own <= KERNEL_WORK or own * part_of(e) <= rows_of(e) * KERNEL_WORK and part_of(e) > 0)
+    if own <= KERNEL_WORK or own <= GROUPS * KERNEL_WORK and (
+            own * part_of(e) <= rows_of(e) * KERNEL_WORK and part_of(e) > 0):
+        return None
+    return Refusal(e, "work of a step", own, KERNEL_WORK)
 
 
 def is_whole(p: Program) -> bool:
     """Whether a Program becomes one kernel of ours on CPU targets: IREE would make a dispatch of
     each of its sums, products and joins, which costs more than what a few hundred elements do; and
     of one dispatch, too, the kernel is compiled in half the time (lowering/stream_module.py)."""
-    if not loops.enabled or any(map(is_dynamic, p.equations)):
-        return False
+    return whole_refusal(p) is None
+
+
+def whole_refusal(p: Program) -> Refusal | None:
+    """Why a Program is not one kernel."""
+    if not loops.enabled:
+        return Refusal(None, "switched off")
+    for e in p.equations:
+        if is_dynamic(e):
+            return Refusal(e, "open size")
     alone = loops.passes(p) <= 1
     if not p.equations or alone and loops.folds(p):  # a fold is one kernel anyway (passes/rows)
-        return False
-    small = _equations(p) <= WHOLE_EQUATIONS and work(p) <= (ALONE_WORK if alone else WHOLE_WORK)
-    return len(p.inputs) + len(p.outputs) <= MOST_BINDINGS and (
-        (small or _has_few(p) and _equations(p) <= FEW_EQUATIONS and work(p) <= INLINE_WORK)
-        and loops.have_kernel_forms(p) and not loops.decomposes(p))  # C is better at one
+        return Refusal(None, "fold alone")
+    arrays = len(p.inputs) + len(p.outputs)
+    if arrays > MOST_BINDINGS:
+        return Refusal(None, "arrays", arrays, MOST_BINDINGS)
+    most = ALONE_WORK if alone else WHOLE_WORK
+    small = _equations(p) <= WHOLE_EQUATIONS and work(p) <= most
+    if not (small or _has_few(p) and _equations(p) <= FEW_EQUATIONS and work(p) <= INLINE_WORK):
+        return Refusal(None, "work", work(p), most) if work(p) > most else Refusal(
+            None, "equations", _equations(p), WHOLE_EQUATIONS)
+    missing = loops.refusal_within(p)
+    if missing is None and loops.decomposes(p):  # C is better at one
+        return Refusal(next(loops.decompositions(p)), "decomposition")
+    return missing
 
 
 def _has_few(p: Program) -> bool:

@@ -1,7 +1,7 @@
 """Which loops can be kernels of ours: what their bodies may consist of.
 
-`have_kernel_forms` says whether every equation has a form over memory (kernels/tensors); `lanes`
-whether each element of an array runs its own loop in registers (kernels/lanes).
+`refusal` says why an equation has no form over memory (kernels/tensors); `lanes` whether each
+element of an array runs its own loop in registers (kernels/registers).
 """
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from calque.core.config import is_off
 from calque.core.program import Atom, Equation, Program, inner_of
 from calque.core.types import Shape
 from calque.lowering.dtypes import BOOL
+from calque.lowering.plan.refusal import Refusal
 
 BITS = "bitcast_convert_type"
 DECOMPOSED = 32  # rows and columns of a matrix that a loop decomposes by itself
@@ -49,24 +50,42 @@ def is_plain(e: Equation) -> bool:
 
 def have_kernel_forms(p: Program) -> bool:
     """Whether every equation has a form over memory."""
-    return all(has_kernel_form(e) for e in p.equations)
+    return refusal_within(p) is None
+
+
+def refusal_within(p: Program) -> Refusal | None:
+    """Why some equation has none."""
+    return next((r for r in map(refusal, p.equations) if r is not None), None)
 
 
 def has_kernel_form(e: Equation) -> bool:
     """Whether an equation has a form over memory."""
+    return refusal(e) is None
+
+
+def refusal(e: Equation) -> Refusal | None:
+    """Why an equation has no form over memory."""
     name = e.name
     if not is_plain(e):
-        return False
+        return Refusal(e, "dtype" if all(a.aval.size for a in (*e.inputs, *e.outputs))
+                       else "empty")
     if not e.primitive.kernel:
-        return is_small_decomposition(e) and have_kernel_forms(decomposition(e))
-    if e.primitive.kernel == "expanded" or e.primitive.kernel == "map" and not is_map(e):
-        return False
+        if e.primitive.program is None:
+            return Refusal(e, "no form")
+        return refusal_within(decomposition(e)) if is_small_decomposition(e) else Refusal(
+            e, "matrix", max(max(a.aval.shape, default=1) for a in e.inputs), DECOMPOSED)
+    if e.primitive.kernel == "expanded":
+        return Refusal(e, "no form")
+    if e.primitive.kernel == "map" and not is_map(e):
+        return Refusal(e, "width")
     if name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
-        return False
+        return Refusal(e, "predicate of rows")
     if name == "dot_general":
         dtypes = {a.aval.dtype for a in (*e.inputs, *e.outputs)}
-        return len(dtypes) == 1 and BOOL not in dtypes
-    return all(have_kernel_forms(q) for q in inner_of(e.params))
+        if len(dtypes) > 1:
+            return Refusal(e, "mixed product")
+        return Refusal(e, "bool product") if BOOL in dtypes else None
+    return next((r for r in map(refusal_within, inner_of(e.params)) if r is not None), None)
 
 
 def is_map(e: Equation) -> bool:
@@ -83,8 +102,16 @@ def is_small_decomposition(e: Equation) -> bool:
 
 def decomposes(p: Program) -> bool:
     """Whether a Program decomposes a small matrix, at any depth."""
-    return any(is_small_decomposition(e) or any(map(decomposes, inner_of(e.params)))
-               for e in p.equations)
+    return any(True for _ in decompositions(p))
+
+
+def decompositions(p: Program) -> Iterator[Equation]:
+    """The equations that do."""
+    for e in p.equations:
+        if is_small_decomposition(e):
+            yield e
+        for q in inner_of(e.params):
+            yield from decompositions(q)
 
 
 def decomposition(e: Equation) -> Program:

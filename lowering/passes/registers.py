@@ -19,6 +19,7 @@ from calque.core.types import Params, Shape
 from calque.lowering.passes import loops
 from calque.lowering.passes.scalars import counted, may_hang
 from calque.lowering.passes.split import Axes, Refused, Rewriter, Where, rewritten
+from calque.lowering.plan.refusal import Refusal
 
 enabled = True  # tests switch it off to see loops over memory
 FEWEST = 4  # rows that are worth lanes
@@ -57,19 +58,37 @@ class Plan:
 
 def plan(e: Equation) -> Plan | None:
     """How a loop runs in registers; None where it does not."""
+    made = _planned(e)
+    return made if isinstance(made, Plan) else None
+
+
+def refusal(e: Equation) -> Refusal | None:
+    """Why a loop does not run in registers."""
+    made = _planned(e)
+    return made if isinstance(made, Refusal) else None
+
+
+def _planned(e: Equation) -> Plan | Refusal:
     name, p = e.name, e.params
-    if e.primitive.kernel != "loop" or not loops.is_plain(e):
-        return None
+    if e.primitive.kernel != "loop":
+        return Refusal(e, "no form")
+    if not loops.is_plain(e):
+        return loops.refusal(e) or Refusal(e, "no form")
     key = ("registers", enabled, *[id(v) if isinstance(v, Program) else v for v in p.values()])
     body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
-    made: tuple[Any, Plan | None] = body.derived(key, lambda: (p, _plan(e)))
+    made: tuple[Any, Plan | Refusal] = body.derived(key, lambda: (p, _plan(e)))
     return made[1]
 
 
-def _plan(e: Equation) -> Plan | None:
+def _plan(e: Equation) -> Plan | Refusal:
     flat = loops.lanes(e)
-    found = _flat(e, flat) if flat is not None else None
-    return found or (_rows(e, 0) or _alone(e) if enabled else None)
+    found = _flat(e, flat) if flat is not None else Refusal(None, "no rows")
+    if isinstance(found, Plan) or not enabled:
+        return found
+    why: list[Refusal] = []  # of loops with rows: what a person would change first
+    found = _rows(e, 0, why) or _alone(e)
+    return found if isinstance(found, Plan) else next(
+        (r for r in why if r.fact != "rows meet"), why[0] if why else found)
 
 
 def _carry(e: Equation) -> list[Any]:
@@ -96,22 +115,28 @@ def _one_end(params: Params) -> bool:
     return "cond_jaxpr" not in params or params["cond_jaxpr"].out_avals[0].size == 1
 
 
-def _flat(e: Equation, shape: Shape) -> Plan | None:
+def _flat(e: Equation, shape: Shape) -> Plan | Refusal:
     per_step = [(a.aval.shape[1:] if stacked else a.aval.shape) for a, stacked in loops.parts(e)]
     axes: list[Place] = [(0 if s else None,) for s in per_step]
     n = len(e.inputs)
     count = counted(_bodies(e.params), FLAT_NUMBERS, 1, shape)
-    if count is None:
-        return None
+    if isinstance(count, Refusal):
+        return count
     return Plan((math.prod(shape),), e.params, tuple(axes[:n]), tuple(axes[n:]), shape,
                 count.total, sum(bool(a.shape) for a in _carry(e)))
 
 
-def _alone(e: Equation) -> Plan | None:
-    count = counted(_bodies(e.params), ALONE, ALONE_SIZE) if _one_end(e.params) else None
-    if count is None or loops.has_kernel_form(e) and (
-            count.functions > ALONE_FUNCTIONS or count.choices > ALONE_CHOICES):
-        return None
+def _alone(e: Equation) -> Plan | Refusal:
+    if not _one_end(e.params):
+        return Refusal(e, "predicate of rows")
+    count = counted(_bodies(e.params), ALONE, ALONE_SIZE)
+    if isinstance(count, Refusal):
+        return count
+    if loops.has_kernel_form(e):
+        if count.functions > ALONE_FUNCTIONS:
+            return Refusal(None, "functions", count.functions, ALONE_FUNCTIONS)
+        if count.choices > ALONE_CHOICES:
+            return Refusal(None, "choices", count.choices, ALONE_CHOICES)
     return Plan((), e.params, ((),) * len(e.inputs), ((),) * len(e.outputs), None, count.total, 0)
 
 
@@ -214,24 +239,25 @@ class _Row(Rewriter):
         raise Refused
 
 
-def _rows(e: Equation, at: int) -> Plan | None:
+def _rows(e: Equation, at: int, why: list[Refusal]) -> Plan | None:
     """The plan with rows along axes `at`, at + 1, ... of the carry, or of what is scanned where the
-    carry has no axes; as many as know no other."""
+    carry has no axes; as many as know no other.  `why`: takes what was in the way."""
     sizes = {a.shape[at] for a in _carry(e) if a.ndim > at} - {1}
     if not sizes and not at:
         sizes = {a.shape[0] for a in _scanned(e) if a.ndim} - {1}
     for n in sorted(sizes, reverse=True):
-        found = _along(e, at, int(n)) if n >= FEWEST or at else None
+        found = _along(e, at, int(n), why) if n >= FEWEST or at else None
         if found is None:
             continue
         params, axes, results = found
-        inner = _rows(e.replace(params=params), at + 1)
+        inner = _rows(e.replace(params=params), at + 1, why)
         if inner is not None:
             return Plan((int(n), *inner.sizes), inner.params, _paired(axes, inner.axes),
                         _paired(results, inner.results), None, inner.numbers, inner.state)
         made = _made(int(n), params, axes, results)
-        if made is not None:
+        if isinstance(made, Plan):
             return made
+        why.append(made)
     return None
 
 
@@ -242,7 +268,7 @@ def _paired(first: Sequence[int | None], others: Sequence[Place]) -> tuple[Place
 Axis = int | None
 
 
-def _along(e: Equation, at: int, n: int
+def _along(e: Equation, at: int, n: int, why: list[Refusal]
            ) -> tuple[dict[str, Any], list[Axis], list[Axis]] | None:
     """The loop of one row along an axis of size n of the carry (where it has it), and the axes of
     operands and results."""
@@ -250,14 +276,14 @@ def _along(e: Equation, at: int, n: int
     k = p["num_consts"] if name == "scan" else p["body_nconsts"]
     body: Program = p["jaxpr" if name == "scan" else "body_jaxpr"]
     c = len(_carry(e))
-    axes = _carry_axes(body, n, at, k, c)
+    axes = _carry_axes(body, n, at, k, c, why)
     if axes is None:
         return None
     if name == "scan":
         made, outs = rewritten(_Row(n), body, axes, axes[k:k + c])
         return {**p, "jaxpr": made, "num_consts": k + 1}, axes[at:], outs
     kc = p["cond_nconsts"]
-    heads = _carry_axes(p["cond_jaxpr"], n, at, kc, 0, axes[k:])
+    heads = _carry_axes(p["cond_jaxpr"], n, at, kc, 0, why, axes[k:])
     if heads is None or heads[kc:] != axes[k:]:
         return None
     test, (pred,) = rewritten(_Row(n), p["cond_jaxpr"], heads, None)
@@ -269,8 +295,8 @@ def _along(e: Equation, at: int, n: int
     return params, [*heads[at:kc], *axes[at:]], axes[k:]
 
 
-def _carry_axes(p: Program, n: int, at: int, k: int, c: int,
-             given: Sequence[Axis] = ()) -> list[Axis] | None:
+def _carry_axes(p: Program, n: int, at: int, k: int, c: int, why: list[Refusal],
+                given: Sequence[Axis] = ()) -> list[Axis] | None:
     """Axes of p's inputs with which it can be rewritten; those of the carry, c from k on, are its
     outputs', too.  What has an axis of size n in the carry's place is taken for rows, as vmap
     makes them; where that fails, only what the body uses so."""
@@ -282,12 +308,13 @@ def _carry_axes(p: Program, n: int, at: int, k: int, c: int,
                 has(a.shape) if guessed else None for i, a in enumerate(p.in_avals)]
         if given:
             axes[k:] = given
-        if _settle(p, axes, n, k, c):
+        if _settle(p, axes, n, k, c, why):
             return axes
     return None
 
 
-def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int) -> bool:
+def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int, why: list[Refusal]
+            ) -> bool:
     """Bring axes of inputs to where p can be rewritten and its carry keeps its axes; False where
     there is no such way."""
     while True:
@@ -304,17 +331,19 @@ def _settle(p: Program, axes: list[int | None], n: int, k: int, c: int) -> bool:
             if axes[w.index] is not None:
                 return False
             axes[w.index] = w.axis
-        except Refused:
+        except Refused as error:
+            why.append(error.why)
             return False
 
 
 def _made(n: int, params: Params, axes: Sequence[Axis], results: Sequence[Axis]
-          ) -> Plan | None:
+          ) -> Plan | Refusal:
     bodies = _bodies(params)
     most = ENDING_NUMBERS if any(may_hang(p) for p, _ in bodies) else NUMBERS
-    count = counted(bodies, most, SIZE) if _one_end(params) else None
-    if count is None:
-        return None
+    count = counted(bodies, most, SIZE) if _one_end(params) else Refusal(
+        None, "predicate of rows")
+    if isinstance(count, Refusal):
+        return count
     body = params.get("jaxpr", params.get("body_jaxpr"))
     assert body is not None
     state = sum(v.aval.size for v, a in zip(body.outputs, results) if a is not None)

@@ -21,6 +21,7 @@ from calque.core.types import Axes, Shape
 from calque.lowering.dtypes import BOOL
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.graph import Graph
+from calque.lowering.plan.refusal import Refusal
 
 EXTREMA = frozenset(("argmax", "argmin"))
 VIEWS = ("broadcast_in_dim", "reshape", "squeeze")
@@ -238,6 +239,22 @@ def _has_row_form(e: Equation) -> bool:
     return loops.is_plain(e) if name in EXTREMA else loops.has_kernel_form(e)
 
 
+def refusal(e: Equation) -> Refusal:
+    """Why a fold is in no group, as far as it tells by itself."""
+    if cost.is_dynamic(e):
+        return Refusal(e, "open size")
+    missing = loops.refusal(e) if e.name not in EXTREMA else None
+    if missing is not None:
+        return missing
+    if not _has_row_form(e) or e.inputs[0].aval.dtype == BOOL:
+        return Refusal(e, "no form")
+    shape = e.inputs[0].aval.shape
+    axes = _numbered(shape)
+    folded = frozenset(axes[i] for i in e.params["axes"] if axes[i] >= 0)
+    alone = Group(tuple(n for n in shape if n > 1), folded, 0)
+    return (alone.distance(e) if folded else None) or Refusal(e, "nothing to join")
+
+
 Found = tuple[tuple[Axes, ...], Axes]  # axes of an equation's operands, and of its result
 
 
@@ -262,14 +279,16 @@ class Group:
         folded = frozenset(axes[i] for i in e.params["axes"] if axes[i] >= 0)
         group = cls(sizes, folded, seed)
         found = group.infer(e, (axes,))
-        if not folded or found is None or not group.is_near(e.inputs[0].aval.dtype.itemsize):
+        if not folded or found is None or group.distance(e) is not None:
             return None
         group.members[seed] = e, found
         group.take(e, found)
         return group
 
-    def is_near(self, itemsize: int) -> bool:
-        """Whether what one workgroup has in hand at a time stays in a core's cache, nearly."""
+    def distance(self, e: Equation) -> Refusal | None:
+        """Why what one workgroup has in hand at a time of a fold's operand is no vectors, or does
+        not stay in a core's cache, nearly."""
+        itemsize = e.inputs[0].aval.dtype.itemsize
         last = len(self.sizes) - 1
         row = math.prod(self.sizes[i] for i in self.folded) * itemsize
         units = math.prod(self.sizes[i] for i in self.rows)
@@ -282,7 +301,10 @@ class Group:
             if (i in self.folded) != (last in self.folded):
                 break
             along *= self.sizes[i]
-        return along >= SHORTEST and row <= (ROW_BYTES if self.few else FAR_BYTES)
+        if along < SHORTEST:
+            return Refusal(e, "short rows", along, SHORTEST)
+        most = ROW_BYTES if self.few else FAR_BYTES
+        return Refusal(e, "wide row", row, most) if row > most else None
 
     def take(self, e: Equation, found: Found) -> None:
         reads, made = found

@@ -22,6 +22,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, inner_of
 from calque.core.types import Dtype, Function, Params, Shape
 from calque.lowering.dtypes import BOOL, summed
 from calque.lowering.passes.loops import DTYPES, is_map
+from calque.lowering.plan.refusal import Refusal
 
 Grid = Any  # a NumPy array of symbols and of NumPy numbers
 Symbol = Any
@@ -45,7 +46,14 @@ JOINS = {"scatter": "", "scatter-add": "add", "scatter-sub": "subtract", "scatte
 
 
 class Unfit(Exception):
-    """Something that has no form number by number."""
+    """Something that has no form number by number.
+
+    Attributes:
+      why: the fact, and the number that is met, which is known here; `run` knows the equation.
+    """
+
+    def __init__(self, fact: str = "not by numbers", n: int = 0, limit: int = 0) -> None:
+        self.why = Refusal(None, fact, n, limit)
 
 
 def grid(shape: Sequence[int], symbols: Sequence[Symbol]) -> Grid:
@@ -105,13 +113,23 @@ class Scalars:
             return self.number(a.value, a.aval) if isinstance(a, Literal) else env[a]
 
         for e in p.equations:
-            for v in e.outputs:
-                if not is_static(v.aval.shape) or not v.aval.size or v.aval.dtype not in DTYPES or (
-                        v.aval.size > self.most and v.aval.shape != self.flat):
-                    raise Unfit
-            outs = self.equation(e, [read(a) for a in e.inputs])
+            try:
+                for v in e.outputs:
+                    self.check(v.aval)
+                outs = self.equation(e, [read(a) for a in e.inputs])
+            except Unfit as error:
+                if error.why.equation is None:
+                    error.why = error.why._replace(equation=e)
+                raise
             env.update(zip(e.outputs, outs, strict=True))
         return [read(o) for o in p.outputs]
+
+    def check(self, aval: Any) -> None:
+        """Refuse an array that is not numbers in registers."""
+        if not is_static(aval.shape) or not aval.size or aval.dtype not in DTYPES:
+            raise Unfit
+        if aval.size > self.most and aval.shape != self.flat:
+            raise Unfit("array of a row", aval.size, self.most)
 
     def number(self, value: Any, aval: Any) -> Grid:
         if aval.dtype not in DTYPES or aval.size > self.most:
@@ -484,7 +502,7 @@ class Count:
     def more(self, n: int = 1) -> Symbol:
         self.total += n
         if self.total > self.limit:
-            raise Unfit
+            raise Unfit("numbers", self.total, self.limit)
         return object()
 
     def constant(self, value: Any, dtype: Dtype) -> Symbol:
@@ -527,10 +545,10 @@ class Count:
 
 
 def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,
-            flat: Shape | None = None) -> Count | None:
-    """How many numbers Programs compute, functions as several; None where one is not fit, or there
-    are more than `limit`, or an array has more than `most`.  Of each Program so many inputs, the
-    first ones, may be tables."""
+            flat: Shape | None = None) -> Count | Refusal:
+    """How many numbers Programs compute, functions as several; why not, where one is not fit, or
+    there are more than `limit`, or an array has more than `most`.  Of each Program so many inputs,
+    the first ones, may be tables."""
     count = Count(limit)
     scalars = Scalars(count, most, flat)
 
@@ -542,18 +560,18 @@ def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,
             args = []
             for i, a in enumerate(p.in_avals):
                 shape = () if flat is not None else a.shape
-                if a.dtype not in DTYPES or not is_static(a.shape) or not a.size:
-                    return None
-                if flat is None and i < tables and is_table(shape):
+                if flat is None and i < tables and is_table(shape) and is_static(shape) and (
+                        a.dtype in DTYPES and a.size):
                     args.append(Table(shape, taken))
-                elif flat is None and a.size > most:
-                    return None
-                else:
-                    size = math.prod(shape)
-                    args.append(grid(shape, [object() for _ in range(size)]))
+                    continue
+                if flat is None:
+                    scalars.check(a)
+                elif a.dtype not in DTYPES or not is_static(a.shape) or not a.size:
+                    raise Unfit
+                args.append(grid(shape, [object() for _ in range(math.prod(shape))]))
             scalars.run(p, args)
-    except Unfit:
-        return None
+    except Unfit as error:
+        return error.why
     return count
 
 

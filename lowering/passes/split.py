@@ -20,6 +20,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate
 from calque.core.types import Params
 from calque.lowering.dtypes import I32
 from calque.lowering.passes.loops import is_map
+from calque.lowering.plan.refusal import Refusal
 
 GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least
 TWICE = 1.2  # times as many rows at most, where the last group takes rows of the one before it, too
@@ -29,7 +30,14 @@ Where = Callable[[int], tuple[int, int]]
 
 
 class Refused(Exception):
-    """Rows know each other, or a form is not known here."""
+    """Rows know each other, or a form is not known here.
+
+    Attributes:
+      why: the equation in which they do; None where it is the loop's carry.
+    """
+
+    def __init__(self) -> None:
+        self.why = Refusal(None, "no rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +75,30 @@ def _part_of(e: Equation) -> int:
     n = rows_of(e)
     sizes = [-(-n // g) for g in range(min(GROUPS, n // ROWS), 1, -1)]
     m = next((m for m in sizes if m * -(-n // m) <= TWICE * n), 0)
-    return m if m and split(e, m) is not None else 0
+    return m if m and isinstance(split(e, m), Split) else 0
 
 
-def split(e: Equation, m: int) -> Split | None:
-    """The loop over m rows of rows_of(e); None where rows know each other."""
+def refusal(e: Equation) -> Refusal | None:
+    """Why several workgroups do not share a loop's rows."""
+    n = rows_of(e)
+    if not n:
+        return Refusal(None, "no rows")
+    if n < 2 * ROWS:
+        return Refusal(None, "few rows", n)
+    made = split(e, next((m for m in (-(-n // g) for g in range(min(GROUPS, n // ROWS), 1, -1))
+                          if m * -(-n // m) <= TWICE * n), ROWS))
+    return made if isinstance(made, Refusal) else None
+
+
+def split(e: Equation, m: int) -> Split | Refusal:
+    """The loop over m rows of rows_of(e); why not, where rows know each other."""
     n, p = rows_of(e), e.params
     if e.name == "scan":  # what is scanned has rows, too, or is read by every group
         scanned = [0 if a.shape[:1] == (n,) else None
                    for a in p["jaxpr"].in_avals[p["num_consts"] + p["num_carry"]:]]
-        return _scan(p, scanned, n, m) or (
-            _scan(p, [None] * len(scanned), n, m) if any(a == 0 for a in scanned) else None)
+        found = _scan(p, scanned, n, m)
+        return found if isinstance(found, Split) or all(a is None for a in scanned) else _scan(
+            p, [None] * len(scanned), n, m)
     try:
         cond, body = p["cond_jaxpr"], p["body_jaxpr"]
         kc, kb = p["cond_nconsts"], p["body_nconsts"]
@@ -86,21 +107,21 @@ def split(e: Equation, m: int) -> Split | None:
         test, _ = rewritten(Rewriter(n, m), cond, [*[None] * kc, *carry], [None])
         return Split({**p, "cond_jaxpr": test, "body_jaxpr": made, "cond_nconsts": kc + 1,
                       "body_nconsts": kb + 1}, tuple(carry), (), ())
-    except Refused:
-        return None
+    except Refused as error:
+        return error.why
 
 
-def _scan(p: Params, scanned: Axes, n: int, m: int) -> Split | None:
+def _scan(p: Params, scanned: Axes, n: int, m: int) -> Split | Refusal:
     body: Program = p["jaxpr"]
     k, c = p["num_consts"], p["num_carry"]
     carried = [0 if a.shape else None for a in body.in_avals[k:k + c]]
     try:
         made, outs = rewritten(Rewriter(n, m), body, [*[None] * k, *carried, *scanned], carried,
                                stacked=True)
-    except Refused:
-        return None
+    except Refused as error:
+        return error.why
     if None in outs[c:]:  # every group would write it
-        return None
+        return Refusal(None, "no rows")
     return Split({**p, "jaxpr": made, "num_consts": k + 1}, tuple(carried), tuple(scanned),
                  tuple(outs[c:]))
 
@@ -112,7 +133,7 @@ def rewritten(r: Rewriter, p: Program, axes: Axes, wanted: Axes | None, stacked:
     are cut in front, if they can be."""
     inputs = [r.input(v, a) for v, a in zip(p.inputs, axes, strict=True)]
     for e in p.equations:
-        r.equation(e)
+        r.taken(e)
     outputs = [r.read(o) for o in p.outputs]
     if wanted is not None:
         outputs[:len(wanted)] = [r.with_axis(*o, a) for o, a in zip(outputs, wanted)]
@@ -183,6 +204,15 @@ class Rewriter:
     # ---- equations
     def equation(self, e: Equation) -> None:
         self.rewrite(e, [self.read(a) for a in e.inputs])
+
+    def taken(self, e: Equation) -> None:
+        """The same; a refusal says that it is this equation's."""
+        try:
+            self.equation(e)
+        except Refused as error:
+            if error.why.equation is None:
+                error.why = Refusal(e, "rows meet")
+            raise
 
     def rewrite(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
         name = e.name

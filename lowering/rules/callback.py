@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.lists import types_of
 from calque.core.types import Dtype
 from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
@@ -46,6 +47,8 @@ def call_host(op: Op, function: Any) -> list[Value]:
     """Results of function([arrays]) -> [arrays], called by the program on its caller's thread."""
     ir, ctx, b, outs = mlir.ir(), op.ctx, op.b, op.outs
     given = [a.aval for a in ctx.equation.inputs]
+    ctx.plan.kernel("callback", getattr(function, "__name__", ""), (), types_of(given),
+                    types_of(outs))
     operands = [p for x, a in zip(op.operands, given) if a.size for p in _out(b, x)]
     specs = [(o.shape, d) for o in outs if o.size for d in carriers(o.dtype)]
     name = f"py.call{len(ctx.callbacks)}"

@@ -22,13 +22,14 @@ from calque.lowering.kernels import emit_kernel, emit_whole
 from calque.lowering.passes.cost import (
     calls_python,
     is_cheap,
-    is_kernel,
     is_stepped,
     is_unrolled,
     is_whole,
+    refusal,
     writes_in_place,
 )
 from calque.lowering.passes.loops import DTYPES
+from calque.lowering.plan.refusal import Refusal
 from calque.lowering.rules import views
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import emit_reduce, fold
@@ -50,6 +51,13 @@ def _cond(op: Op) -> list[Value]:
             op.ctx.loops and not fixed and not any(calls_python(p) for p in branches)):
         results = [op.ctx.emit_program(p, operands) for p in branches]
         return _selects(op.ctx, index, [list(cases) for cases in zip(*results)])
+    with op.ctx.plan.within("host branch", op.ctx.equation):
+        return _branch(op, index, operands, branches, fixed)
+
+
+def _branch(op: Op, index: Value, operands: list[Value], branches: Sequence[Program],
+            fixed: bool) -> list[Value]:
+    """The branch that the host takes; `fixed`: all sizes of results are known."""
     # With two of IREE's own branches in a program, memory was freed or used again too early on
     # local-task (tests/lowering/test_branches_with_callbacks.py: "transient buffer has not been
     # committed", or wrong values).
@@ -105,7 +113,8 @@ def _scan(op: Op) -> list[Value]:
     body: Program = op["jaxpr"]
     n_carry, length = op["num_carry"], op["length"]
     consts, carry, stacked = split_list(op.operands, op["num_consts"], n_carry)
-    if is_kernel(op.ctx.equation) and _has_kernel(op.ctx):
+    why = _refusal(op.ctx)
+    if why is None:
         return emit_kernel(op.ctx, op.ctx.equation, op.operands, op.outs)
     op.ctx.aliases.shared.update(consts)
     loop = _Loop(op.ctx, body, consts, stacked, n_carry, length, op["reverse"])
@@ -115,7 +124,9 @@ def _scan(op: Op) -> list[Value]:
     if loop.in_place:
         # IREE's loop writes into its initial values even if they are used after it
         carry = [_private(op.ctx, c) for c in carry]
-    return loop.rolled(carry, op.outs[n_carry:])
+    op.ctx.plan.refuse(why)
+    with op.ctx.plan.within("host loop", op.ctx.equation):
+        return loop.rolled(carry, op.outs[n_carry:])
 
 
 def _private(ctx: Context, v: Value) -> Value:
@@ -251,12 +262,24 @@ def _has_kernel(ctx: Context) -> bool:
     return form_of("scan", ctx.target, F32) == "kernel"
 
 
+def _refusal(ctx: Context) -> Refusal | None:
+    """Why the loop at hand is no kernel."""
+    return refusal(ctx.equation) if _has_kernel(ctx) else Refusal(ctx.equation, "device")
+
+
 @rule("while")
 def _while(op: Op) -> list[Value]:
     """The predicate is computed at the end of the body: IREE's compiler dies on a carry that the
     condition reads and the body does not."""
-    if is_kernel(op.ctx.equation) and _has_kernel(op.ctx):
+    why = _refusal(op.ctx)
+    if why is None:
         return emit_kernel(op.ctx, op.ctx.equation, op.operands, op.outs)
+    op.ctx.plan.refuse(why)
+    with op.ctx.plan.within("host loop", op.ctx.equation):
+        return _stepped_while(op)
+
+
+def _stepped_while(op: Op) -> list[Value]:
     b, cond, body = op.b, op["cond_jaxpr"], op["body_jaxpr"]
     cond_consts, body_consts, carry = split_list(
         op.operands, op["cond_nconsts"], op["body_nconsts"])

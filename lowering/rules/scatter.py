@@ -112,11 +112,11 @@ def _loop(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Va
     if dtype.kind == "c":
         pairs = how in ("mul", "min", "max")
         data = _as_pairs(b, b.reshape(x, rows))
-        out = scatter_rows(data, at.ids, _as_pairs(b, updates), how, pairs=pairs)
+        out = scatter_rows(ctx, data, at.ids, _as_pairs(b, updates), how, pairs=pairs)
         return _from_pairs(b, out)
     if is_narrow(dtype) and how != "set":  # joined in f32, rounded once
         data, wide = convert(b, b.reshape(x, rows), F32), convert(b, updates, F32)
-        return convert(b, scatter_rows(data, at.ids, wide, how), dtype)
+        return convert(b, scatter_rows(ctx, data, at.ids, wide, how), dtype)
     limit = None
     if math.prod(x.shape) == 1:  # two rows, the second one never written: memory of our own
         x, limit = b.concatenate([b.reshape(x, (1, 1))] * 2, 0), 1
@@ -124,7 +124,7 @@ def _loop(ctx: Context, how: str, x: Value, at: Addresses, updates: Value) -> Va
     else:
         x = ctx.aliases.owned(x)
     data, updates = _as_known(b, b.reshape(x, rows)), _as_known(b, updates)
-    out = scatter_rows(data, at.ids, updates, how, limit=limit, unsigned=dtype.kind in "bu")
+    out = scatter_rows(ctx, data, at.ids, updates, how, limit=limit, unsigned=dtype.kind in "bu")
     if limit is not None:
         out = b.cropped(out, (1, 1))
     return out.ne(0) if dtype == BOOL else out.view(dtype)

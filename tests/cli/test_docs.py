@@ -18,11 +18,12 @@ def console():
     return module
 
 
-@pytest.mark.skipif("avx2" not in cpu_flags(), reason="the page runs code for x86-64-v3")
-def test_the_page_shows_what_the_commands_print(console):
-    page = (DOCS / "cli.md").read_text()
+@pytest.mark.skipif("avx2" not in cpu_flags(), reason="the pages run code for x86-64-v3")
+@pytest.mark.parametrize("name", ["cli.md", "why_slow.md"])
+def test_the_page_shows_what_the_commands_print(console, name):
+    page = (DOCS / name).read_text()
     assert console._SIZE.sub("", console.rendered(page)) == console._SIZE.sub("", page), (
-        "run `python docs/scripts/console.py docs/cli.md`")
+        f"run `python docs/scripts/console.py docs/{name}`")
 
 
 def test_every_command_is_on_the_page():

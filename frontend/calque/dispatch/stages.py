@@ -24,7 +24,9 @@ from calque.dispatch.array import current_device, to_array
 from calque.dispatch.mismatch import argument_names
 from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, type_of
 from calque.lowering import mlir
+from calque.lowering.module import Lowered as LoweredModule
 from calque.lowering.module import LowerOptions, lower, module_text
+from calque.lowering.plan.show import Plan
 from calque.transforms.explicit import is_explicit
 from calque.trees import util as tree_util
 
@@ -217,10 +219,25 @@ class Lowered(_Stage):
         """The Python function."""
         return self._fun._fun
 
-    def _module(self, locations: bool = False, whole: bool = False) -> bytes | None:
+    def _lowered(self, locations: bool = False, whole: bool = False) -> LoweredModule:
         from calque.dispatch.eager import target_of
         return lower(self._entry.logical_program(), target_of(current_device()), LowerOptions(
-            locations=locations, in_process=True, name=f"jit_{self._name}", whole=whole)).module
+            locations=locations, in_process=True, name=f"jit_{self._name}", whole=whole))
+
+    def _module(self, locations: bool = False, whole: bool = False) -> bytes | None:
+        return self._lowered(locations, whole).module
+
+    def plan(self) -> Plan:
+        """Which way each part goes, with the user's lines, and why no faster one: the kernels, the
+        loops that the host steps through, and what is IREE's.  See `calque explain`.
+
+        Example:
+          >>> import calque, calque.numpy as jnp
+          >>> plan = calque.jit(lambda x: jnp.exp(x).sum()).lower(jnp.ones((64, 64))).plan()
+          >>> [region["family"] for region in plan.to_dict()["regions"]]
+          ['iree']
+        """
+        return self._lowered(whole=True).plan
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as MLIR text (dialect 'stablehlo'); ValueError for other dialects.

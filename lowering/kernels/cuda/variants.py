@@ -63,7 +63,7 @@ def launch(ctx: Context, label: str, variants: Sequence[Variant], operands: Sequ
                 shared=v.code.shared, layout=layout, grid=v.grid,
                 condition=_CONDITION.format(major=v.major) if v.major else "")
             for v in variants) + "\n}")
-    return dispatch(ctx.b, ctx.sources[key], ctx.entering(operands), results,
+    return dispatch(ctx, "cuda", ctx.sources[key], ctx.entering(operands), results,
                     [f"@{_name(v)}::@{v.code.entry}" for v in variants], numbers=numbers)
 
 
