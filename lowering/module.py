@@ -40,6 +40,7 @@ from calque.lowering.passes.messages import combined
 from calque.lowering.passes.rows import is_fold
 from calque.lowering.passes.rows import refusal as fold_refusal
 from calque.lowering.plan.show import Plan
+from calque.lowering.plan.switches import off
 from calque.lowering.rules import Context, Op, physical, rules
 from calque.lowering.rules.client import emitted
 from calque.lowering.rules.control import emit_at_once
@@ -134,7 +135,7 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     plain = hoist(eliminate_dead_code(program))
     if target.backend == "llvm-cpu":
         plain = legalize(plain)
-    plain = accumulate(combined(plain))
+    plain = combined(plain) if off("accumulate") else accumulate(combined(plain))
     cpu = target.backend == "llvm-cpu"
     why = cost.whole_refusal(plain) if cpu and options.whole else None
     p = grouped(plain) if cpu and (why is not None or not options.whole) else plain
@@ -267,7 +268,8 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                                    list(env.values())) if options.whole else None
             if results is None:
                 env.update(_together(ctx, env))
-                emitter.equations(p, env, repeats.numbers(p) if ctx.cpu else repeats.NOTHING)
+                emitter.equations(p, env, repeats.numbers(p) if (
+                    ctx.cpu and not off("repeats")) else repeats.NOTHING)
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
         stepped = _is_stepped(func)

@@ -18,6 +18,7 @@ from calque.lowering.builder import Value
 from calque.lowering.context import Context
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.native import emit_native, level_of
+from calque.lowering.plan.switches import off
 
 AXES = 4  # gemm.c's
 LEAST_COLUMNS = 128  # places of an image: with fewer the kernel is packed too often
@@ -36,7 +37,7 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
     target, f, last = ctx.target, numbers.out_spec[1], len(shape) - 1
     if target is None or x.dtype != y.dtype or not gemm.takes(target, x.dtype.name):
         return None
-    if not is_static(x.shape):
+    if off("convolutions") or not is_static(x.shape):
         return None
     y, o, taps, steps = _steps(ctx, x, y, numbers, strides, dilation, shape)
     others = [a for a in range(len(shape)) if a != f]

@@ -21,6 +21,7 @@ from calque.lowering.dtypes import F32, F64
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.passes.cost import TILED_SIZE
 from calque.lowering.plan.refusal import Refusal
+from calque.lowering.plan.switches import off
 from calque.lowering.targets import Target
 
 SUFFIXES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16"}
@@ -232,14 +233,15 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     if not is_static((*x.shape, *y.shape)):
         ctx.plan.refuse(Refusal(e, "open size"))
         return None
-    made = vector_product(ctx, x, y, dims, sums)
+    made = None if off("vectors") else vector_product(ctx, x, y, dims, sums)
     if made is not None:
         return made
     xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     batch, m, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xf, xc))
     n = math.prod(y.shape[i] for i in yf)
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
-    why = refusal(batch, m, n, k, b_column == 1, has_masks(target, m, n), e)
+    why = Refusal(e, "switched off") if off("products") else refusal(
+        batch, m, n, k, b_column == 1, has_masks(target, m, n), e)
     if why is None and batch == 1 and is_instruction(target, min(m, n, k), x.dtype.name):
         why = Refusal(e, "instruction")
     if why is not None:

@@ -31,6 +31,7 @@ from calque.lowering.passes.registers import plan
 from calque.lowering.passes.registers import refusal as registers_refusal
 from calque.lowering.passes.split import Split, part_of, rows_of, split
 from calque.lowering.passes.split import refusal as split_refusal
+from calque.lowering.plan.switches import off
 
 TURNED = 256  # elements from which on an array of the carry is not copied home in each step
 SPREAD_WORK = 2_000_000  # element operations from which several workgroups pay
@@ -43,9 +44,11 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
     if found is None:
         ctx.plan.refuse(registers_refusal(e))
         level, n, m = registers_of(ctx.target), rows_of(e), _part_of(e)
-        e, sources = panels(e, lambda rows, columns, dtype: panel_width(
-            rows if not m or rows % n else rows // n * m, columns, dtype, level))
-        xs = [xs[s] if isinstance(s, int) else _panelled(ctx.b, xs[s.source], s) for s in sources]
+        if not off("panels"):
+            e, sources = panels(e, lambda rows, columns, dtype: panel_width(
+                rows if not m or rows % n else rows // n * m, columns, dtype, level))
+            xs = [xs[s] if isinstance(s, int) else _panelled(ctx.b, xs[s.source], s)
+                  for s in sources]
     shell = Shell(ctx, "memory" if found is None else "registers", xs, outs)
     for inner in inner_of(e.params):
         shell.count(loops.maps(inner))
@@ -102,7 +105,7 @@ def _over_memory(shell: Shell, e: Equation) -> None:
 
 def _part_of(e: Equation) -> int:
     """How many rows each workgroup takes; 0 where one does it all."""
-    return part_of(e) if work_of(e) >= SPREAD_WORK else 0
+    return part_of(e) if work_of(e) >= SPREAD_WORK and not off("workgroups") else 0
 
 
 def _over_rows(shell: Shell, e: Equation) -> bool:

@@ -22,6 +22,7 @@ from calque.lowering.aliasing import AliasAnalysis
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
 from calque.lowering.kernels.dispatch import dispatch, executable, insert
+from calque.lowering.plan.switches import off
 
 RUN = 8192  # elements of a run at most
 LARGE = 1 << 16  # bytes from which on it pays
@@ -54,7 +55,7 @@ def is_large(ctx: Context, shape: Sequence[int], dtype: Dtype, width: int) -> bo
     through: there IREE may free what a kernel reads, as lowering/passes/cost says)."""
     return (ctx.cpu and ctx.module is not None and not ctx.regions and is_static(shape)
             and dtype.itemsize in (1, 2, 4, 8) and width >= SHORT
-            and math.prod(shape) * dtype.itemsize >= LARGE)
+            and math.prod(shape) * dtype.itemsize >= LARGE and not off("moves"))
 
 
 def concatenate(ctx: Context, xs: Sequence[Value], axis: int) -> Value | None:

@@ -17,6 +17,7 @@ from calque.core.types import Params
 from calque.lowering.passes import hazards, loops, registers
 from calque.lowering.passes.split import GROUPS, part_of, rows_of
 from calque.lowering.plan.refusal import Refusal
+from calque.lowering.plan.switches import off
 
 INLINE_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
 PASS_WORK = 150_000  # more of it for each sum, product, join or update: queued each is some 10 us
@@ -176,7 +177,7 @@ def refusal(e: Equation) -> Refusal | None:
         return Refusal(e, "no form")
     if registers.plan(e) is not None:
         return None
-    missing = loops.refusal(e)
+    missing = Refusal(e, "switched off") if off("memory") else loops.refusal(e)
     if missing is not None:
         return missing
     own = guess(total(body, True))
@@ -195,7 +196,7 @@ def is_whole(p: Program) -> bool:
 
 def whole_refusal(p: Program) -> Refusal | None:
     """Why a Program is not one kernel."""
-    if not loops.enabled:
+    if not loops.enabled or off("program"):
         return Refusal(None, "switched off")
     for e in p.equations:
         if is_dynamic(e):

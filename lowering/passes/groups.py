@@ -8,6 +8,7 @@ from calque.lowering.passes.chains import chains
 from calque.lowering.passes.components import split_components
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.rows import Finder, is_fold
+from calque.lowering.plan.switches import off
 
 _STEPPED = frozenset(("scan", "while", "cond"))
 
@@ -24,14 +25,16 @@ def _grouped(p: Program) -> Program:
     whole = eliminate_dead_code(flat(p))
     inner = [_with_groups(e) for e in whole.equations]
     same = all(a is b for a, b in zip(inner, whole.equations))
-    live = split_components(whole if same else whole.replace(equations=inner))
+    live = whole if same else whole.replace(equations=inner)
+    if not off("components"):
+        live = split_components(live)
     results = {o for o in live.outputs if isinstance(o, Var)}
     finder, found = Finder(live.equations, results), live is not whole
     for i, e in enumerate(live.equations):
-        if is_fold(e.primitive) and i in finder.live:
+        if is_fold(e.primitive) and i in finder.live and not off("rows"):
             group = finder.grow(i)
             found |= group is not None and finder.join(group)
-    for group in chains(finder):
+    for group in () if off("chains") else chains(finder):
         found |= finder.join(group)
     return live.replace(equations=finder.ordered()) if found else p
 

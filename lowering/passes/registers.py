@@ -20,8 +20,9 @@ from calque.lowering.passes import loops
 from calque.lowering.passes.scalars import counted, may_hang
 from calque.lowering.passes.split import Axes, Refused, Rewriter, Where, rewritten
 from calque.lowering.plan.refusal import Refusal
+from calque.lowering.plan.switches import off
 
-enabled = True  # tests switch it off to see loops over memory
+enabled = not off("registers")  # tests switch it off to see loops over memory
 FEWEST = 4  # rows that are worth lanes
 NUMBERS = 500  # that one row computes in a step, at most: half a millisecond to compile each
 ENDING_NUMBERS = 2000  # the same with loops in it of which each row has an end of its own

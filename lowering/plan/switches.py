@@ -1,0 +1,32 @@
+"""Parts of lowering that can be left out by name: CALQUE_OFF=rows,moves.
+
+For finding faults (docs/debugging.md), and for what each part is worth (benchmarks/ways.py).  Read
+once: what is compiled in a process is compiled in one way.
+"""
+from __future__ import annotations
+
+from calque.core.config import is_off
+
+SWITCHES = {
+    "program": "small programs as one kernel",
+    "registers": "loops in registers, but for those over elements",
+    "memory": "loops over memory",
+    "rows": "reductions with what is around them as one kernel",
+    "chains": "long elementwise chains as one kernel",
+    "components": "points taken apart into coordinates",
+    "repeats": "numbers that layers differ by, given at run time",
+    "panels": "matrices laid out for the products of a loop",
+    "workgroups": "loops over memory shared among workgroups",
+    "accumulate": "sums over steps taken behind a loop",
+    "products": "products by the packed kernel in C",
+    "vectors": "a matrix times a vector in C",
+    "convolutions": "convolutions in C",
+    "moves": "large joins, rows picked, axes turned round by a kernel",
+}
+_OFF = frozenset(name for name in SWITCHES if is_off(name))
+
+
+def off(part: str) -> bool:
+    """Whether a part is left out."""
+    assert part in SWITCHES, part
+    return part in _OFF
