@@ -11,6 +11,7 @@ and what it would make many dispatches of.
   registers.py  loops whose rows hold few numbers; passes/registers says which
   rows.py       sums and what follows of them row by row as one dispatch; passes/rows says which;
                 stretch.py: without sums, many operations on a few vectors
+  lists.py      elementwise work on each array of a list; passes/lists says which
   sort.py       the order of keys         move.py   large arrays moved
   scatter.py    rows written at positions
   native.py     calls of lowering/native: gemm.py and convolve.py (products), fft.py (fft_tables.py)

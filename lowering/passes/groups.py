@@ -7,6 +7,7 @@ from calque.lowering.passes import cost, loops
 from calque.lowering.passes.chains import chains
 from calque.lowering.passes.components import split_components
 from calque.lowering.passes.flat import flat
+from calque.lowering.passes.lists import lists
 from calque.lowering.passes.rows import Finder, is_fold
 from calque.lowering.plan.switches import off
 
@@ -34,6 +35,10 @@ def _grouped(p: Program) -> Program:
         if is_fold(e.primitive) and i in finder.live and not off("rows"):
             group = finder.grow(i)
             found |= group is not None and finder.join(group)
+    if not off("lists"):
+        before = len(finder.equations)
+        lists(finder)
+        found |= len(finder.equations) > before
     for group in () if off("chains") else chains(finder):
         found |= finder.join(group)
     return live.replace(equations=finder.ordered()) if found else p

@@ -22,6 +22,7 @@ FAMILIES = {
     "registers": "loop in registers",
     "memory": "loop over memory",
     "rows": "reductions and what is around them",
+    "list": "elementwise work on a list of arrays",
     "chain": "elementwise chain",
     "product": "product in C",
     "convolution": "convolution in C",

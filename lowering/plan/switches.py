@@ -12,6 +12,7 @@ SWITCHES = {
     "registers": "loops in registers, but for those over elements",
     "memory": "loops over memory",
     "rows": "reductions with what is around them as one kernel",
+    "lists": "the same elementwise work on many arrays as one kernel",
     "chains": "long elementwise chains as one kernel",
     "components": "points taken apart into coordinates",
     "repeats": "numbers that layers differ by, given at run time",
