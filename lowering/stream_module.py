@@ -40,7 +40,8 @@ _MAIN = re.compile(rf"  func\.func @main\(((?:{_ARGUMENT}(?:, {_ARGUMENT})*)?)\)
                    r"(?: attributes \{iree\.reflection = \{(calque\.signature = \".*\")\}\})? \{")
 # of main
 _DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, ]*)\) : "
-                       rf"\(((?:{_KINDS})?)\) -> (?:({_KIND})|\(({_KINDS})\))")
+                       rf"\(((?:i32, )*(?:{_KINDS})?)\) -> (?:({_KIND})|\(({_KINDS})\))")
+_WORD = re.compile(r"    %(\w+) = arith\.constant (\d+) : i32")
 _CONSTANT = re.compile(r"    %(\w+) = stablehlo\.constant dense<([^>\[\]]+)> : (tensor<[a-z]\w*>)")
 _SPREAD = re.compile(rf"    %(\w+) = stablehlo\.broadcast_in_dim %(\w+), dims = \[\] : "
                      rf"\((tensor<[a-z]\w*>)\) -> ({_KIND})")
@@ -53,9 +54,9 @@ _EXPORT = re.compile(r"    stream\.executable\.export public @(\w+) workgroups\(
 _COUNTS = re.compile(r"      stream\.return (.*) : index, index, index")
 _NUMBER = re.compile(r"      %\S+ = arith\.constant \d+ : index")
 _HEAD = re.compile(r"      func\.func @(\w+)\(%arg0: !stream\.binding"
-                   r"((?:, %arg\d+: !stream\.binding)*)\) \{")
+                   r"((?:, %arg\d+: !stream\.binding)*)((?:, %arg\d+: i32)*)\) \{")
 _SUBSPAN = re.compile(r"( +%\S+ = )stream\.binding\.subspan %arg(\d+)\[(%\S+)\] : "
-                      r"!stream\.binding -> (memref<[^<>]+>)")
+                      r"!stream\.binding -> (memref<[^<>]+>(?:\{%\w+\})?)")
 _GROUP = re.compile(r"( +%\S+ = )stream\.dispatch\.workgroup\.id\[([012])\] : index")
 
 
@@ -79,6 +80,7 @@ class _Array(NamedTuple):
 class _Dispatch(NamedTuple):
     executable: str
     function: str
+    words: list[int]  # int32, which it gives to the kernel
     operands: list[_Array]
     results: list[_Array]
 
@@ -125,7 +127,8 @@ def rewritten(text: str, device: str) -> str:
     target = device[device.index("#hal.executable.target<"):device.rindex("]>")]
     written: list[str] = []
     for name, (part, objects) in executables.items():
-        (how,) = {(len(d.operands), len(d.results)) for d in main.steps if d.executable == name}
+        (how,) = {(len(d.words), len(d.operands), len(d.results)) for d in main.steps
+                  if d.executable == name}
         written += _executable(name, part, target.removeprefix("#hal.executable.target"), objects,
                                *how)
     return "\n".join([
@@ -170,6 +173,7 @@ def _read_main(lines: list[str]) -> _Program:
                for i, a in enumerate(arguments) if a.endswith("}")}
     env = {f"arg{i}": _Array("argument", i, kind) for i, kind in enumerate(kinds)}
     numbers: dict[str, tuple[str, str]] = {}
+    words: dict[str, int] = {}
     for line in lines[1:-1]:
         if (found := _CONSTANT.fullmatch(line)) is not None:
             numbers[found[1]] = found[2], found[3]
@@ -183,8 +187,10 @@ def _read_main(lines: list[str]) -> _Program:
             if x is None or x.kind != found[3] or x.nbytes != _nbytes(found[4]):
                 raise Unknown(line.strip()[:80])
             env[found[1]] = _Array(x.place, x.number, found[4])
+        elif (found := _WORD.fullmatch(line)) is not None:
+            words[found[1]] = int(found[2])
         elif (found := _DISPATCH.fullmatch(line)) is not None:
-            _read_dispatch(p, env, numbers, found)
+            _read_dispatch(p, env, numbers, words, found)
         elif (found := _RETURN.fullmatch(line)) is not None and line is lines[-2]:
             p.results = [env.get(v, _Array("", 0, "tensor<i1>")) for v in _names(found[1])]
             if any(r.place != "made" for r in p.results) or (
@@ -203,9 +209,14 @@ def _read_main(lines: list[str]) -> _Program:
 
 
 def _read_dispatch(p: _Program, env: dict[str, _Array], numbers: dict[str, tuple[str, str]],
-                   found: re.Match[str]) -> None:
-    operands = []
+                   words: dict[str, int], found: re.Match[str]) -> None:
+    operands, given = [], []
     for name, kind in zip(_names(found[5]), _split(found[6]), strict=True):
+        if kind == "i32":
+            if name not in words:
+                raise Unknown(f"a number: {found[0].strip()[:80]}")
+            given.append(words[name])
+            continue
         if name in numbers:
             env[name] = _filled(p, *numbers.pop(name))
         if name not in env or env[name].kind != kind:
@@ -216,7 +227,7 @@ def _read_dispatch(p: _Program, env: dict[str, _Array], numbers: dict[str, tuple
     if int(found[2] or 1) != len(kinds) or not all(a.nbytes for a in (*operands, *results)):
         raise Unknown(f"a dispatch: {found[0].strip()[:80]}")
     p.made += results
-    p.steps.append(_Dispatch(found[3], found[4], operands, results))
+    p.steps.append(_Dispatch(found[3], found[4], given, operands, results))
     for i, made in enumerate(results):
         env[found[1] if found[2] is None else f"{found[1]}#{i}"] = made
 
@@ -256,12 +267,13 @@ def _names(text: str) -> list[str]:
 
 
 # ---- executables
-def _executable(name: str, lines: list[str], target: str, objects: str, operands: int,
+def _executable(name: str, lines: list[str], target: str, objects: str, words: int, operands: int,
                 results: int) -> Iterator[str]:
     """An executable as executables' interfaces are written: its operands are only read."""
     bindings = ['#hal.pipeline.binding<storage_buffer, "ReadOnly|Indirect">'] * operands + [
         "#hal.pipeline.binding<storage_buffer, Indirect>"] * results
-    layout = f"<bindings = [{', '.join(bindings)}], flags = Indirect>"
+    constants = f"constants = {words}, " if words else ""
+    layout = f"<{constants}bindings = [{', '.join(bindings)}], flags = Indirect>"
     export = _EXPORT.fullmatch(lines[1])
     end = lines.index("    }")
     counts = _COUNTS.fullmatch(lines[end - 1])
@@ -284,9 +296,13 @@ def _executable(name: str, lines: list[str], target: str, objects: str, operands
             continue
         head, part, group = (p.fullmatch(line) for p in (_HEAD, _SUBSPAN, _GROUP))
         if head is not None and head[1] == export[1] and (
-                head[2].count("binding") == len(bindings) - 1):
+                head[2].count("binding") == len(bindings) - 1) and (
+                head[3].count("i32") == words):
             heads += 1
             yield f"      func.func @{head[1]}() {{"
+            for k in range(words):
+                yield (f"        %arg{len(bindings) + k} = hal.interface.constant.load "
+                       f"layout({layout}) ordinal({k}) : i32")
         elif part is not None and heads == 1 and int(part[2]) < len(bindings):
             n = int(part[2])
             flags = '"ReadOnly|Indirect"' if n < operands else "Indirect"
@@ -364,9 +380,18 @@ class _Host:
                 f'iree.abi.declaration = "{_declaration(p)}", '
                 'iree.abi.model = "coarse-fences"}} {')
         constants = [f"    %c{n} = arith.constant {n} : index" for n in self.numbers]
+        constants += [f"    %word{n} = arith.constant {n} : i32"
+                      for n in sorted({n for d in p.steps for n in d.words})]
         constants += [f"    %bits{a.number} = arith.constant {bits - (bits >> n - 1 << n)} : i{n}"
                       for a, n, bits in p.fills]
         return [head, *constants, *self.lines, "  }"]
+
+    def given_words(self, d: _Dispatch) -> str:
+        """The numbers that a dispatch gives, as its command has them."""
+        if not d.words:
+            return ""
+        kinds = ", ".join(["i32"] * len(d.words))
+        return f"({', '.join(f'%word{n}' for n in d.words)} : {kinds})"
 
     def enter(self) -> None:
         """Look at the arguments and take their memory."""
@@ -415,8 +440,8 @@ class _Host:
             bound = [f"        ro {self.place(a)}" for a in d.operands]
             bound += [f"        wo {self.place(a)}" for a in d.results]
             self.lines += [
-                f"      stream.cmd.dispatch @{d.executable}::@embedded_elf_x86_64::@{d.function} "
-                "{",
+                f"      stream.cmd.dispatch @{d.executable}::@embedded_elf_x86_64::@{d.function}"
+                f"{self.given_words(d)} {{",
                 *[f"{b}," for b in bound[:-1]], bound[-1], "      }"]
         self.lines.append("    } => !stream.timepoint")
         if not self.slabs or self.slabs[-1].name != "between":

@@ -16,7 +16,7 @@ from calque.lowering import mlir
 from calque.lowering.builder import Value
 from calque.lowering.compiler_server import FUNCTIONS
 from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, I32
+from calque.lowering.dtypes import BOOL
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.dispatch import dispatch, executable, insert
 from calque.lowering.kernels.memory import Memory
@@ -32,7 +32,7 @@ def emit_list(ctx: Context, how: List, xs: Sequence[Value], outs: Sequence[Shape
               equations: Sequence[Any]) -> list[Value]:
     """The outputs of a list, place by place."""
     places = len(how.sizes)
-    key = ("list", how.part.key(), how.shared, places, how.groups)
+    key = ("list", how.work, places, how.groups)
     if key not in ctx.sources:
         ctx.kernels += 1
         ctx.sources[key] = f"list_{ctx.kernels}"
@@ -154,5 +154,5 @@ def _compute(b: KernelBuilder, part: Program, views: Sequence[Memory],
     for e in part.equations:
         given = [read(a) for a in e.inputs]
         env[e.outputs[0]] = given[0] if e.name == "broadcast_in_dim" else apply(b, e, given)
-    for v, m in zip(part.outputs, views[len(part.inputs):]):
-        memory.store(b, read(v), m, [i])
+    for o, m in zip(part.outputs, views[len(part.inputs):]):
+        memory.store(b, read(o), m, [i])

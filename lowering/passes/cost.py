@@ -21,6 +21,7 @@ from calque.lowering.plan.switches import off
 
 INLINE_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
 PASS_WORK = 150_000  # more of it for each sum, product, join or update: queued each is some 10 us
+RESULTS = 8  # results that a dispatch writes, about, where there are many
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
 KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup does a loop
@@ -254,6 +255,7 @@ def inline_below(p: Program) -> int:
         return 0
     nests = loops.passes(p) + sum(
         e.name == "gather" or hazards.is_update(e) for e in p.equations)
+    nests += len(p.outputs) // RESULTS
     return min(MOST_WORK, INLINE_WORK + PASS_WORK * nests)
 
 

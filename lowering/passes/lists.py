@@ -8,7 +8,8 @@ follows from another.  Start reading at `lists`.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,13 +32,17 @@ class List:
     Attributes:
       part: what is done with the arrays of the first place: its inputs are those of its own, then
         those that all places share (of rank 0).
+      work: what decides the kernel of a part, but for sizes.
       sizes: elements of each place's arrays; shared: how many inputs are; groups: workgroups.
+      order: which operand each binding is.
     """
 
     part: Program
+    work: Hashable
     sizes: tuple[int, ...]
     shared: int
     groups: int
+    order: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -63,10 +68,10 @@ def lists(finder: rows.Finder) -> None:
         key = _key(part, finder)
         if key is not None:
             alike.setdefault(key, []).append(part)
-    for parts in alike.values():
+    for key, parts in alike.items():
         if len(parts) >= LEAST:
-            for some in _independent(parts):
-                _join(some, finder)
+            for some in _independent(parts, finder):
+                _join(some, key, finder)
 
 
 def _is_member(e: Equation) -> bool:
@@ -112,7 +117,6 @@ def _key(part: _Part, finder: rows.Finder) -> Any:
     for i in part.members:
         e = finder.equations[i]
         part.inside |= 1 << i
-        part.before |= finder.before[i]
         refs: list[Any] = []
         for a in e.inputs:
             if isinstance(a, Literal):
@@ -130,20 +134,25 @@ def _key(part: _Part, finder: rows.Finder) -> Any:
         params = () if e.name == "broadcast_in_dim" else tuple(
             (k, param_key(v)) for k, v in e.params.items())
         found.append((e.name, params, out.aval.dtype, tuple(refs), leaves))
-    part.before &= ~part.inside
     if not any(v.aval.shape for v in part.inputs) or not all(
             v.aval.size <= BY_THE_WAY or finder.is_at_hand(v) for v in part.inputs):
         return None
     return tuple(found)
 
 
-def _independent(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Parts of one list each: as many as fit, of similar sizes, none of which follows from another."""
+def _independent(parts: Sequence[_Part], finder: rows.Finder) -> Iterator[list[_Part]]:
+    """Parts of one list each: as many as fit, of similar sizes, none of which follows
+    from another."""
     shared = _shared(parts)
-    own = len(parts[0].inputs) - len(shared) + len(parts[0].outputs)
+    own = len(parts[0].inputs) - len(shared) + len(parts[0].outputs)  # bindings of a place
     most = (cost.MOST_BINDINGS - len(shared)) // own
+    if most:  # lists of one length have one executable
+        most = -(-len(parts) // -(-len(parts) // most))
     waiting = sorted(parts, key=lambda p: p.size)
     while len(waiting) >= 2 and most >= 2:
+        for p in waiting:  # (what is one equation now has made more follow from each other)
+            p.before = functools.reduce(int.__or__, map(finder.before.__getitem__, p.members))
+            p.before &= ~p.inside
         some, inside, after, left = list[_Part](), 0, 0, list[_Part]()
         for p in waiting:
             if len(some) < most and not p.before & inside and not after & p.inside:
@@ -164,7 +173,7 @@ def _shared(parts: Sequence[_Part]) -> list[int]:
             if not v.aval.shape and all(p.inputs[k] is v for p in parts)]
 
 
-def _join(parts: Sequence[_Part], finder: rows.Finder) -> None:
+def _join(parts: Sequence[_Part], work: Hashable, finder: rows.Finder) -> None:
     """One equation for the parts of a list."""
     members = sorted((i for p in parts for i in p.members), key=finder.position.__getitem__)
     if not finder.is_convex(members):  # (an effect stands among them)
@@ -179,12 +188,12 @@ def _join(parts: Sequence[_Part], finder: rows.Finder) -> None:
     one = Program([*own(first), *common], [finder.equations[i] for i in first.members],
                   first.outputs, name="part")
     sizes = tuple(p.size for p in parts)
-    how = List(one, sizes, len(shared), GROUPS if sum(sizes) >= SPREAD else 1)
     inputs = [*[v for p in parts for v in own(p)], *common]
     outputs = [v for p in parts for v in p.outputs]
     given = list(dict.fromkeys(inputs))
+    how = List(one, (work, tuple(shared)), sizes, len(shared),
+               GROUPS if sum(sizes) >= SPREAD else 1, tuple(map(given.index, inputs)))
     inner = Program(given, [finder.equations[i] for i in members], outputs, name="list")
     e = finder.equations[members[0]]
     finder.contract(members, Equation(registry["jit"], tuple(given), tuple(outputs), {
-        "jaxpr": inner, "name": "list", "list": how,
-        "order": tuple(given.index(v) for v in inputs)}, e.source, e.scope), [])
+        "jaxpr": inner, "name": "list", "rows": how}, e.source, e.scope), [])

@@ -4,14 +4,16 @@ from __future__ import annotations
 from calque.lowering.builder import Value
 from calque.lowering.kernels.lists import emit_list
 from calque.lowering.kernels.rows import emit_rows
+from calque.lowering.passes.lists import List
 from calque.lowering.rules.registry import Op, rule
 
 
 @rule("jit")
 def _jit(op: Op) -> list[Value]:
-    if "rows" in op.params:  # a group of passes/rows
-        return emit_rows(op.ctx, op["jaxpr"], op["rows"], op.operands, op.outs)
-    if "list" in op.params:  # one of passes/lists
-        return emit_list(op.ctx, op["list"], [op.operands[k] for k in op["order"]], op.outs,
+    how = op.params.get("rows")  # of a group: passes/rows, passes/lists
+    if isinstance(how, List):
+        return emit_list(op.ctx, how, [op.operands[k] for k in how.order], op.outs,
                          op["jaxpr"].equations)
+    if how is not None:
+        return emit_rows(op.ctx, op["jaxpr"], op["rows"], op.operands, op.outs)
     return op.ctx.emit_program(op["jaxpr"], op.operands)
