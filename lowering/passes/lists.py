@@ -137,6 +137,10 @@ def _key(part: _Part, finder: rows.Finder) -> Any:
     if not any(v.aval.shape for v in part.inputs) or not all(
             v.aval.size <= BY_THE_WAY or finder.is_at_hand(v) for v in part.inputs):
         return None
+    if not any(v in finder.results or any(
+            not rows.sees(finder.equations[u].primitive) for u in finder.users.get(v, ())
+            if u not in mine) for v in part.outputs):
+        return None  # IREE computes it where it is summed
     return tuple(found)
 
 
