@@ -59,6 +59,10 @@ def serve(name: str) -> None:
             import chains
             f, x = chains.program(lib, *given)
             made.update(jit=lib.top.jit(f), args=[x])
+        elif what == "part":
+            import parts
+            f, args = parts.program(lib, *given)
+            made.update(jit=lib.top.jit(f), args=args)
         elif what == "phases":
             import first_call
             answer = first_call.phases(call)

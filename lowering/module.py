@@ -31,7 +31,7 @@ from calque.lowering.builder import Builder, Value, soft_f16
 from calque.lowering.dtypes import F64, I64, signed
 from calque.lowering.dynamic import DynamicBuilder
 from calque.lowering.fusion import NUMBERS
-from calque.lowering.passes import cost, hazards, repeats
+from calque.lowering.passes import cost, hazards, loops, repeats
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
@@ -139,6 +139,9 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     cpu = target.backend == "llvm-cpu"
     why = cost.whole_refusal(plain) if cpu and options.whole else None
     p = grouped(plain) if cpu and (why is not None or not options.whole) else plain
+    if cpu and options.whole and 2 * loops.loose(p) > loops.passes(plain) and (
+            cost.whole_refusal(plain, many=True) is None):  # groups took few of many
+        p, why = plain, None
     baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     leading = () if options.bake_consts else program.const_vars
@@ -264,8 +267,11 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                     key = options.archived(c)
                     env[const] = emitter.constant(c) if key is None else emitter.parameter(key, c)
             emitter.measure(arguments, values)
-            results = emit_at_once(ctx, Program(tuple(env), p.equations, tuple(outputs)),
-                                   list(env.values())) if options.whole else None
+            results = None
+            if ctx.cpu and options.whole and lowered.plan.whole is None:
+                results = emit_at_once(ctx, Program(tuple(env), p.equations, tuple(outputs)),
+                                       list(env.values()))
+                p = p if results is not None else grouped(p)
             if results is None:
                 env.update(_together(ctx, env))
                 emitter.equations(p, env, repeats.numbers(p) if (

@@ -28,6 +28,7 @@ KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup 
 WHOLE_WORK = 30_000  # the same for a whole program
 ALONE_WORK = 10_000  # and for one of a single dispatch, of which IREE may make vectors
 WHOLE_EQUATIONS = 300
+MANY_PASSES, MANY_EQUATIONS, PASS_WHOLE_WORK = 16, 2000, 16_000  # the same for many of them
 FEW_EQUATIONS = 20_000  # of numbers and arrays of FEW elements: IREE makes many dispatches of them
 FEW = 128
 MOST_STACKED = 64 << 20  # bytes that host loops of queued programs stack
@@ -195,8 +196,8 @@ def is_whole(p: Program) -> bool:
     return whole_refusal(p) is None
 
 
-def whole_refusal(p: Program) -> Refusal | None:
-    """Why a Program is not one kernel."""
+def whole_refusal(p: Program, many: bool = False) -> Refusal | None:
+    """Why a Program is not one kernel; `many`: whether it may be for its many passes."""
     if not loops.enabled or off("program"):
         return Refusal(None, "switched off")
     for e in p.equations:
@@ -205,11 +206,11 @@ def whole_refusal(p: Program) -> Refusal | None:
     alone = loops.passes(p) <= 1
     if not p.equations or alone and loops.folds(p):  # a fold is one kernel anyway (passes/rows)
         return Refusal(None, "fold alone")
-    arrays = len(p.inputs) + len(p.outputs)
+    arrays = len(p.const_vars) + len(p.inputs) + len(p.outputs)
     if arrays > MOST_BINDINGS:
         return Refusal(None, "arrays", arrays, MOST_BINDINGS)
     most = ALONE_WORK if alone else WHOLE_WORK
-    small = _equations(p) <= WHOLE_EQUATIONS and work(p) <= most
+    small = _equations(p) <= WHOLE_EQUATIONS and work(p) <= most or many and _has_many(p)
     if not (small or _has_few(p) and _equations(p) <= FEW_EQUATIONS and work(p) <= INLINE_WORK):
         return Refusal(None, "work", work(p), most) if work(p) > most else Refusal(
             None, "equations", _equations(p), WHOLE_EQUATIONS)
@@ -217,6 +218,15 @@ def whole_refusal(p: Program) -> Refusal | None:
     if missing is None and loops.decomposes(p):  # C is better at one
         return Refusal(next(loops.decompositions(p)), "decomposition")
     return missing
+
+
+def _has_many(p: Program) -> bool:
+    """Whether it runs inline and consists of so many sums, products and joins that a dispatch for
+    each, compiled one by one, costs more than what they do (benchmarks/parts.py: the gradient
+    through 60 stacked sums 7.1 s and 85 us, as one kernel 1.3 s and 57 us)."""
+    passes = loops.passes(p)
+    return passes >= MANY_PASSES and _equations(p) <= MANY_EQUATIONS and (
+        work(p) <= min(inline_below(p), PASS_WHOLE_WORK * passes))
 
 
 def _has_few(p: Program) -> bool:

@@ -126,6 +126,13 @@ def passes(p: Program) -> int:
                e.primitive.kernel in ("fold", "loop", "nest") for e in p.equations)
 
 
+def loose(p: Program) -> int:
+    """How many of them no group has taken (passes/groups)."""
+    return sum((loose(q) if "rows" not in e.params else 0) for e in p.equations if e.name == "jit"
+               for q in inner_of(e.params)) + sum(
+        e.primitive.kernel in ("fold", "loop", "nest") for e in p.equations if e.name != "jit")
+
+
 def folds(p: Program) -> bool:
     """Whether a sum, an extremum or the like is in it."""
     return any(e.primitive.kernel == "fold" or e.name == "jit" and any(

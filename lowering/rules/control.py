@@ -20,11 +20,11 @@ from calque.lowering.dtypes import F32, I32
 from calque.lowering.forms import form_of
 from calque.lowering.kernels import emit_kernel, emit_whole
 from calque.lowering.passes.cost import (
+    MOST_BINDINGS,
     calls_python,
     is_cheap,
     is_stepped,
     is_unrolled,
-    is_whole,
     refusal,
     writes_in_place,
 )
@@ -326,9 +326,10 @@ def _stepped_while(op: Op) -> list[Value]:
 
 
 def emit_at_once(ctx: Context, p: Program, xs: Sequence[Value]) -> list[Value] | None:
-    """The outputs of a whole program as one kernel of ours; None where it is not one."""
+    """The outputs of a program that cost.whole_refusal lets be one kernel of ours; None where it
+    is not one after all."""
     values = (*p.inputs, *p.outputs)
-    if not _has_kernel(ctx) or not is_whole(p) or any(
+    if not _has_kernel(ctx) or not p.equations or len(values) > MOST_BINDINGS or any(
             v.aval.dtype not in DTYPES or not v.aval.size for v in values):
         return None
     return emit_whole(ctx, p, xs, [physical(o.aval) for o in p.outputs])

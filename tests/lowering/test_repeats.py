@@ -80,7 +80,8 @@ def test_same_bits_as_written_out(form: str, dtype: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.slow)])
 def test_many_layers_are_few_kernels(count: int) -> None:
-    made = lower(calque.make_jaxpr(chain(count))(jnp.ones((N, N))), cpu_target())
+    made = lower(calque.make_jaxpr(chain(count))(jnp.ones((N, N))), cpu_target(),
+                 LowerOptions(whole=False))
     assert made.module is not None
     flow = compiling.compile_to(made.module, cpu_target(), "flow")
     assert flow.count("flow.executable private") <= 3

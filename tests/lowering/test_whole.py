@@ -294,9 +294,25 @@ def test_many_equations_of_few_elements(n: int, no_groups: None) -> None:
 
     x = np.arange(1, n + 1, dtype=np.float32)
     assert dispatches(f, x) == 1
-    assert dispatches(f, np.resize(x, 3000)) != 1
+    assert dispatches(f, np.resize(x, 30_000)) != 1
     want = x.astype(np.float64)
     for _ in range(200):
         want = want * 0.75 + want.sum() / 1024
     # each of 200 steps rounds a few times, all of one sign: 600 half units of the last place
     np.testing.assert_allclose(calque.jit(f)(x), want, rtol=600 * 2.0 ** -24)
+
+
+@pytest.mark.parametrize("n", [30, 60])
+def test_many_sums_are_one_kernel(n: int) -> None:
+    """The gradient through stacked sums, written one after another: sums of pads, too."""
+    x = np.random.default_rng(0).standard_normal((n, 100)).astype(np.float32)
+
+    def f(x: Any) -> Any:
+        return (jnp.array([jnp.sin(x[i]).sum() for i in range(n)]) ** 2).sum()
+
+    g = calque.jit(calque.grad(f))
+    assert [r.family for r in g.lower(x).plan().regions] == ["program"]
+    wide = x.astype(np.float64)
+    want = 2 * np.sin(wide).sum(1, keepdims=True) * np.cos(wide)
+    # sums of 100 sines in float32: some 100 eps of their largest partial sum, times 2
+    np.testing.assert_allclose(g(x), want, rtol=1e-4, atol=1e-4)

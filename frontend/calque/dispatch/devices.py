@@ -294,7 +294,9 @@ def block_until_ready(x: Any) -> Any:
     if type(x) is Array:
         return x.block_until_ready()
     for v in tree_util.tree_leaves(x):
-        if hasattr(v, "block_until_ready"):
+        if type(v) is Array:
+            v._buffer.wait()
+        elif hasattr(v, "block_until_ready"):
             v.block_until_ready()
     return x
 

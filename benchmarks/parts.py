@@ -1,0 +1,142 @@
+"""Programs of many parts: how first calls grow with leaves, reductions, products and blocks.
+
+    python benchmarks/parts.py [--jax PYTHON] [--only WORD] [--write]
+
+Each program runs in a fresh process, one a library, with empty caches, the two in turn: seconds of
+CPU (all threads, the compiler's process too) and of the clock of the first call, then a steady
+call.  --write puts the table into docs/first_call.md.  Start at `PARTS`.
+"""
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import suite
+
+Made = tuple[Callable[..., Any], list[Any]]
+WIDTHS = (64, 96, 128, 160, 192)
+
+
+def _shapes(lib: Any, n: int) -> list[Any]:
+    """n leaves of 50 shapes."""
+    return [lib.np.full((i % 50 + 1, 7), 0.5 + i / n, lib.np.float32) for i in range(n)]
+
+
+def plus_one(lib: Any, n: int) -> Made:
+    return lambda xs: [x + 1 for x in xs], [_shapes(lib, n)]
+
+
+def descent(lib: Any, n: int) -> Made:
+    """Vectors of three."""
+    xs = [lib.np.full((3,), 1.0 + i, lib.np.float32) for i in range(n)]
+    return lambda p, g: [a - 0.1 * b for a, b in zip(p, g)], [xs, xs]
+
+
+def adam(lib: Any, n: int) -> Made:
+    def step(p: Any, g: Any, m: Any, v: Any) -> Any:
+        m = [0.9 * a + 0.1 * b for a, b in zip(m, g)]
+        v = [0.99 * a + 0.01 * b * b for a, b in zip(v, g)]
+        return [a - 1e-3 * b / (lib.np.sqrt(c) + 1e-8) for a, b, c in zip(p, m, v)], m, v
+
+    return step, [_shapes(lib, n) for _ in range(4)]
+
+
+def norm(lib: Any, n: int) -> Made:
+    return lambda xs: lib.np.sqrt(sum(lib.np.vdot(x, x) for x in xs)), [_shapes(lib, n)]
+
+
+def reductions(lib: Any, n: int) -> Made:
+    return lambda x: [(x * i).sum() for i in range(n)], [lib.np.linspace(0, 1, 1000)]
+
+
+def stacked_gradient(lib: Any, n: int) -> Made:
+    """Of a sum over functions of rows, written one after another."""
+    def f(x: Any) -> Any:
+        return (lib.np.array([lib.np.sin(x[i]).sum() for i in range(n)]) ** 2).sum()
+
+    return lib.top.grad(f), [lib.np.ones((n, 100), lib.np.float32)]
+
+
+def products(lib: Any, n: int) -> Made:
+    w = [lib.np.full((WIDTHS[i % 5], WIDTHS[(i + 1) % 5]), 0.01, lib.np.float32)
+         for i in range(n)]
+    return (lambda x, w: functools.reduce(lambda x, y: lib.np.tanh(x @ y), w, x),
+            [lib.np.ones((32, WIDTHS[0]), lib.np.float32), w])
+
+
+def blocks(lib: Any, n: int, d: int = 128) -> Made:
+    """Transformer blocks, their gradient and a step of descent."""
+    np, nn = lib.np, lib.top.nn
+
+    def block(x: Any, w: Any) -> Any:
+        q, k, v, o, up, down = w
+        a = nn.softmax((x @ q) @ (x @ k).swapaxes(-1, -2) / d ** 0.5) @ (x @ v)
+        x = x + a @ o
+        return x + nn.gelu(x @ up) @ down
+
+    def step(ws: Any, x: Any) -> Any:
+        g = lib.top.grad(lambda ws: functools.reduce(block, ws, x).mean())(ws)
+        return lib.top.tree.map(lambda a, b: a - 0.1 * b, ws, g)
+
+    w = [[np.full((d, d), 0.02 + 0.001 * i, np.float32) for i in range(4)]
+         + [np.full((d, 4 * d), 0.01, np.float32), np.full((4 * d, d), 0.01, np.float32)]
+         for _ in range(n)]
+    return step, [w, np.ones((2, 64, d), np.float32)]
+
+
+PARTS: dict[str, tuple[Callable[[Any, int], Made], tuple[int, ...]]] = {
+    "leaves plus one": (plus_one, (10, 100, 1000)),
+    "descent, vectors of three": (descent, (10, 100, 300, 1000)),
+    "Adam, leaves of 50 shapes": (adam, (10, 100, 300)),
+    "norm over leaves": (norm, (10, 100, 300)),
+    "reductions of one array": (reductions, (10, 100)),
+    "gradient through stacked sums": (stacked_gradient, (30, 60, 90)),
+    "products of 5 widths": (products, (10, 100)),
+    "transformer blocks, a step": (blocks, (1, 4, 12)),
+}
+
+
+def program(lib: Any, name: str, n: int) -> Made:
+    return PARTS[name][0](lib, n)
+
+
+def measure(jax: str, name: str, n: int) -> list[str]:
+    """The cells of a row."""
+    with tempfile.TemporaryDirectory() as cache:
+        both = [suite.Process(python, library, "host", f"{cache}/{library}")
+                for library, python in (("calque", sys.executable), ("jax", jax))]
+        for p in both:
+            p.ask("part", name, n)
+        first = [p.ask("first") for p in both]
+        memory = [p.ask("memory") for p in both]
+        times, _ = suite.steady(both, 1.0)
+        for p in both:
+            p.close()
+    (a, u), (b, v) = first
+    return [f"{name}, {n}", f"{a:.2f} s", f"{a / b:.2f}", f"{u / v:.2f}", suite.shown(times[0]),
+            f"{times[0] / times[1]:.2f}", f"{memory[0]:.0f} / {memory[1]:.0f}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jax", default=sys.executable, help="a Python that has jax")
+    parser.add_argument("--only", default="", help="programs whose name contains this")
+    parser.add_argument("--write", action="store_true", help="into docs/first_call.md")
+    given = parser.parse_args()
+    lines = ["| program | first call, CPU | of JAX's | of its wall time | steady | of JAX's "
+             "| MiB, calque / jax |", "|---|---|---|---|---|---|---|"]
+    for name, (_, sizes) in PARTS.items():
+        if given.only in name:
+            for n in sizes:
+                lines.append(f"| {' | '.join(measure(given.jax, name, n))} |")
+                print(lines[-1], flush=True)
+    if given.write:
+        suite.put("first_call.md", "parts", lines)
+
+
+if __name__ == "__main__":
+    main()
