@@ -99,7 +99,8 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
 
         def flat(*values: Any) -> list[Any]:
             if refs:  # of a mapped one each element has its part, others are as they are
-                values = tuple(Ref(v, f"args[{i}]") if i in mapped else refs.get(i, v)
+                values = tuple(Ref(v, f"args[{i}]", refs[i].abstract.kind) if i in mapped
+                               else refs.get(i, v)
                                for i, v in enumerate(values))
             a, k = tree.unflatten(values)
             outs, out_tree = tree_util.flatten(fun(*a, **k))

@@ -354,10 +354,24 @@ class _VjpCall:
             raise wrong
         self.out_tree = tree
         residuals, self.residual_tree = tree_util.flatten(pair[1])
+        self._check_refs(residuals)
         arrays = [is_arraylike(r) for r in residuals]
         self.static = [None if a else r for r, a in zip(residuals, arrays)]
         self.arrays = arrays
         return outs, flagged(residuals, arrays)
+
+    def _check_refs(self, residuals: Sequence[Any]) -> None:
+        """ValueError for a residual that is a reference and no argument."""
+        given = self.tree.leaves if isinstance(self.tree, _WithRefs) else ()
+        for i, x in enumerate(residuals):
+            if type(x) is Ref and not any(x is g for g in given):
+                path = tree_util.tree_leaves_with_path(
+                    self.residual_tree.unflatten(range(len(residuals))))[i][0]
+                raise ValueError(explain(
+                    f"custom_vjp fwd function {name_of(self.owner.fwd)} returned a mutable array "  # type: ignore[arg-type]
+                    f"reference of type {x.abstract} at output tree path "
+                    f"[1]{tree_util.keystr(path)} that was not an argument.",
+                    fix="pass the reference as an argument of the function, or return its value."))
 
     def backward(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         assert self.owner.bwd is not None

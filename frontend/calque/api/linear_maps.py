@@ -7,20 +7,29 @@ Start reading at `VJP`.
 """
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from calque.api.cotangents import DidntWant, DontWant, GradRef, GradValue, NotNeeded
+from calque.api.cotangents import DidntWant, DontWant, GradRef, NotNeeded
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, dtype_of, same_type
+from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike, same_type
 from calque.core.errors import explain
 from calque.core.lists import flagged
 from calque.core.primitive import UndefinedPrimal
 from calque.core.program import Program
-from calque.core.refs import Ref, assign, read
+from calque.core.refs import (
+    AbstractRef,
+    Ref,
+    assign,
+    check_distinct,
+    differentiated_by,
+    read,
+)
 from calque.core.trace import Tracer
+from calque.core.types import Function
 from calque.core.zeros import Zero, is_zero, zeros
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.eager import lazy_eval
@@ -59,6 +68,42 @@ class _Form:
 
 
 nodes.register_pytree_node(NotNeeded, lambda _: ((), None), lambda *_: NotNeeded())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TreeWithRefs:
+    """The structure of primals that are partly references: a pullback's result has one with zeros
+    for each, since backward rules write into the references themselves.  refs: their types, None
+    for arrays."""
+    tree: Any
+    refs: tuple[AbstractRef | None, ...]
+
+    def unflatten(self, values: Sequence[Any]) -> Any:
+        given = iter(values)
+        return self.tree.unflatten([
+            next(given) if r is None else Ref(to_array(zeros(r.inner_aval))) for r in self.refs])
+
+    def flatten_up_to(self, tree: Any) -> Any:
+        return self.tree.flatten_up_to(tree)
+
+
+def apart_from_refs(fun: Function, leaves: Sequence[Any], tree: Any, names: Any
+                    ) -> tuple[Function, list[Any], Any, Any]:
+    """A function and its arguments without the references among them: (function of the others,
+    these, their structure, the structure that cotangents have); names(i): how leaf i is called."""
+    if not any(type(x) is Ref for x in leaves):
+        return fun, list(leaves), tree, tree
+    refs = [x for x in leaves if type(x) is Ref]
+    check_distinct("vjp", refs, [names(i) for i, x in enumerate(leaves) if type(x) is Ref])
+
+    def of_others(*values: Any) -> Any:
+        given = iter(values)
+        with differentiated_by(refs):
+            return fun(*tree.unflatten([x if type(x) is Ref else next(given) for x in leaves]))
+
+    others = [x for x in leaves if type(x) is not Ref]
+    return of_others, others, tree_util.tree_structure(tuple(others)), TreeWithRefs(
+        tree, tuple(x.abstract if type(x) is Ref else None for x in leaves))
 
 
 class _LinearMap:
@@ -174,14 +219,14 @@ class VJP(_LinearMap):
 
         Args:
           *wanted: for each array of the primals, in their structure: a Ref of its shape and dtype,
-            ad.GradValue() or ad.DontWant().
+            ad.DontWant(), or ad.GradValue() (or another object that is no array).
 
         Returns:
           A function of one cotangent like the pullback; it returns ad.GradRef() where it added to a
           reference, the cotangent where it was wanted, else ad.DidntWant().
 
         Raises:
-          TypeError: something else is given for an array.
+          TypeError: an array is given.
           ValueError: the structure is not that of the primals, or a Ref has another shape or dtype.
 
         Example:
@@ -194,14 +239,15 @@ class VJP(_LinearMap):
         in_tree = self.details[4]
         leaves = in_tree.flatten_up_to(wanted)
         for x in leaves:
-            if type(x) not in (Ref, GradValue, DontWant):
+            if is_arraylike(x):
                 raise TypeError(explain(
                     f"with_refs takes references, GradValue() and DontWant(), got {x!r}.",
                     fix="pass ad.GradValue() for an argument whose cotangent is to be returned."))
 
         def pull(ct: Any) -> Any:
             found = in_tree.flatten_up_to(self(ct))
-            return in_tree.unflatten([_given(x, c) for x, c in zip(leaves, found)])
+            tree = in_tree.tree if isinstance(in_tree, TreeWithRefs) else in_tree
+            return tree.unflatten([_given(x, c) for x, c in zip(leaves, found)])
 
         return pull
 
@@ -241,8 +287,10 @@ class Transposed(_LinearMap):
 
 def _given(wanted: Any, ct: Any) -> Any:
     """What with_refs returns for a cotangent."""
+    if type(ct) is Ref and type(wanted) is Ref:  # its zeros
+        return GradRef()
     if type(wanted) is not Ref:
-        return ct if type(wanted) is GradValue else DidntWant()
+        return DidntWant() if type(wanted) is DontWant else ct
     have, want = aval_of(ct), wanted.abstract.inner_aval
     if not same_type(have, want):
         raise ValueError(explain(

@@ -307,7 +307,7 @@ def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
     names = [name_at(fun, in_tree, i) for i in places]
 
     def run(*flat: Any) -> list[Any]:
-        refs = [Ref(flat[i], n) for i, n in zip(places, names)]
+        refs = [Ref(flat[i], n, avals[i].kind) for i, n in zip(places, names)]
         if places:
             given = iter(refs)
             flat = tuple(next(given) if type(a) is AbstractRef else x for x, a in zip(flat, avals))
