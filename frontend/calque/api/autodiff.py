@@ -34,6 +34,7 @@ from calque.dispatch.tracing import (
     check_arguments,
     check_callable,
     check_outputs,
+    described,
     name_at,
     name_of,
     trace_to_program,
@@ -52,7 +53,6 @@ class _Flat:
     def __init__(self, fun: Function, in_tree: Any, has_aux: bool = False) -> None:
         self.fun, self.in_tree, self.has_aux = fun, in_tree, has_aux
         self.out_tree: Any = None
-        self.aux: Any = None
 
     def __call__(self, *leaves: Any) -> list[Any]:
         out = self.fun(*self.in_tree.unflatten(leaves))
@@ -61,12 +61,12 @@ class _Flat:
                 raise TypeError(explain(
                     f"{name_of(self.fun)}: expected output of function to be a two-element tuple "
                     f"(output, aux) because has_aux=True, got {type(out).__name__}."))
-            out, self.aux = out
+            out, aux = out
         flat, self.out_tree = tree_util.flatten(out)
         check_outputs(name_of(self.fun), flat, self.out_tree)
         if self.has_aux:
-            aux, self.aux_tree = tree_util.flatten(self.aux)
-            return [*flat, *aux]
+            more, self.aux_tree = tree_util.flatten(aux)
+            return [*flat, *more]
         return flat
 
 
@@ -466,7 +466,8 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Any
       A function of one cotangent of fun's output; it returns a tuple of cotangents, one per primal.
 
     Raises:
-      TypeError: (by the transpose) the cotangent's structure is not that of fun's output.
+      TypeError: fun maps floats to integers or integers to floats; (by the transpose) the
+        cotangent's structure is not that of fun's output.
       ValueError: (by the transpose) its shape or dtype is not.
 
     Example:
@@ -475,7 +476,12 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Any
       (Array(6., dtype=float32, weak_type=True),)
     """
     leaves, in_tree = tree_util.flatten(primals)
-    avals = [aval_of(x) for x in leaves]
+    avals = [aval_of(described(x)) for x in leaves]
     program, out_tree = trace_to_program(fun, tree_util.flatten((primals, {}))[1], avals)
-
+    ins, outs = [a.dtype for a in avals], [a.dtype for a in program.out_avals]
+    if not any(all(map(kind, [*ins, *outs])) for kind in (dtypes.is_inexact, dtypes.is_integer)):
+        raise TypeError(explain(
+            "linear_transpose only supports [float or complex] -> [float or complex], and integer "
+            f"-> integer functions, but got {ins} -> {outs}.",
+            fix="convert outside of the function."))
     return Transposed(program, tuple(avals), in_tree, out_tree)

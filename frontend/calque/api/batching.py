@@ -148,15 +148,18 @@ def _is_axis(x: Any) -> bool:
 
 def _flat_axes(what: str, axes: Any, tree: Any, *, allow_int_root: bool = False) -> list[Any]:
     """One axis per leaf from a prefix tree of axes."""
+    for n in tree_util.tree_leaves(axes, is_leaf=_is_axis):
+        if not _is_axis(n) or isinstance(n, bool):
+            given = axes[0] if allow_int_root else axes
+            raise TypeError(explain(
+                f"{what} must be an int, None, or (nested) container with those types as leaves, "
+                f"but got {given}.", fix="pass 0, None, or a tuple such as (0, None)."))
+
     def expand(prefix: Any, part: Any) -> list[Any]:
-        found = tree_util.prefix_leaves(prefix, part, _is_axis, lambda _: explain(
+        return tree_util.prefix_leaves(prefix, part, _is_axis, lambda _: explain(
             f"{what} specification must be a tree prefix of the corresponding value, got "
             f"specification {prefix} for value tree {tree_util.tree_structure(part)}.",
             fix="give one axis for the whole value, or one per part in its structure."))
-        for n in found:
-            if not _is_axis(n):
-                raise TypeError(f"{what} must be an int, None or a tree of them, got {n!r}")
-        return found
 
     if allow_int_root:
         (positional, keyword), (args, kwargs) = axes, tree

@@ -67,9 +67,6 @@ class _Form:
         return f"<{self.program.name}>"
 
 
-nodes.register_pytree_node(NotNeeded, lambda _: ((), None), lambda *_: NotNeeded())
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class TreeWithRefs:
     """The structure of primals that are partly references: a pullback's result has one with zeros
@@ -85,6 +82,10 @@ class TreeWithRefs:
 
     def flatten_up_to(self, tree: Any) -> Any:
         return self.tree.flatten_up_to(tree)
+
+    @property
+    def of_arrays(self) -> Any:
+        return tree_util.tree_structure(tuple(0 for r in self.refs if r is None))
 
 
 def apart_from_refs(fun: Function, leaves: Sequence[Any], tree: Any, names: Any
@@ -139,8 +140,8 @@ class VJP(_LinearMap):
     A node of trees: its leaves are the residuals, those that are arguments of the function first.
 
     Attributes:
-      args_res: for each array of the primals, it, if it is a residual, else NotNeeded(); may be
-        set, to None to leave arrays away and to these before it is called.
+      args_res: for each primal a tree like it: of each array it, if it is a residual, else
+        NotNeeded(); may be set, to None to leave arrays away and to these before it is called.
       opaque_residuals: the other residuals.
 
     Example:
@@ -161,18 +162,29 @@ class VJP(_LinearMap):
         return self
 
     @property
+    def _primals(self) -> Any:
+        """The structure of the primals that are arrays."""
+        tree = self.details[4]
+        return tree.of_arrays if isinstance(tree, TreeWithRefs) else tree
+
+    @property
     def args_res(self) -> list[Any]:
         given = dict(zip(self._order, self.program.consts))
-        return [given.get(i, NotNeeded()) for i in range(len(self.details[2]))]
+        return list(self._primals.unflatten([
+            given.get(i, NotNeeded()) for i in range(len(self.details[2]))]))
 
     @args_res.setter
     def args_res(self, values: Sequence[Any]) -> None:
-        if len(values) != len(self.details[2]):
+        parts = self._primals.children()
+        if len(values) != len(parts):
             raise ValueError(explain(
-                f"args_res: {len(values)} values for {len(self.details[2])} arrays of the primals.",
+                f"args_res: {len(values)} values for {len(parts)} primals.",
                 fix="give one for each, None where it is set later."))
+        flat: list[Any] = []
+        for v, tree in zip(values, parts):
+            flat += [None] * tree.num_leaves if v is None else tree.flatten_up_to(v)
         self.program = self.program.replace(consts=[
-            c if place is None else values[place]
+            c if place is None else flat[place]
             for place, c in zip(self._order, self.program.consts)])
 
     @property
@@ -185,11 +197,12 @@ class VJP(_LinearMap):
 
     @classmethod
     def _unflatten(cls, form: _Form, children: Any) -> VJP:
-        arguments, rest = children
+        given, rest = children
         others = iter(rest)
         made = cls.__new__(cls)
         *details, made._order = form.details
         made.details = tuple(details)
+        arguments = made._primals.flatten_up_to(tuple(given))
         made.program = form.with_residuals([
             next(others) if place is None else arguments[place] for place in made._order])
         return made

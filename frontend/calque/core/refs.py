@@ -179,6 +179,11 @@ class Frame:
         made = self.local[id(ref)] = _Local(ref, value)
         return made
 
+    def forget(self) -> None:
+        """Hold no values of the trace any more, which is over."""
+        self.inputs.clear()
+        self.local.clear()
+
 
 class Uses:
     """What a traced function does to references: its Program's inputs are its arguments (of a
