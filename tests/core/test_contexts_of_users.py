@@ -171,3 +171,22 @@ class Convertible:
 def test_objects_that_convert_themselves_are_no_arguments(mapped: Any) -> None:
     with pytest.raises(ValueError, match=r"Triggering __jax_array__\(\) during abstractification"):
         mapped(lambda x: x)(Convertible())
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+def test_forward_rules_that_wait_for_the_backward_pass(optimized: bool) -> None:
+    """Values as jax 0.10.2 gives them; the rule's value is another one, so that it tells."""
+    @calque.custom_vjp
+    def f(x: Any) -> Any:
+        return jnp.tan(x)
+    f.defvjp(lambda x: (jnp.sin(x), x), lambda x, ct: (jnp.cos(x) * ct,),
+             optimize_remat=optimized)
+    x = np.float32(0.7)
+    saved = np.tan(x) if optimized else np.sin(x)
+    for g, batched, value in ((f, False, np.sin(x)), (calque.checkpoint(f), False, saved),
+                              (calque.checkpoint(calque.jit(f)), False, saved),
+                              (calque.checkpoint(f), True, saved)):
+        both = calque.value_and_grad(g)
+        got = calque.vmap(both)(jnp.full(2, x)) if batched else both(x)
+        np.testing.assert_allclose(got[0], np.full(np.shape(got[0]), value), rtol=1e-6)
+        np.testing.assert_allclose(got[1], np.full(np.shape(got[1]), np.cos(x)), rtol=1e-6)

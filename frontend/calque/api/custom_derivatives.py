@@ -268,7 +268,7 @@ class custom_vjp(HandsOn):  # noqa: N801
         self.nondiff_argnums = positions(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Function | None = None
         self.bwd: Function | None = None
-        self.symbolic_zeros = False
+        self.symbolic_zeros = self.optimize_remat = False
 
     def defvjp(self, fwd: Function, bwd: Function,
                symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
@@ -279,7 +279,8 @@ class custom_vjp(HandsOn):  # noqa: N801
           bwd: bwd(*nondiff, residuals, cotangent) -> one cotangent per differentiated argument;
             None is zero.
           symbolic_zeros: fwd gets CustomVJPPrimal, bwd SymbolicZero for zeros.
-          optimize_remat: accepted for JAX's sake.
+          optimize_remat: inside checkpoint the forward pass calls the function, and fwd is called in
+            the backward pass only.
 
         Returns:
           Nothing.
@@ -288,6 +289,7 @@ class custom_vjp(HandsOn):  # noqa: N801
           Nothing.
         """
         self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
+        self.optimize_remat = optimize_remat
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = name_of(self.fun)
@@ -308,7 +310,8 @@ class custom_vjp(HandsOn):  # noqa: N801
                     fix="make it an ordinary argument and return None as its cotangent."))
         leaves, tree = _flatten(name, self.fun, tuple(given))
         call = _VjpCall(self, name, tree, others, [aval_of(x) for x in leaves])
-        outs = custom_vjp_p.bind(*leaves, fun=Rule(call.fun), fwd=Rule(call.forward),
+        outs = custom_vjp_p.bind(*leaves, fun=Rule(call.fun),
+                                 fwd=Rule(call.forward, self.optimize_remat),
                                  bwd=Rule(call.backward), num_consts=0,
                                  symbolic_zeros=self.symbolic_zeros)
         return call.out_tree.unflatten(outs)

@@ -410,10 +410,7 @@ class JitFunction:
             entry = self._cache.get(key)
         except Exception as error:
             hash(key)  # of a context's value that cannot be hashed this is the error
-            raise ValueError(explain(
-                "static arguments should be comparable using __eq__. The following error was "
-                f"raised when comparing those of {self._name}: {type(error).__name__}: {error}",
-                fix="give their class an __eq__ that returns True or False.")) from error
+            raise signatures.incomparable(self._name, static is not None, error) from error
         if entry is None:
             donated = self._donate_argnums if static is None else self._dynamic_donated(len(args))
             entry = self._trace(key, fun, tree, avals, donated)

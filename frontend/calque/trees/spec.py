@@ -67,7 +67,24 @@ class PyTreeDef:
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
         """The subtrees of a tree at the places of this structure's leaves."""
-        return self._spec.flatten_up_to(tree)
+        try:
+            return self._spec.flatten_up_to(tree)
+        except ValueError as error:
+            raise ValueError(_as_jax_says(str(error))) from None
+
+    def walk(self, f_node: Callable[[Any, Any], Any], f_leaf: Callable[[Any], Any] | None,
+             leaves: Iterable[Any]) -> Any:
+        """f_node(what it gave for the children, what is static) of each node, from the leaves on,
+        and f_leaf(leaf); what the root gives."""
+        left = iter(leaves)
+
+        def visit(t: PyTreeDef) -> Any:
+            if t._spec.is_leaf():
+                x = next(left)
+                return x if f_leaf is None else f_leaf(x)
+            data = t.node_data()
+            return f_node(tuple(map(visit, t.children())), data and data[1])
+        return visit(self)
 
     def compose(self, inner: PyTreeDef) -> PyTreeDef:
         """This structure with another one in place of every leaf."""
@@ -87,6 +104,26 @@ class PyTreeDef:
         return f"PyTreeDef({_text(self._spec)})"
 
 
+_WORDS = [
+    (r"^list arity mismatch; expected: (\d+), got: (\d+);", r"List arity mismatch: \2 != \1;"),
+    (r"^tuple arity mismatch; expected: (\d+), got: (\d+);", r"Tuple arity mismatch: \2 != \1;"),
+    (r"^dictionary key mismatch; expected key\(s\): (\[.*?\]), got key\(s\): (\[.*?\]),.*",
+     r"Dict key mismatch; expected keys: \1; present keys: \2."),
+    (r"^namedtuple type mismatch; expected type: (.*), got type: (.*);",
+     r"Named tuple type mismatch: expected type: \1, got type: \2;"),
+    (r"^Expected an instance of dict, collections.OrderedDict, or collections.defaultdict, got",
+     "Expected dict, got"),
+    (r"^Expected an instance of collections.namedtuple, got", "Expected named tuple, got"),
+    (r"^Expected an instance of (\w+), got", r"Expected \1, got")]
+
+
+def _as_jax_says(text: str) -> str:
+    """optree's words for what is no tree of a structure in those that users of JAX look for."""
+    for pattern, words in _WORDS:
+        text = re.sub(pattern, words, text, flags=re.S)
+    return text
+
+
 def raw(tree: Any) -> Any:
     """optree's structure."""
     return tree._spec if type(tree) is PyTreeDef else tree
@@ -98,7 +135,7 @@ def structure_of(spec: Any) -> PyTreeDef:
         return spec
     try:
         found = _known.get(spec)
-    except TypeError:  # static data that cannot be hashed
+    except Exception:  # static data that cannot be hashed, or compared (arrays)
         return PyTreeDef(_sorted(spec))
     if found is None:
         found = _known.keep(spec, PyTreeDef(_sorted(spec)))
@@ -167,4 +204,7 @@ def kind_text(spec: Any) -> str:
         return f"namedtuple[{kind.__name__}]"
     found = re.match(r"PyTreeSpec\(CustomTreeNode\((.*), \[[*, ]*\]\)", repr(spec.one_level()),
                      re.S)
-    return found[1] if found else kind.__name__
+    if not found:
+        return kind.__name__
+    static = re.fullmatch(r"(\w+)\[(['\"])(.*)\2\]", found[1], re.S)  # words are shown as they are
+    return f"{static[1]}[{static[3]}]" if static else found[1]
