@@ -287,7 +287,128 @@ def custom(rng: Rng, depth: int, scope: Scope) -> Node:
     return Node(ours, meant, f"{kind}[{closed}, {k}]({f.told} | {s.told})")
 
 
-KINDS = [seq, jit, jit, loop, loop, branch, batch, batch, reverse, reverse, forward, custom, custom]
+# ---- what values pass through: trees of linear maps, named axes, references, solvers
+def moved(rng: Rng, depth: int, scope: Scope) -> Node:
+    """A linear map that leaves one transformation and is applied in another."""
+    # (the rules of a map that leaves jit cannot close over what jit got)
+    f = draw(rng, depth, replace(scope, own=True).derived("reverse"))
+    how = pick(rng, ["jit", "vmap", "scan", "cond"])
+    ct = number(rng)
+
+    def ours(x: Any, env: Numbers) -> Any:
+        _, back = calque.jit(lambda x: calque.vjp(lambda z: f.ours(z, [*env, x]), x))(
+            jnp.asarray(x, float))
+        one = jnp.asarray(ct, float)
+        if how == "jit":
+            return calque.jit(lambda b, c: b(c)[0])(back, one)
+        if how == "vmap":
+            return calque.vmap(back)(one * ROW)[0].sum()
+        if how == "scan":
+            return lax.scan(lambda c, r: (c + back(r)[0], None), 0.0, one * ROW)[0]
+        return lax.cond(ct > 0, lambda b: b(one)[0], lambda b: -b(-one)[0], back)
+
+    def meant(x: Any, env: Numbers) -> Any:
+        slope = duals.derivative(lambda z: f.meant(z, [*env, x]), x)
+        return slope * (ct if how in ("jit", "cond") else ct * float(ROW.sum()))
+    return Node(ours, meant, f"vjp in jit, applied in {how}[{ct}]({f.told})")
+
+
+def collective(rng: Rng, depth: int, scope: Scope) -> Node:
+    f, how = draw(rng, depth, scope.bound()), pick(rng, ["psum", "pmean", "all_gather"])
+    name = f"axis{len(scope.active)}"
+
+    def ours(x: Any, env: Numbers) -> Any:
+        def one(v: Any) -> Any:
+            y = f.ours(x * v, [*env, v])
+            if how == "all_gather":
+                return (lax.all_gather(y, name) * jnp.asarray(ROW)).sum() + v
+            return getattr(lax, how)(y, name) * y
+        return calque.vmap(one, axis_name=name)(ROW).sum()
+
+    def meant(x: Any, env: Numbers) -> Any:
+        row = ROW.tolist()
+        ys = [f.meant(x * v, [*env, v]) for v in row]
+        if how == "all_gather":
+            return sum((y * v for y, v in zip(ys, row)), 0.0) * 3.0 + sum(row)
+        total = sum(ys, 0.0)
+        return total * total * (1.0 if how == "psum" else 1 / 3)
+    return Node(ours, meant, f"{how}({f.told})")
+
+
+def reference(rng: Rng, depth: int, scope: Scope) -> Node:
+    f, how = draw(rng, depth, scope.bound()), pick(rng, ["straight", "fori", "jit"])
+
+    def ours(x: Any, env: Numbers) -> Any:
+        ref = calque.new_ref(jnp.stack([jnp.asarray(x, float)] * 3))
+
+        def step(i: Any) -> None:
+            ref[i] = f.ours(ref[i], [*env, 0.25]) + ref[i - 1] * 0.5
+        if how == "fori":
+            lax.fori_loop(1, 3, lambda i, _: step(i), None)
+        else:
+            for i in (1, 2):
+                (calque.jit(lambda i=i: step(i)) if how == "jit" else lambda i=i: step(i))()
+        return ref[2] + ref[0]
+
+    def meant(x: Any, env: Numbers) -> Any:
+        values = [x, x, x]
+        for i in (1, 2):
+            values[i] = f.meant(values[i], [*env, 0.25]) + values[i - 1] * 0.5
+        return values[2] + values[0]
+    return Node(ours, meant, f"ref[{how}]({f.told})")
+
+
+def solver(rng: Rng, depth: int, scope: Scope) -> Node:
+    """z with 2 z + sin(z) / 2 = c, or the z of a linear equation, differentiated implicitly."""
+    f, how = draw(rng, depth, scope), pick(rng, ["root", "linear"])
+
+    def ours(x: Any, env: Numbers) -> Any:
+        c = jnp.asarray(f.ours(x, env), float)
+        if how == "linear":
+            a = 2.0 + jnp.cos(jnp.asarray(x, float))
+            return lax.custom_linear_solve(lambda z: a * z, c, lambda mv, b: b / a,
+                                           lambda mv, b: b / a)
+        return lax.custom_root(
+            lambda z: 2 * z + jnp.sin(z) * 0.5 - c, jnp.zeros_like(c),
+            lambda g, z: lax.fori_loop(0, 40, lambda _, z: z - g(z) * 0.45, z),
+            lambda g, y: y / g(jnp.ones_like(y)))
+
+    def root(v: list[Any]) -> Any:
+        z = 0.0
+        for _ in range(60):
+            z -= (2 * z + float(np.sin(z)) * 0.5 - v[0]) * 0.45
+        return z
+
+    def at(v: list[Any]) -> Any:
+        return duals.by_rule(v, root, lambda v: [reciprocal(duals.cos(at(v)) * 0.5 + 2.0)])
+
+    def meant(x: Any, env: Numbers) -> Any:
+        c = f.meant(x, env)
+        return c * reciprocal(duals.cos(x) + 2.0) if how == "linear" else at([c])
+    return Node(ours, meant, f"{how} equation({f.told})")
+
+
+def reciprocal(x: Any) -> Any:
+    return duals.by_rule([x], lambda v: 1.0 / v[0],
+                         lambda v: [reciprocal(v[0]) * reciprocal(v[0]) * -1.0])
+
+
+def policies(rng: Rng, depth: int, scope: Scope) -> Node:
+    f = draw(rng, depth, scope)
+    how = pick(rng, ["everything", "nothing", "named", "dots", "no cse"])
+    kept = calque.checkpoint_policies
+    options: dict[str, Any] = {"no cse": {"prevent_cse": False}}.get(how) or {"policy": {
+        "everything": kept.everything_saveable, "nothing": kept.nothing_saveable,
+        "named": kept.save_only_these_names("y"), "dots": kept.dots_saveable}[how]}
+
+    def ours(x: Any, env: Numbers) -> Any:
+        return calque.checkpoint(lambda x: jnp.sin(calque.ad_checkpoint.checkpoint_name(
+            f.ours(x, env), "y")), **options)(x)
+    return Node(ours, lambda x, env: duals.sin(f.meant(x, env)), f"checkpoint[{how}]({f.told})")
+
+
+KINDS = [seq, jit, jit, loop, loop, branch, batch, batch, reverse, reverse, forward, custom, custom,
+         moved, collective, reference, solver, policies]
 
 
 def draw(rng: Rng, depth: int, scope: Scope) -> Node:

@@ -279,8 +279,8 @@ class custom_vjp(HandsOn):  # noqa: N801
           bwd: bwd(*nondiff, residuals, cotangent) -> one cotangent per differentiated argument;
             None is zero.
           symbolic_zeros: fwd gets CustomVJPPrimal, bwd SymbolicZero for zeros.
-          optimize_remat: inside checkpoint the forward pass calls the function, and fwd is called in
-            the backward pass only.
+          optimize_remat: inside checkpoint the forward pass calls the function, and fwd is called
+            in the backward pass only.
 
         Returns:
           Nothing.

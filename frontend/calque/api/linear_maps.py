@@ -19,7 +19,7 @@ from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike, same
 from calque.core.errors import explain
 from calque.core.lists import flagged
 from calque.core.primitive import UndefinedPrimal
-from calque.core.program import Program
+from calque.core.program import Itself, Program
 from calque.core.refs import (
     AbstractRef,
     Ref,
@@ -34,6 +34,7 @@ from calque.core.zeros import Zero, is_zero, zeros
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
+from calque.primitives.custom import Rule
 from calque.transforms.stage import replay
 from calque.transforms.transpose import backward
 from calque.trees import nodes
@@ -55,7 +56,7 @@ class _Form:
                        residuals, p.name)
 
     def _key(self) -> tuple[Any, ...]:
-        return self.program.key(), self.count, self.details
+        return self.program.key(), self.count, self.details, _rules(self.program)
 
     def __eq__(self, other: object) -> bool:
         return self is other or isinstance(other, _Form) and self._key() == other._key()
@@ -105,6 +106,15 @@ def apart_from_refs(fun: Function, leaves: Sequence[Any], tree: Any, names: Any
     others = [x for x in leaves if type(x) is not Ref]
     return of_others, others, tree_util.tree_structure(tuple(others)), TreeWithRefs(
         tree, tuple(x.abstract if type(x) is Ref else None for x in leaves))
+
+
+def _rules(p: Program) -> tuple[Itself, ...]:
+    """The rules of custom derivatives in a Program, which are equal to none but themselves: what is
+    compiled does not depend on them, and Program.key leaves them out, but a map is made of them."""
+    return tuple(found for e in p.equations for v in e.params.values() for found in (
+        (Itself(v),) if type(v) is Rule else _rules(v) if isinstance(v, Program) else
+        tuple(r for q in v if isinstance(q, Program) for r in _rules(q))
+        if isinstance(v, tuple) else ()))
 
 
 class _LinearMap:
