@@ -129,3 +129,47 @@ def test_unravelling() -> None:
     assert ravel_pytree(jnp.arange(3.0))[1](jnp.arange(3)).dtype == jnp.int32
     with pytest.raises(TypeError, match="given array of dtype int32, but expected dtype float32"):
         ravel_pytree((jnp.arange(3), jnp.arange(2.0)))[1](jnp.arange(5))
+
+
+class Word(str):
+    """Equal to the str."""
+
+
+@tree_util.register_pytree_node_class
+class Held:
+    def __init__(self, x: Any, static: Any) -> None:
+        self.x, self.static = x, static
+
+    def tree_flatten(self) -> Any:
+        return (self.x,), self.static
+
+    @classmethod
+    def tree_unflatten(cls, static: Any, children: Any) -> Held:
+        return cls(*children, static)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    rate: Any
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(("one", "other"), [
+    (1, True), (1, 1.0), (0.0, -0.0), ("a", Word("a")), ((1, "x"), (True, "x")),
+    (Options(1), Options(1.0)), (2j, complex(-0.0, 2)), ([1], [1.0])])
+def test_equal_static_data_are_not_the_same(one: Any, other: Any, first: int) -> None:
+    """What is static of a node was that of an equal tree that came before: 1 for True, 0.0 for
+    -0.0, which a function then computed with."""
+    if type(one) is list:
+        one, other = map(tuple, (one, other))
+    values = [one, other] if first == 0 else [other, one]
+    for v in (*values, *values):
+        seen: list[Any] = []
+        held = Held(jnp.ones(2), v)
+        found = [tree_util.tree_map(lambda x: x, {"k": [held]})["k"][0],
+                 calque.jit(lambda h, seen=seen: seen.append(h.static) or h)(held),
+                 calque.vmap(lambda h: h)(held),
+                 calque.vjp(lambda h: h.x, held)[1](jnp.ones(2))[0]]
+        for static in (*[f.static for f in found], *seen):
+            assert type(static) is type(v) and repr(static) == repr(v)
+    assert tree_util.tree_structure(Held(1, one)) == tree_util.tree_structure(Held(1, other))

@@ -7,6 +7,8 @@ so that equal ones are mostly the same object.  Start reading at `structure_of`.
 from __future__ import annotations
 
 import collections
+import dataclasses
+import operator
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -28,10 +30,12 @@ class PyTreeDef:
       PyTreeDef({'a': *, 'b': [*, None]})
     """
 
-    __slots__ = ("_spec", "unflatten", "num_leaves")
+    __slots__ = ("_spec", "unflatten", "num_leaves", "_static", "_others")
 
-    def __init__(self, spec: Any) -> None:
+    def __init__(self, spec: Any, static: list[Any] | None = None) -> None:
         self._spec = spec
+        self._static = static  # what is static of its nodes, None where that is words and classes
+        self._others: list[PyTreeDef] = []  # equal ones whose static data are not the same
         self.unflatten: Callable[[Iterable[Any]], Any] = spec.unflatten
         self.num_leaves: int = spec.num_leaves
 
@@ -138,8 +142,49 @@ def structure_of(spec: Any) -> PyTreeDef:
     except Exception:  # static data that cannot be hashed, or compared (arrays)
         return PyTreeDef(_sorted(spec))
     if found is None:
-        found = _known.keep(spec, PyTreeDef(_sorted(spec)))
-    return found
+        return _known.keep(spec, PyTreeDef(_sorted(spec), _static_of(spec)))  # type: ignore[no-any-return]
+    if found._static is None:
+        return found  # type: ignore[no-any-return]
+    static = [node[2] for node in spec.__getstate__()[0] if node[2] is not None]
+    if _all_same(found._static, static):
+        return found  # type: ignore[no-any-return]
+    for known in found._others:
+        if _all_same(known._static, static):
+            return known
+    made = PyTreeDef(_sorted(spec), static)
+    found._others = [*found._others[-8:], made]
+    return made
+
+
+def _static_of(spec: Any) -> list[Any] | None:
+    """What is static of the nodes of a structure; None where equal structures have the same."""
+    data = [node[2] for node in spec.__getstate__()[0] if node[2] is not None]
+    plain = all(isinstance(d, type) or type(d) is list and all(type(k) is str for k in d)
+                for d in data)
+    return None if plain else data
+
+
+def _all_same(a: Any, b: Any) -> bool:
+    return len(a) == len(b) and (all(map(operator.is_, a, b)) or all(map(_same, a, b)))
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether equal static data are the same: 1 is not True, 0.0 not -0.0, 'a' no subclass's."""
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind is tuple or kind is list:
+        return _all_same(a, b)
+    if kind is dict:
+        return _same(list(a.items()), list(b.items()))
+    if kind is float or kind is complex:
+        return repr(a) == repr(b)
+    if dataclasses.is_dataclass(kind):
+        return all(_same(getattr(a, f.name, None), getattr(b, f.name, None))
+                   for f in dataclasses.fields(kind))
+    return True
 
 
 def _sorted(spec: Any) -> Any:
