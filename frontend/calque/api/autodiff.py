@@ -186,6 +186,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False,
     """
     leaves, in_tree = tree_util.flatten(primals)
     check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1], refs=True)
+    name = name_of(fun)
     fun, leaves, in_tree, whole_tree = apart_from_refs(fun, leaves, in_tree, lambda i: name_at(
         fun, tree_util.tree_structure((primals, {})), i))
     with lazy_eval("vjp"):
@@ -194,6 +195,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False,
         outs, pullback = _vjp(flat, leaves, [_differentiable(x) for x in leaves], whole_tree)
         count = flat.out_tree.num_leaves
         out = flat.out_tree.unflatten(as_values(outs[:count]))
+        pullback.program = pullback.program.replace(name=name)
         if has_aux:
             return out, pullback.split(leaves), flat.aux_tree.unflatten(outs[count:])
         return out, pullback.split(leaves)

@@ -21,6 +21,7 @@ from calque.dispatch.array import as_values
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import argument_names, sizes_error
 from calque.dispatch.tracing import (
+    argument_path,
     check_arguments,
     check_callable,
     check_outputs,
@@ -228,12 +229,20 @@ def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
     sizes = [type_of(x).shape[d] for x, d in zip(leaves, axes) if d is not None]
     if given is not None:
         sizes.append(given)
+    if not sizes and not leaves:
+        raise ValueError(explain(
+            "vmap wrapped function must be passed at least one argument containing an array or "
+            f"axis_size must be specified, got empty *args={args} and **kwargs={kwargs}",
+            fix="pass an array, or axis_size."))
     if not sizes:
         raise ValueError(explain(
             "vmap must have at least one non-None value in in_axes or axis_size must be specified",
             fix="map some argument, or pass axis_size."))
     if len(set(sizes)) > 1:
-        names = argument_names(fun, args, kwargs)
+        positional = tree_util.tree_structure(args).num_leaves
+        whole = tree_util.tree_structure((args, kwargs))
+        names = [f"argument {n}" if i < positional else argument_path(whole, i)
+                 for i, n in enumerate(argument_names(fun, args, kwargs))]
         raise sizes_error([n for n, d in zip(names, axes) if d is not None],
                           [type_of(x) for x, d in zip(leaves, axes) if d is not None],
                           [d for d in axes if d is not None], given)

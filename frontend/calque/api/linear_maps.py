@@ -225,8 +225,16 @@ class VJP(_LinearMap):
         found = iter(backward(self.program, linear, given))
         return [next(found) if n else Zero(a.tangent()) for n, a in zip(nonzero, in_avals)]
 
-    def __call__(self, ct: Any) -> Any:
+    def __call__(self, *cts: Any) -> Any:
         _, _, in_avals, out_avals, in_tree, out_tree = self.details
+        if len(cts) != 1:
+            name = self.program.name
+            raise TypeError(explain(
+                f"The function returned by `jax.vjp` applied to {name} was called with {len(cts)} "
+                f"arguments, but functions returned by `jax.vjp` must be called with one, the "
+                f"cotangent of what {name} returned.",
+                fix=f"pass a tuple where {name} returns a tuple."))
+        ct = cts[0]
         leaves, tree = tree_util.flatten(ct)
         if tree != out_tree:
             raise ValueError(explain(
@@ -351,8 +359,8 @@ def check_tangent(t: Any, aval: ShapedArray) -> Any:
     if have.dtype != want.dtype:
         expected = "float0" if want.dtype == dtypes.float0 else want.dtype.name
         raise TypeError(explain(
-            f"primal and tangent arguments to jvp do not match; dtypes must be equal, or in case "
-            f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
+            "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in "
+            f"case of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
             f"{aval.dtype.name} and so expected tangent dtype {expected}, but got tangent "
             f"dtype {have.dtype.name} instead.",
             fix="cast the tangent; for integers pass np.zeros(shape, dtypes.float0)."))

@@ -201,7 +201,8 @@ def _flatten_up_to(treedef: Any, tree: Any, position: int) -> list[Any]:
         return treedef.flatten_up_to(tree)
     except ValueError as error:
         raise ValueError(
-            f"tree_map: argument {position + 2} does not have the structure of the first: {error}."
+            f"pytree structure error: tree_map: argument {position + 2} does not have the "
+            f"structure of the first: {error}."
             "\n  Fix: pass trees whose structures agree down to the leaves of the first.") from None
 
 
