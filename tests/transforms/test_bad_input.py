@@ -82,9 +82,9 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     # vmap
     "sizes": (lambda: calque.vmap(lambda p, x, k: x)(
         {"w": np.ones((4, 2)), "b": ones}, ones, k=np.ones(3)), ValueError,
-        r"inconsistent sizes for array axes to be mapped:\n  \* most axes \(3 of them\) had size "
-        r"3, e.g. axis 0 of argument p\['b'\] of type float32\[3\];\n  \* one axis had size 4: axis "
-        r"0 of argument p\['w'\] of type float32\[4,2\]\n.*give p\['w'\] size 3"),
+        r"sizes for array axes to be mapped:\n  \* most axes \(3 of them\) had size 3, e.g. axis 0 "
+        r"of argument p\['b'\] of type float32\[3\];\n  \* one axis had size 4: axis 0 of argument "
+        r"p\['w'\] of type float32\[4,2\]\n.*give p\['w'\] size 3"),
     "sizes of keywords": (lambda: calque.vmap(lambda x, y: x)(ones, y=np.ones(2)), ValueError,
                           r"one axis had size 2: axis 0 of kwargs\['y'\] of type float32\[2\]"),
     "no arguments": (lambda: calque.vmap(lambda x: x)({}), ValueError,

@@ -242,8 +242,8 @@ class VJP(_LinearMap):
                 f"to match {out_tree}.",
                 fix="pass cotangents with the structure of the function's output."))
         with lazy_eval("vjp"):
-            cts = [check_cotangent(c, a) for c, a in zip(leaves, out_avals)]
-            return in_tree.unflatten([shown(c, a) for c, a in zip(self.flat(cts), in_avals)])
+            given = [check_cotangent(c, a) for c, a in zip(leaves, out_avals)]
+            return in_tree.unflatten([shown(c, a) for c, a in zip(self.flat(given), in_avals)])
 
     def with_refs(self, *wanted: Any) -> Callable[[Any], Any]:
         """The pullback that adds cotangents to references.

@@ -142,12 +142,12 @@ def structure_of(spec: Any) -> PyTreeDef:
     except Exception:  # static data that cannot be hashed, or compared (arrays)
         return PyTreeDef(_sorted(spec))
     if found is None:
-        return _known.keep(spec, PyTreeDef(_sorted(spec), _static_of(spec)))  # type: ignore[no-any-return]
+        return _known.keep(spec, PyTreeDef(_sorted(spec), _static_of(spec)))
     if found._static is None:
-        return found  # type: ignore[no-any-return]
+        return found
     static = [node[2] for node in spec.__getstate__()[0] if node[2] is not None]
     if _all_same(found._static, static):
-        return found  # type: ignore[no-any-return]
+        return found
     for known in found._others:
         if _all_same(known._static, static):
             return known
