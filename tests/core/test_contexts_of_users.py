@@ -190,3 +190,15 @@ def test_forward_rules_that_wait_for_the_backward_pass(optimized: bool) -> None:
         got = calque.vmap(both)(jnp.full(2, x)) if batched else both(x)
         np.testing.assert_allclose(got[0], np.full(np.shape(got[0]), value), rtol=1e-6)
         np.testing.assert_allclose(got[1], np.full(np.shape(got[1]), np.cos(x)), rtol=1e-6)
+
+
+def test_marks_for_xla_are_taken() -> None:
+    from calque.experimental.xla_metadata import set_xla_metadata
+
+    @set_xla_metadata(a="b")
+    def double(x: Any) -> Any:
+        return set_xla_metadata({"y": x * 2}, a=1)["y"]
+    assert calque.jit(double)(2.0) == double(2.0) == 4.0
+    assert calque.grad(lambda x: set_xla_metadata(x * x, a=1))(1.0) == 2.0
+    with set_xla_metadata(a=None), pytest.raises(TypeError, match="not a valid JAX type"):
+        set_xla_metadata("x", a=1)
