@@ -31,6 +31,7 @@ from calque.core import dtypes as _dtypes
 from calque.core import trace as _trace
 from calque.core.config import config as config
 from calque.core.config import context_manager as _context
+from calque.core.config import make_user_context as make_user_context
 from calque.primitives import (  # noqa: F401  (importing registers the primitives)
     call as _call,
     callback as _callback,

@@ -43,7 +43,7 @@ def static(**kwargs: Any) -> Any:
       >>> calque.tree.leaves(Layer(1.5))
       [1.5]
     """
-    metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
+    metadata = {"static": True, **(kwargs.pop("metadata", None) or {})}
     return dataclasses.field(**kwargs, metadata=metadata)
 
 

@@ -102,7 +102,7 @@ def test_residuals_of_a_pullback_are_set() -> None:
     back = calque.jit(lambda b: b)(back)
     back.args_res = [5.0, 7.0]
     assert [float(c) for c in back(1.0)] == [7, 5]
-    with pytest.raises(ValueError, match="args_res: 1 values for 2 arrays"):
+    with pytest.raises(ValueError, match="args_res: 1 values for 2 primals"):
         back.args_res = [1.0]
 
 
@@ -121,3 +121,25 @@ def test_checks_of_backward_rules_may_be_left_out():
         calque.grad(g, 1)(x, y)
     with calque.config.context("jax_disable_bwd_checks", True):
         assert calque.grad(g, 1)(x, y).shape == (3,)
+
+
+def test_linear_maps_that_differ_in_their_rules_only() -> None:
+    """A pullback that passed through a tree or a jitted function was that of the first rule."""
+    apply = calque.jit(lambda back, ct: back(ct)[0])
+    held = []
+    for k in (2.0, 3.0):
+        f = calque.custom_vjp(lambda x: x)
+        f.defvjp(lambda x: (x, None), lambda _, ct, k=k: (k * ct,))
+        g = calque.jit(lambda x, f=f: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0])
+        for h, slope in ((f, k), (g, k * k)):
+            _, back = calque.vjp(h, 1.0)
+            held.append(back)
+            assert calque.tree.map(lambda x: x, back)(1.0) == (slope,)
+            assert apply(back, 1.0) == slope
+            assert calque.jit(lambda h=h: calque.vjp(h, 1.0)[1])()(1.0) == (slope,)
+        r = calque.custom_jvp(lambda x: x)
+        r.defjvp(lambda p, t, k=k: (p[0], k * t[0]))
+        turned = calque.linear_transpose(r, 1.0)
+        held.append(turned)
+        assert calque.grad(calque.linearize(r, 1.0)[1])(1.0) == k
+    assert len({calque.tree.structure(b) for b in held}) == len(held)

@@ -5,8 +5,8 @@
 
 FOLDER: JAX's tests/ of release 0.10.2.  Python: of an environment with calque, jax 0.10.2 (its
 test helpers are read, and it is the other side) and requirements.txt.  Rows are kept in
-build/jax_suite; the table is of all files that have some.  jax runs what calque does not pass, and
-a tenth of the rest.  Start in stand_in/install.py for what a test sees instead of jax._src.
+build/jax_suite; rows of the page's table of other files stay.  jax runs what calque does not pass,
+and a tenth of the rest.  Start in stand_in/install.py for what a test sees instead of jax._src.
 """
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ def main() -> int:
                            chosen=options.chosen)
         for file in chosen(options):
             both(file, devices(settings, file), options.package)
-    text = "\n".join(table.lines(options.out))
+    before, rest = PAGE.read_text().split(START)
+    old, after = rest.split(END)
+    text = "\n".join(table.lines(options.out, old))
     if options.write:
-        page = PAGE.read_text()
-        before, after = page.split(START)[0], page.split(END)[1]
         PAGE.write_text(f"{before}{START}\n{text}\n{END}{after}")
     elif not options.files:
         print(text)

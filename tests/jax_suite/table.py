@@ -67,16 +67,33 @@ def _row(name: str, total: str, n: Counts) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def lines(out: pathlib.Path) -> Iterator[str]:
-    """The table of all files that have rows."""
+def _earlier(text: str) -> dict[str, tuple[str, Counts]]:
+    """The rows of a table that was written before: of each file its line and its counts."""
+    found = {}
+    for line in text.splitlines():
+        cells = [c.strip() for c in line.split("|")[1:-1]]
+        if len(cells) != len(HEAD) or cells[0] in ("file", "all") or set(cells[0]) <= {"-"}:
+            continue
+        n = {k: int(c) for k, c in zip(HEAD[3:-2], cells[3:-2]) if c.isdigit()}
+        n["not compared"] = int(cells[2]) - sum(n.values())
+        found[cells[0].split(" ")[0]] = line, collections.Counter(n)
+    return found
+
+
+def lines(out: pathlib.Path, before: str = "") -> Iterator[str]:
+    """The table of all files that have rows; `before`: a table whose other rows stay."""
     yield f"| {' | '.join(HEAD)} |"
     yield "|---" * len(HEAD) + "|"
-    total: Counts = collections.Counter()
-    for path in sorted((out / "calque").glob("*.jsonl")):
+    rows = _earlier(before)
+    for path in (out / "calque").glob("*.jsonl"):
         n = counts(out, path.stem)
         in_file, note = notes(out, path.stem)
+        rows[path.stem] = _row(path.stem + note, in_file, n), n
+    total: Counts = collections.Counter()
+    for name in sorted(rows):
+        line, n = rows[name]
         total += n
-        yield _row(path.stem + note, in_file, n)
+        yield line
     yield _row("all", "", total)
     yield ""
     yield (f"{total['not compared']} more failed and are not counted: jax was not asked, or does "

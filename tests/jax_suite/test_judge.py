@@ -63,3 +63,20 @@ def test_what_jax_does_not_pass_does_not_count(suite: Any, tmp_path: pathlib.Pat
     assert table.notes(tmp_path, "x_test") == ("9", " (sample)")
     assert any(line.startswith("| x_test (sample) | 9 | 5 | 1 |") for line in table.lines(tmp_path))
     assert set(suite("run").asked_of_jax(rows["calque"])) >= {"c", "d", "e"}
+
+
+def test_rows_of_other_files_stay(suite: Any, tmp_path: pathlib.Path) -> None:
+    table = suite("table")
+    (tmp_path / "calque").mkdir()
+    for name in ("a_test", "c_test"):
+        (tmp_path / "calque" / f"{name}.jsonl").write_text("\n".join(map(json.dumps, [
+            {"meta": "collected", "total": 2, "kept": 2}, {"id": "x", "outcome": "passed"},
+            failed("y", message="1 != 2")])))
+    first = "\n".join(table.lines(tmp_path))
+    (tmp_path / "calque" / "a_test.jsonl").write_text("\n".join(map(json.dumps, [
+        {"meta": "collected", "total": 3, "kept": 3},
+        *[{"id": i, "outcome": "passed"} for i in "xyz"]])))
+    (tmp_path / "calque" / "c_test.jsonl").unlink()
+    again = list(table.lines(tmp_path, first))
+    assert again[2].startswith("| a_test | 3 | 3 | 3 |") and again[3] in first.splitlines()
+    assert again[4].startswith("| all |  | 5 | 4 |") and again[-1].startswith("1 more failed")

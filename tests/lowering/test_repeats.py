@@ -11,7 +11,7 @@ import calque
 import calque.numpy as jnp
 from calque import lax
 from calque.lowering import compile as compiling
-from calque.lowering.module import lower, module_text
+from calque.lowering.module import LowerOptions, lower, module_text
 from calque.lowering.passes import repeats
 from calque.lowering.targets import cpu_target
 

@@ -377,6 +377,8 @@ left_out("jax", "over several devices: tests/devices",
        "NamedSharding P device_put_replicated device_put_sharded make_array_from_callback "
        "make_array_from_process_local_data make_array_from_single_device_arrays make_mesh pmap "
        "reshard set_mesh shard_map sharding")
+left_out("lax", "tokens, which hold no numbers: tests/core/test_contexts_of_users.py",
+       "after_all create_token")
 left_out("jax", "references: tests/extras/test_refs.py", "Ref ds empty_ref free_ref freeze new_ref")
 left_out("jax", "about devices, configuration, compilation or trees: no function of arrays",
        "Array Device ShapeDtypeStruct ad_checkpoint block_until_ready check_tracer_leaks "
@@ -384,7 +386,8 @@ left_out("jax", "about devices, configuration, compilation or trees: no function
        "custom_gradient debug debug_infs debug_nans default_backend default_device "
        "default_matmul_precision default_prng_impl device_count device_get device_put "
        "enable_custom_prng checking_leaks allow_f16_reductions debug_key_reuse enable_checks "
-       "explain_cache_misses float0 fwd_and_bwd legacy_prng_key no_execution no_tracing smap "
+       "explain_cache_misses float0 fwd_and_bwd legacy_prng_key make_user_context no_execution "
+       "no_tracing smap "
        "softmax_custom_jvp "
        "transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
        "transfer_guard_host_to_device "

@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from calque.api.linear_maps import VJP, Linearized, Transposed, check_tangent, like_primal, shown
+from calque.api.linear_maps import (
+    VJP,
+    Linearized,
+    Transposed,
+    apart_from_refs,
+    check_tangent,
+    like_primal,
+    shown,
+)
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of
 from calque.core.errors import explain
@@ -22,9 +30,12 @@ from calque.dispatch.array import as_values, to_array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.jit import jit
 from calque.dispatch.tracing import (
+    argument_path,
     check_arguments,
     check_callable,
     check_outputs,
+    described,
+    name_at,
     name_of,
     trace_to_program,
     wrapped,
@@ -42,7 +53,6 @@ class _Flat:
     def __init__(self, fun: Function, in_tree: Any, has_aux: bool = False) -> None:
         self.fun, self.in_tree, self.has_aux = fun, in_tree, has_aux
         self.out_tree: Any = None
-        self.aux: Any = None
 
     def __call__(self, *leaves: Any) -> list[Any]:
         out = self.fun(*self.in_tree.unflatten(leaves))
@@ -51,12 +61,12 @@ class _Flat:
                 raise TypeError(explain(
                     f"{name_of(self.fun)}: expected output of function to be a two-element tuple "
                     f"(output, aux) because has_aux=True, got {type(out).__name__}."))
-            out, self.aux = out
+            out, aux = out
         flat, self.out_tree = tree_util.flatten(out)
         check_outputs(name_of(self.fun), flat, self.out_tree)
         if self.has_aux:
-            aux, self.aux_tree = tree_util.flatten(self.aux)
-            return [*flat, *aux]
+            more, self.aux_tree = tree_util.flatten(aux)
+            return [*flat, *more]
         return flat
 
 
@@ -133,9 +143,9 @@ def argument_places(args: Sequence[Any], argnums: int | Sequence[int],
 
 
 # ---- reverse mode
-def _vjp(flat: _Flat, leaves: Sequence[Any], nonzero: Sequence[bool]
+def _vjp(flat: _Flat, leaves: Sequence[Any], nonzero: Sequence[bool], in_tree: Any
          ) -> tuple[list[Any], VJP]:
-    """Outputs (aux included) and the pullback, under the current trace."""
+    """Outputs (aux included) and the pullback, under the current trace; in_tree: of its results."""
     outs, mask, program = linearize_module.linearize_flat(flat, leaves, nonzero)
     count = flat.out_tree.num_leaves
     avals = [aval_of(o) for o in outs[:count]]
@@ -146,7 +156,7 @@ def _vjp(flat: _Flat, leaves: Sequence[Any], nonzero: Sequence[bool]
                           program.consts, program.name)
         mask = mask[:count]
     return outs, VJP(program, tuple(mask), tuple(nonzero), tuple(map(aval_of, leaves)),
-                     tuple(avals), flat.in_tree, flat.out_tree)
+                     tuple(avals), in_tree, flat.out_tree)
 
 
 def vjp(fun: Function, *primals: Any, has_aux: bool = False,
@@ -175,13 +185,17 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False,
       (Array(1., dtype=float32, weak_type=True),)
     """
     leaves, in_tree = tree_util.flatten(primals)
-    check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1])
+    check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1], refs=True)
+    name = name_of(fun)
+    fun, leaves, in_tree, whole_tree = apart_from_refs(fun, leaves, in_tree, lambda i: name_at(
+        fun, tree_util.tree_structure((primals, {})), i))
     with lazy_eval("vjp"):
         flat = _Flat(fun, in_tree, has_aux)
         leaves = as_values(leaves)
-        outs, pullback = _vjp(flat, leaves, [_differentiable(x) for x in leaves])
+        outs, pullback = _vjp(flat, leaves, [_differentiable(x) for x in leaves], whole_tree)
         count = flat.out_tree.num_leaves
         out = flat.out_tree.unflatten(as_values(outs[:count]))
+        pullback.program = pullback.program.replace(name=name)
         if has_aux:
             return out, pullback.split(leaves), flat.aux_tree.unflatten(outs[count:])
         return out, pullback.split(leaves)
@@ -267,8 +281,7 @@ def value_and_grad(fun: Function, argnums: int | Sequence[int] = 0,
         places = argument_places(args, argnums, TypeError)
         chosen = tuple(args[i] for i in places)
         leaves, in_tree = tree_util.flatten(chosen)
-        check_arguments(name, leaves, tree_util.flatten((chosen, {}))[1])
-        check_real_input("grad", leaves, holomorphic, allow_int)
+        check_arguments(name, leaves, tree_util.flatten((chosen, {}))[1], refs=True)
 
         def partial(*values: Any) -> Any:
             full = list(args)
@@ -276,30 +289,33 @@ def value_and_grad(fun: Function, argnums: int | Sequence[int] = 0,
                 full[i] = v
             return fun(*full, **kwargs)
 
+        of_arrays, leaves, in_tree, whole_tree = apart_from_refs(
+            partial, leaves, in_tree, lambda i: argument_path(
+                tree_util.tree_structure((chosen, {})), i))
+        check_real_input("grad", leaves, holomorphic, allow_int)
         with lazy_eval(f"grad_{name}"):
-            return _value_and_grad(partial, leaves, in_tree, has_aux, holomorphic,
-                                   isinstance(argnums, (int, np.integer)))
+            value, grads = _value_and_grad(of_arrays, leaves, in_tree, has_aux, holomorphic)
+            whole = whole_tree.unflatten(grads)
+        return value, whole[0] if isinstance(argnums, (int, np.integer)) else whole
 
     return wrapped(fun, run, "Value and gradient")
 
 
 def _value_and_grad(fun: Any, leaves: Sequence[Any], in_tree: Any, has_aux: bool,
-                    holomorphic: bool, single: bool) -> Any:
+                    holomorphic: bool) -> tuple[Any, list[Any]]:
+    """The value (and aux), and the gradients of all leaves."""
     flat = _Flat(fun, in_tree, has_aux)
     values = as_values(leaves)
-    outs, pullback = _vjp(flat, values, [_differentiable(x) for x in values])
+    outs, pullback = _vjp(flat, values, [_differentiable(x) for x in values], in_tree)
     _check_scalar(flat, outs, holomorphic)
     one = ew.const(outs[0], 1)
     seed = ew.match_shape(one, ()) if isinstance(outs[0], Tracer) else to_array(one)
     if (kind := aval_of(outs[0]).cotangent()).has_sums:
         seed = typed_as(seed, kind)
     cts = pullback.flat([seed])
-    grads = in_tree.unflatten([shown(c, aval_of(x)) for c, x in zip(cts, values)])
+    grads = [shown(c, aval_of(x)) for c, x in zip(cts, values)]
     value = as_values(outs[:1])[0]
-    grad = grads[0] if single else grads
-    if has_aux:
-        return (value, flat.aux_tree.unflatten(outs[1:])), grad
-    return value, grad
+    return (value, flat.aux_tree.unflatten(outs[1:])) if has_aux else value, grads
 
 
 def _check_scalar(flat: _Flat, outs: Sequence[Any], holomorphic: bool) -> None:
@@ -452,7 +468,8 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Any
       A function of one cotangent of fun's output; it returns a tuple of cotangents, one per primal.
 
     Raises:
-      TypeError: (by the transpose) the cotangent's structure is not that of fun's output.
+      TypeError: fun maps floats to integers or integers to floats; (by the transpose) the
+        cotangent's structure is not that of fun's output.
       ValueError: (by the transpose) its shape or dtype is not.
 
     Example:
@@ -461,7 +478,12 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Any
       (Array(6., dtype=float32, weak_type=True),)
     """
     leaves, in_tree = tree_util.flatten(primals)
-    avals = [aval_of(x) for x in leaves]
+    avals = [aval_of(described(x)) for x in leaves]
     program, out_tree = trace_to_program(fun, tree_util.flatten((primals, {}))[1], avals)
-
+    ins, outs = [a.dtype for a in avals], [a.dtype for a in program.out_avals]
+    if not any(all(map(kind, [*ins, *outs])) for kind in (dtypes.is_inexact, dtypes.is_integer)):
+        raise TypeError(explain(
+            "linear_transpose only supports [float or complex] -> [float or complex], and integer "
+            f"-> integer functions, but got {ins} -> {outs}.",
+            fix="convert outside of the function."))
     return Transposed(program, tuple(avals), in_tree, out_tree)

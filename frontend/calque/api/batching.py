@@ -21,6 +21,7 @@ from calque.dispatch.array import as_values
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import argument_names, sizes_error
 from calque.dispatch.tracing import (
+    argument_path,
     check_arguments,
     check_callable,
     check_outputs,
@@ -99,7 +100,8 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
 
         def flat(*values: Any) -> list[Any]:
             if refs:  # of a mapped one each element has its part, others are as they are
-                values = tuple(Ref(v, f"args[{i}]") if i in mapped else refs.get(i, v)
+                values = tuple(Ref(v, f"args[{i}]", refs[i].abstract.kind) if i in mapped
+                               else refs.get(i, v)
                                for i, v in enumerate(values))
             a, k = tree.unflatten(values)
             outs, out_tree = tree_util.flatten(fun(*a, **k))
@@ -147,15 +149,18 @@ def _is_axis(x: Any) -> bool:
 
 def _flat_axes(what: str, axes: Any, tree: Any, *, allow_int_root: bool = False) -> list[Any]:
     """One axis per leaf from a prefix tree of axes."""
+    for n in tree_util.tree_leaves(axes, is_leaf=_is_axis):
+        if not _is_axis(n) or isinstance(n, bool):
+            given = axes[0] if allow_int_root else axes
+            raise TypeError(explain(
+                f"{what} must be an int, None, or (nested) container with those types as leaves, "
+                f"but got {given}.", fix="pass 0, None, or a tuple such as (0, None)."))
+
     def expand(prefix: Any, part: Any) -> list[Any]:
-        found = tree_util.prefix_leaves(prefix, part, _is_axis, lambda _: explain(
+        return tree_util.prefix_leaves(prefix, part, _is_axis, lambda _: explain(
             f"{what} specification must be a tree prefix of the corresponding value, got "
             f"specification {prefix} for value tree {tree_util.tree_structure(part)}.",
             fix="give one axis for the whole value, or one per part in its structure."))
-        for n in found:
-            if not _is_axis(n):
-                raise TypeError(f"{what} must be an int, None or a tree of them, got {n!r}")
-        return found
 
     if allow_int_root:
         (positional, keyword), (args, kwargs) = axes, tree
@@ -224,12 +229,20 @@ def _mapped_size(fun: Any, leaves: Sequence[Any], axes: Sequence[int | None],
     sizes = [type_of(x).shape[d] for x, d in zip(leaves, axes) if d is not None]
     if given is not None:
         sizes.append(given)
+    if not sizes and not leaves:
+        raise ValueError(explain(
+            "vmap wrapped function must be passed at least one argument containing an array or "
+            f"axis_size must be specified, got empty *args={args} and **kwargs={kwargs}",
+            fix="pass an array, or axis_size."))
     if not sizes:
         raise ValueError(explain(
             "vmap must have at least one non-None value in in_axes or axis_size must be specified",
             fix="map some argument, or pass axis_size."))
     if len(set(sizes)) > 1:
-        names = argument_names(fun, args, kwargs)
+        positional = tree_util.tree_structure(args).num_leaves
+        whole = tree_util.tree_structure((args, kwargs))
+        names = [f"argument {n}" if i < positional else argument_path(whole, i)
+                 for i, n in enumerate(argument_names(fun, args, kwargs))]
         raise sizes_error([n for n, d in zip(names, axes) if d is not None],
                           [type_of(x) for x, d in zip(leaves, axes) if d is not None],
                           [d for d in axes if d is not None], given)

@@ -4,12 +4,17 @@ Start reading at `checkpoint`; the rules lie in primitives/checkpoint.py.
 """
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from calque.core import trace
 from calque.core.avals import aval_of, dtype_of
+from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.lists import without
+from calque.core.memo import Memo
+from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs, type_of, wrapped
 from calque.primitives.checkpoint import bind, name_p
@@ -44,6 +49,7 @@ def checkpoint(fun: Function | None = None, *, prevent_cse: bool = True,
         return lambda f: checkpoint(f, prevent_cse=prevent_cse, policy=policy,
                                     static_argnums=static_argnums)
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    seen = Memo(64)  # what fun was traced to
 
     def run(*args: Any, **kwargs: Any) -> Any:
         static = {i % len(args) for i in numbers if -len(args) <= i < len(args)}
@@ -55,13 +61,31 @@ def checkpoint(fun: Function | None = None, *, prevent_cse: bool = True,
             rest = iter(given)
             return fun(*[a if i in static else next(rest) for i, a in enumerate(args)], **named)
 
-        program, out_tree, uses = trace_with_refs(
-            partial, tree, [type_of(x) for x in leaves], name_of(fun), "checkpoint")
+        avals = [type_of(x) for x in leaves]
+        key = (tree, len(args), *[(i, type(args[i]), args[i]) for i in sorted(static)], *avals,
+               config.key(), trace.axis_env.get(), trace.checked_axes.get())
+        found = _find(seen, key)
+        if found is None:
+            found = trace_with_refs(partial, tree, avals, name_of(fun), "checkpoint")
+            uses = found[2]
+            if not (uses.places or uses.closed or uses.rules or any(
+                    isinstance(c, Tracer) for c in found[0].consts)):
+                with contextlib.suppress(TypeError):
+                    seen.keep(key, found)
+        program, out_tree, uses = found
         outs = bind(program, uses.operands(name_of(fun), leaves), policy=policy,
                     prevent_cse=prevent_cse)
         return out_tree.unflatten(uses.settle(leaves, outs))
 
     return wrapped(fun, run, "Checkpointed version")
+
+
+def _find(seen: Memo, key: Any) -> Any:
+    """What is remembered; nothing where a static argument cannot be hashed."""
+    try:
+        return seen.get(key)
+    except TypeError:
+        return None
 
 
 remat = checkpoint

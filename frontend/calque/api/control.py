@@ -17,15 +17,23 @@ from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.config import config
 from calque.core.dims import as_size
 from calque.core.errors import explain
-from calque.core.program import Program, Var
-from calque.core.refs import AbstractRef, Ref, Uses, read, refuse_result
+from calque.core.program import Program
+from calque.core.refs import (
+    AbstractRef,
+    Ref,
+    Uses,
+    check_distinct,
+    equal_uses,
+    read,
+    refuse_result,
+)
 from calque.core.source import asked_by_ours
 from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import branch_error, carry_error
-from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs, type_of
+from calque.dispatch.tracing import check_arguments, name_at, name_of, trace_with_refs, type_of
 from calque.primitives import control
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -146,45 +154,27 @@ def _branch(name: str, index: Any, branches: Sequence[Function],
             operands: Sequence[Any]) -> Any:
     leaves, tree = tree_util.flatten((tuple(operands), {}))
     check_arguments(name, leaves, tree, refs=True)
+    refs = [i for i, x in enumerate(leaves) if type(x) is Ref]
+    if len({id(leaves[i]) for i in refs}) < len(refs):
+        check_distinct(f"{name_of(branches[-1])} for {name}", [leaves[i] for i in refs],
+                       [name_at(branches[-1], tree, i) for i in refs])
     avals = [type_of(x) for x in leaves]
     order = [1, 0] if name == "cond" else range(len(branches))  # true_fun is the first of cond's
     found = {i: trace_with_refs(branches[i], tree, avals, verb=name) for i in order}
-    traced, uses = _equal_uses(leaves, [found[i] for i in range(len(branches))])
+    out_tree = found[0][1]
+    traced, uses = equal_uses(len(leaves), [
+        (p, u) for p, _, u in (found[i] for i in range(len(branches)))])
     labels = ["false_fun", "true_fun"] if name == "cond" else [
         f"branches[{i}]" for i in range(len(branches))]
-    out_tree = traced[0][1]
-    if wrong := branch_error(name, [labels[i] for i in order], [traced[i][1] for i in order],
-                             [traced[i][0].out_avals for i in order]):
+    if wrong := branch_error(name, [labels[i] for i in order], [found[i][1] for i in order],
+                             [traced[i].out_avals for i in order]):
         raise wrong
     # weak types are those of the first branch (cond's false_fun), as in JAX
-    programs = [_matched(p, traced[0][0].out_avals) for p, _ in traced]
+    programs = [_matched(p, traced[0].out_avals) for p in traced]
     if uses is None:
         return out_tree.unflatten(control.cond(index, leaves, programs))
     outs = control.cond(index, uses.operands(name, leaves), programs)
     return out_tree.unflatten(uses.settle(leaves, outs))
-
-
-def _equal_uses(leaves: Sequence[Any], traced: Sequence[tuple[Program, Any, Uses]]
-                ) -> tuple[list[tuple[Program, Any]], Uses | None]:
-    """The branches' Programs, each with the references that any of them touches among its inputs,
-    and those that any of them writes among its outputs."""
-    if not any(uses.places or uses.closed for _, _, uses in traced):
-        return [(p, tree) for p, tree, _ in traced], None
-    closed = list({id(r): r for _, _, uses in traced for r in uses.closed}.values())
-    written = [any(any(r is c and w for c, w in zip(u.closed, u.written)) for *_, u in traced)
-               for r in closed]
-    stored = sorted({i for *_, u in traced for i in u.stored})
-    made = []
-    for p, tree, u in traced:
-        own, more = p.inputs[:len(leaves)], dict(zip([id(r) for r in u.closed],
-                                                           p.inputs[len(leaves):]))
-        inputs = [*own, *[more.get(id(r)) or Var(r.abstract.inner_aval) for r in closed]]
-        left = dict(zip([*u.stored, *[id(r) for r, w in zip(u.closed, u.written) if w]],
-                        p.outputs[u.count:]))
-        ends = [left.get(i, own[i]) for i in stored]
-        ends += [left.get(id(r), v) for r, w, v in zip(closed, written, inputs[len(own):]) if w]
-        made.append((p.replace(inputs=inputs, outputs=[*p.outputs[:u.count], *ends]), tree))
-    return made, Uses(traced[0][2].count, traced[0][2].places, stored, closed, written)
 
 
 def scan(f: Function, init: Any, xs: Any = None, length: int | None = None,
@@ -258,7 +248,7 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None,
 def _row(aval: Any) -> Any:
     """The type of an element of what is scanned; of a reference it is one, too."""
     if type(aval) is AbstractRef:
-        return AbstractRef(_row(aval.inner_aval))
+        return AbstractRef(_row(aval.inner_aval), kind=aval.kind)
     made = aval.update(shape=aval.shape[1:])
     if not is_explicit(aval):
         return made
@@ -273,6 +263,11 @@ def _row(aval: Any) -> Any:
 
 def refuse_references(verb: str, f: Any, leaves: Sequence[Any], tree: Any) -> None:
     """ValueError for a carry that is a reference: the body would have to return it."""
+    refs = [i for i, x in enumerate(leaves) if type(x) is Ref]
+    if len({id(leaves[i]) for i in refs}) < len(refs):
+        whole = tree_util.tree_structure(((tree.unflatten(leaves),), {}))
+        check_distinct(f"{name_of(f)} for {verb}", [leaves[i] for i in refs],
+                       [name_at(f, whole, i) for i in refs])
     for i, x in enumerate(leaves):
         if type(x) is Ref:
             path = tree_util.tree_leaves_with_path(tree.unflatten(range(len(leaves))))[i][0]
@@ -381,7 +376,8 @@ def _scan_in_python(f: Any, init: Any, leaves: list[Any], tree: Any, n: int,
     order, boxes = range(n), [type(x) is Ref for x in leaves]
     for i in reversed(order) if reverse else order:
         row: list[Any] = [
-            Ref(x[i]) if b else sh.squeeze(sh.slice_in_dim(x, i, i + 1, 0), (0,))
+            Ref(x[i], kind=x.abstract.kind) if b else
+            sh.squeeze(sh.slice_in_dim(x, i, i + 1, 0), (0,))
             for x, b in zip(leaves, boxes)]
         carry, y = f(carry, tree.unflatten(row))
         for x, b, part in zip(leaves, boxes, row):

@@ -4,6 +4,10 @@ The words are classes without contents.
 """
 from __future__ import annotations
 
+import functools
+
+from calque.trees import nodes
+
 
 class _Word:
     """A word that stands for an argument."""
@@ -73,6 +77,10 @@ class GradRef(_Word):
       ((GradRef(),), Ref([2., 2.], dtype=float32))
     """
 
+
+for _word in (NotNeeded, DidntWant, GradRef):  # they leave jitted functions
+    nodes.register_pytree_node(
+        _word, lambda _: ((), None), functools.partial(lambda word, *_: word(), _word))
 
 __all__ = ["DidntWant", "DontWant", "GradRef", "GradValue"]
 

@@ -268,7 +268,7 @@ class custom_vjp(HandsOn):  # noqa: N801
         self.nondiff_argnums = positions(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Function | None = None
         self.bwd: Function | None = None
-        self.symbolic_zeros = False
+        self.symbolic_zeros = self.optimize_remat = False
 
     def defvjp(self, fwd: Function, bwd: Function,
                symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
@@ -279,7 +279,8 @@ class custom_vjp(HandsOn):  # noqa: N801
           bwd: bwd(*nondiff, residuals, cotangent) -> one cotangent per differentiated argument;
             None is zero.
           symbolic_zeros: fwd gets CustomVJPPrimal, bwd SymbolicZero for zeros.
-          optimize_remat: accepted for JAX's sake.
+          optimize_remat: inside checkpoint the forward pass calls the function, and fwd is called
+            in the backward pass only.
 
         Returns:
           Nothing.
@@ -288,6 +289,7 @@ class custom_vjp(HandsOn):  # noqa: N801
           Nothing.
         """
         self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
+        self.optimize_remat = optimize_remat
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = name_of(self.fun)
@@ -308,7 +310,8 @@ class custom_vjp(HandsOn):  # noqa: N801
                     fix="make it an ordinary argument and return None as its cotangent."))
         leaves, tree = _flatten(name, self.fun, tuple(given))
         call = _VjpCall(self, name, tree, others, [aval_of(x) for x in leaves])
-        outs = custom_vjp_p.bind(*leaves, fun=Rule(call.fun), fwd=Rule(call.forward),
+        outs = custom_vjp_p.bind(*leaves, fun=Rule(call.fun),
+                                 fwd=Rule(call.forward, self.optimize_remat),
                                  bwd=Rule(call.backward), num_consts=0,
                                  symbolic_zeros=self.symbolic_zeros)
         return call.out_tree.unflatten(outs)
@@ -354,10 +357,24 @@ class _VjpCall:
             raise wrong
         self.out_tree = tree
         residuals, self.residual_tree = tree_util.flatten(pair[1])
+        self._check_refs(residuals)
         arrays = [is_arraylike(r) for r in residuals]
         self.static = [None if a else r for r, a in zip(residuals, arrays)]
         self.arrays = arrays
         return outs, flagged(residuals, arrays)
+
+    def _check_refs(self, residuals: Sequence[Any]) -> None:
+        """ValueError for a residual that is a reference and no argument."""
+        given = self.tree.leaves if isinstance(self.tree, _WithRefs) else ()
+        for i, x in enumerate(residuals):
+            if type(x) is Ref and not any(x is g for g in given):
+                path = tree_util.tree_leaves_with_path(
+                    self.residual_tree.unflatten(range(len(residuals))))[i][0]
+                raise ValueError(explain(
+                    f"custom_vjp fwd function {name_of(self.owner.fwd)} returned a mutable array "  # type: ignore[arg-type]
+                    f"reference of type {x.abstract} at output tree path "
+                    f"[1]{tree_util.keystr(path)} that was not an argument.",
+                    fix="pass the reference as an argument of the function, or return its value."))
 
     def backward(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         assert self.owner.bwd is not None

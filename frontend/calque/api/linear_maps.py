@@ -7,24 +7,34 @@ Start reading at `VJP`.
 """
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from calque.api.cotangents import DidntWant, DontWant, GradRef, GradValue, NotNeeded
+from calque.api.cotangents import DidntWant, DontWant, GradRef, NotNeeded
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, dtype_of, same_type
+from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike, same_type
 from calque.core.errors import explain
 from calque.core.lists import flagged
 from calque.core.primitive import UndefinedPrimal
-from calque.core.program import Program
-from calque.core.refs import Ref, assign, read
+from calque.core.program import Itself, Program
+from calque.core.refs import (
+    AbstractRef,
+    Ref,
+    assign,
+    check_distinct,
+    differentiated_by,
+    read,
+)
 from calque.core.trace import Tracer
+from calque.core.types import Function
 from calque.core.zeros import Zero, is_zero, zeros
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.eager import lazy_eval
 from calque.primitives import elementwise as ew
+from calque.primitives.custom import Rule
 from calque.transforms.stage import replay
 from calque.transforms.transpose import backward
 from calque.trees import nodes
@@ -46,7 +56,7 @@ class _Form:
                        residuals, p.name)
 
     def _key(self) -> tuple[Any, ...]:
-        return self.program.key(), self.count, self.details
+        return self.program.key(), self.count, self.details, _rules(self.program)
 
     def __eq__(self, other: object) -> bool:
         return self is other or isinstance(other, _Form) and self._key() == other._key()
@@ -58,7 +68,53 @@ class _Form:
         return f"<{self.program.name}>"
 
 
-nodes.register_pytree_node(NotNeeded, lambda _: ((), None), lambda *_: NotNeeded())
+@dataclasses.dataclass(frozen=True, slots=True)
+class TreeWithRefs:
+    """The structure of primals that are partly references: a pullback's result has one with zeros
+    for each, since backward rules write into the references themselves.  refs: their types, None
+    for arrays."""
+    tree: Any
+    refs: tuple[AbstractRef | None, ...]
+
+    def unflatten(self, values: Sequence[Any]) -> Any:
+        given = iter(values)
+        return self.tree.unflatten([
+            next(given) if r is None else Ref(to_array(zeros(r.inner_aval))) for r in self.refs])
+
+    def flatten_up_to(self, tree: Any) -> Any:
+        return self.tree.flatten_up_to(tree)
+
+    @property
+    def of_arrays(self) -> Any:
+        return tree_util.tree_structure(tuple(0 for r in self.refs if r is None))
+
+
+def apart_from_refs(fun: Function, leaves: Sequence[Any], tree: Any, names: Any
+                    ) -> tuple[Function, list[Any], Any, Any]:
+    """A function and its arguments without the references among them: (function of the others,
+    these, their structure, the structure that cotangents have); names(i): how leaf i is called."""
+    if not any(type(x) is Ref for x in leaves):
+        return fun, list(leaves), tree, tree
+    refs = [x for x in leaves if type(x) is Ref]
+    check_distinct("vjp", refs, [names(i) for i, x in enumerate(leaves) if type(x) is Ref])
+
+    def of_others(*values: Any) -> Any:
+        given = iter(values)
+        with differentiated_by(refs):
+            return fun(*tree.unflatten([x if type(x) is Ref else next(given) for x in leaves]))
+
+    others = [x for x in leaves if type(x) is not Ref]
+    return of_others, others, tree_util.tree_structure(tuple(others)), TreeWithRefs(
+        tree, tuple(x.abstract if type(x) is Ref else None for x in leaves))
+
+
+def _rules(p: Program) -> tuple[Itself, ...]:
+    """The rules of custom derivatives in a Program, which are equal to none but themselves: what is
+    compiled does not depend on them, and Program.key leaves them out, but a map is made of them."""
+    return tuple(found for e in p.equations for v in e.params.values() for found in (
+        (Itself(v),) if type(v) is Rule else _rules(v) if isinstance(v, Program) else
+        tuple(r for q in v if isinstance(q, Program) for r in _rules(q))
+        if isinstance(v, tuple) else ()))
 
 
 class _LinearMap:
@@ -94,8 +150,8 @@ class VJP(_LinearMap):
     A node of trees: its leaves are the residuals, those that are arguments of the function first.
 
     Attributes:
-      args_res: for each array of the primals, it, if it is a residual, else NotNeeded(); may be
-        set, to None to leave arrays away and to these before it is called.
+      args_res: for each primal a tree like it: of each array it, if it is a residual, else
+        NotNeeded(); may be set, to None to leave arrays away and to these before it is called.
       opaque_residuals: the other residuals.
 
     Example:
@@ -116,18 +172,29 @@ class VJP(_LinearMap):
         return self
 
     @property
+    def _primals(self) -> Any:
+        """The structure of the primals that are arrays."""
+        tree = self.details[4]
+        return tree.of_arrays if isinstance(tree, TreeWithRefs) else tree
+
+    @property
     def args_res(self) -> list[Any]:
         given = dict(zip(self._order, self.program.consts))
-        return [given.get(i, NotNeeded()) for i in range(len(self.details[2]))]
+        return list(self._primals.unflatten([
+            given.get(i, NotNeeded()) for i in range(len(self.details[2]))]))
 
     @args_res.setter
     def args_res(self, values: Sequence[Any]) -> None:
-        if len(values) != len(self.details[2]):
+        parts = self._primals.children()
+        if len(values) != len(parts):
             raise ValueError(explain(
-                f"args_res: {len(values)} values for {len(self.details[2])} arrays of the primals.",
+                f"args_res: {len(values)} values for {len(parts)} primals.",
                 fix="give one for each, None where it is set later."))
+        flat: list[Any] = []
+        for v, tree in zip(values, parts):
+            flat += [None] * tree.num_leaves if v is None else tree.flatten_up_to(v)
         self.program = self.program.replace(consts=[
-            c if place is None else values[place]
+            c if place is None else flat[place]
             for place, c in zip(self._order, self.program.consts)])
 
     @property
@@ -140,11 +207,12 @@ class VJP(_LinearMap):
 
     @classmethod
     def _unflatten(cls, form: _Form, children: Any) -> VJP:
-        arguments, rest = children
+        given, rest = children
         others = iter(rest)
         made = cls.__new__(cls)
         *details, made._order = form.details
         made.details = tuple(details)
+        arguments = made._primals.flatten_up_to(tuple(given))
         made.program = form.with_residuals([
             next(others) if place is None else arguments[place] for place in made._order])
         return made
@@ -157,8 +225,16 @@ class VJP(_LinearMap):
         found = iter(backward(self.program, linear, given))
         return [next(found) if n else Zero(a.tangent()) for n, a in zip(nonzero, in_avals)]
 
-    def __call__(self, ct: Any) -> Any:
+    def __call__(self, *cts: Any) -> Any:
         _, _, in_avals, out_avals, in_tree, out_tree = self.details
+        if len(cts) != 1:
+            name = self.program.name
+            raise TypeError(explain(
+                f"The function returned by `jax.vjp` applied to {name} was called with {len(cts)} "
+                f"arguments, but functions returned by `jax.vjp` must be called with one, the "
+                f"cotangent of what {name} returned.",
+                fix=f"pass a tuple where {name} returns a tuple."))
+        ct = cts[0]
         leaves, tree = tree_util.flatten(ct)
         if tree != out_tree:
             raise ValueError(explain(
@@ -166,22 +242,22 @@ class VJP(_LinearMap):
                 f"to match {out_tree}.",
                 fix="pass cotangents with the structure of the function's output."))
         with lazy_eval("vjp"):
-            cts = [check_cotangent(c, a) for c, a in zip(leaves, out_avals)]
-            return in_tree.unflatten([shown(c, a) for c, a in zip(self.flat(cts), in_avals)])
+            given = [check_cotangent(c, a) for c, a in zip(leaves, out_avals)]
+            return in_tree.unflatten([shown(c, a) for c, a in zip(self.flat(given), in_avals)])
 
     def with_refs(self, *wanted: Any) -> Callable[[Any], Any]:
         """The pullback that adds cotangents to references.
 
         Args:
           *wanted: for each array of the primals, in their structure: a Ref of its shape and dtype,
-            ad.GradValue() or ad.DontWant().
+            ad.DontWant(), or ad.GradValue() (or another object that is no array).
 
         Returns:
           A function of one cotangent like the pullback; it returns ad.GradRef() where it added to a
           reference, the cotangent where it was wanted, else ad.DidntWant().
 
         Raises:
-          TypeError: something else is given for an array.
+          TypeError: an array is given.
           ValueError: the structure is not that of the primals, or a Ref has another shape or dtype.
 
         Example:
@@ -194,14 +270,15 @@ class VJP(_LinearMap):
         in_tree = self.details[4]
         leaves = in_tree.flatten_up_to(wanted)
         for x in leaves:
-            if type(x) not in (Ref, GradValue, DontWant):
+            if is_arraylike(x):
                 raise TypeError(explain(
                     f"with_refs takes references, GradValue() and DontWant(), got {x!r}.",
                     fix="pass ad.GradValue() for an argument whose cotangent is to be returned."))
 
         def pull(ct: Any) -> Any:
             found = in_tree.flatten_up_to(self(ct))
-            return in_tree.unflatten([_given(x, c) for x, c in zip(leaves, found)])
+            tree = in_tree.tree if isinstance(in_tree, TreeWithRefs) else in_tree
+            return tree.unflatten([_given(x, c) for x, c in zip(leaves, found)])
 
         return pull
 
@@ -241,8 +318,10 @@ class Transposed(_LinearMap):
 
 def _given(wanted: Any, ct: Any) -> Any:
     """What with_refs returns for a cotangent."""
+    if type(ct) is Ref and type(wanted) is Ref:  # its zeros
+        return GradRef()
     if type(wanted) is not Ref:
-        return ct if type(wanted) is GradValue else DidntWant()
+        return DidntWant() if type(wanted) is DontWant else ct
     have, want = aval_of(ct), wanted.abstract.inner_aval
     if not same_type(have, want):
         raise ValueError(explain(
@@ -280,8 +359,8 @@ def check_tangent(t: Any, aval: ShapedArray) -> Any:
     if have.dtype != want.dtype:
         expected = "float0" if want.dtype == dtypes.float0 else want.dtype.name
         raise TypeError(explain(
-            f"primal and tangent arguments to jvp do not match; dtypes must be equal, or in case "
-            f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
+            "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in "
+            f"case of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
             f"{aval.dtype.name} and so expected tangent dtype {expected}, but got tangent "
             f"dtype {have.dtype.name} instead.",
             fix="cast the tangent; for integers pass np.zeros(shape, dtypes.float0)."))

@@ -13,6 +13,7 @@
   evaluate.py    a Program run equation by equation
   refs.py        references: what is written into while a function is traced
   zeros.py       symbolic zeros of tangents
+  leaks.py       values that are held after their transformation, for checking_leaks
   checker.py     the type checker of Programs
   printer.py     Programs as jaxprs
   dimension.py   sizes that are known at the call only: polynomials, bounds

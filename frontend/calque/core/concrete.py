@@ -82,7 +82,8 @@ def _needs_value(name: str, leaves: bool = True) -> Any:
         if known is not None:
             return getattr(known, name)(*args, **kwargs)
         raise concretization_error(
-            x, f"The {name}() method was called on traced array with shape {x.aval.short()}.",
+            x, "Abstract tracer value encountered where concrete value is expected. The "
+            f"{name}() method was called on traced array with shape {x.aval.short()}.",
             "return the value from the transformed function and look at it outside.")
     return method
 

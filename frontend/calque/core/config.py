@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import os
 import warnings
 from collections.abc import Iterator
@@ -62,7 +63,12 @@ OPTIONS = {o.name: o for o in (
     Option("jax_default_prng_impl", "threefry2x32", "enum", True, "key implementation",
            ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg", "unsafe_rbg")),
     Option("jax_enable_custom_prng", False, "bool", True, "PRNGKey gives typed keys, as key does"),
-    Option("jax_check_tracer_leaks", False, "bool", True, "accepted; leaks are always detected"),
+    Option("jax_check_tracer_leaks", False, "bool", True,
+           "raise UnexpectedTracerError where a transformation ends while its values are held"),
+    Option("jax_no_execution", False, "bool", True,
+           "raise RuntimeError where a jitted function would run"),
+    Option("jax_allow_f16_reductions", True, "bool", True,
+           "lax.reduce_sum takes float16 and bfloat16"),
     Option("jax_platform_name", "", "any", False,
            "the platform to use where jax_platforms is not set"),
     Option("jax_compilation_cache_dir", None, "any", False,
@@ -150,6 +156,31 @@ class Config:
             self._values[o.name] = o.default if env is None else _parse(o, env)
             self.guards |= env is not None and o.choices is _GUARDS
         self.process_key = self._make_key(self._values)
+
+    def add(self, option: Option) -> None:
+        """One more option, with its default.
+
+        Example:
+          >>> import calque
+          >>> before = calque.config.key()
+          >>> mine = calque.make_user_context()  # (it calls this)
+          >>> calque.config.key() == before
+          False
+        """
+        OPTIONS[option.name] = option
+        self._values[option.name] = option.default
+        self.process_key = self._make_key(self._values)
+
+    def read_global(self, name: str) -> Any:
+        """The value of an option for the process, whatever this context has.
+
+        Example:
+          >>> import calque
+          >>> with calque.enable_x64(True):
+          ...     calque.config.read_global("jax_enable_x64")
+          False
+        """
+        return self._values[name]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -332,6 +363,61 @@ _EXAMPLES = {"jax_default_device": ("calque.devices()[0]", "CpuDevice(id=0)"),
              "jax_default_matmul_precision": ("'highest'", "'highest'")}
 
 
+class UserContext:
+    """A value of one's own on which jitted functions depend: called with one it is a context.
+
+    Example:
+      >>> import calque
+      >>> mode = calque.make_user_context("train")
+      >>> with mode("test"):
+      ...     mode.value, mode.get_global()
+      ('test', 'train')
+    """
+
+    def __init__(self, default: Any) -> None:
+        self._name = f"user_context_{len(OPTIONS)}"
+        config.add(Option(self._name, default, "any", True, "a context of the user's"))
+
+    @property
+    def value(self) -> Any:
+        return config.read(self._name)
+
+    def get_global(self) -> Any:
+        return config.read_global(self._name)
+
+    def set_global(self, value: Any) -> None:
+        config.update(self._name, value)
+
+    def __call__(self, new_value: Any) -> contextlib.AbstractContextManager[None]:
+        return config.context(self._name, new_value)
+
+
+def make_user_context(default_value: Any = None) -> UserContext:
+    """A context whose value jitted functions are traced anew for.
+
+    Args:
+      default_value: outside of `with` blocks; hashable, as all values.
+
+    Returns:
+      `with context(value):` sets it for a block; `.value` reads it, `.set_global(value)` sets it
+      for the process and `.get_global()` reads that.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque
+      >>> scale = calque.make_user_context(1.0)
+      >>> f = calque.jit(lambda x: x * scale.value)
+      >>> with scale(3.0):
+      ...     f(2.0)
+      Array(6., dtype=float32, weak_type=True)
+      >>> f(2.0)
+      Array(2., dtype=float32, weak_type=True)
+    """
+    return UserContext(default_value)
+
+
 def context_manager(name: str) -> Any:
     """`enable_x64`-like: a function whose result is a context that sets option `name`."""
     option = OPTIONS[name]
@@ -348,6 +434,8 @@ def context_manager(name: str) -> Any:
                 f"new value for the config option.\n  Fix: {manager.__name__}({sample}).")
         return config.context(name, value)
 
+    manager.get_global = functools.partial(config.read_global, name)  # type: ignore[attr-defined]
+    manager.set_global = functools.partial(config.update, name)  # type: ignore[attr-defined]
     shown = repr(option.choices[-1] if option.choices else True)
     if name in TAKEN:  # a value that nothing is said of
         shown = repr("allow" if option.default is None else option.default)

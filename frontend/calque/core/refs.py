@@ -7,13 +7,16 @@ these (`Uses`).  Start reading at `_holder`.  Imports core only.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from calque.core import dtypes
 from calque.core.avals import AbstractValue, ShapedArray, aval_of, same_type
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.lists import flagged
 from calque.core.primitive import registry
+from calque.core.program import Program, Var
 from calque.core.source import Source, here
 from calque.core.trace import Trace, Tracer, current
 from calque.core.types import Shape
@@ -24,7 +27,8 @@ class AbstractRef(AbstractValue):
 
     Args:
       inner_aval: the type of the array.
-      memory_space, kind: accepted as JAX's; None.
+      memory_space: accepted as JAX's; None.
+      kind: that of `new_ref`.
 
     Example:
       >>> import calque
@@ -35,20 +39,20 @@ class AbstractRef(AbstractValue):
     __slots__ = ("inner_aval", "memory_space", "kind")
     inner_aval: ShapedArray
     memory_space: None
-    kind: None
-    _all: dict[ShapedArray, AbstractRef] = {}
+    kind: str | None
+    _all: dict[tuple[ShapedArray, str | None], AbstractRef] = {}
 
     def __new__(cls, inner_aval: ShapedArray, memory_space: Any = None,
                 kind: Any = None) -> AbstractRef:
-        found = cls._all.get(inner_aval)
+        found = cls._all.get((inner_aval, kind))
         if found is None:
             found = object.__new__(cls)
-            found.inner_aval, found.memory_space, found.kind = inner_aval, None, None
-            found = cls._all.setdefault(inner_aval, found)
+            found.inner_aval, found.memory_space, found.kind = inner_aval, None, kind
+            found = cls._all.setdefault((inner_aval, kind), found)
         return found
 
     def __reduce__(self) -> Any:
-        return AbstractRef, (self.inner_aval,)
+        return AbstractRef, (self.inner_aval, None, self.kind)
 
     @property
     def shape(self) -> Shape:
@@ -90,15 +94,16 @@ class Ref:
     """
 
     __slots__ = ("value", "abstract", "home", "source", "argument", "written", "frozen",
-                 "__weakref__")
+                 "differentiated", "__weakref__")
 
-    def __init__(self, value: Any, argument: str = "") -> None:
+    def __init__(self, value: Any, argument: str = "", kind: str | None = None) -> None:
         self.value = value
-        self.abstract = AbstractRef(aval_of(value))
+        self.abstract = AbstractRef(aval_of(value), kind=kind)
         self.home = _plain(current.get())  # the trace to which what is stored belongs
         self.source: Source = here()
         self.argument = argument  # of the function that is traced: its name there
         self.written = self.frozen = False
+        self.differentiated = 0  # functions under way that are differentiated by it
 
     @property
     def shape(self) -> Shape:
@@ -109,6 +114,11 @@ class Ref:
     def dtype(self) -> Any:
         """Of the elements."""
         return self.abstract.dtype
+
+    @property
+    def constant(self) -> bool:
+        """Whether what is stored is stored without its derivative."""
+        return self.abstract.kind == "no_grad_no_remat"
 
     @property
     def ndim(self) -> int:
@@ -131,10 +141,10 @@ class Ref:
         return "Ref" + repr(self.value).removeprefix("Array")
 
     def __deepcopy__(self, memo: Any) -> Ref:
-        return Ref(read(self))
+        return Ref(read(self), kind=self.abstract.kind)
 
     def __reduce__(self) -> Any:
-        return Ref, (read(self),)
+        return Ref, (read(self), "", self.abstract.kind)
 
 
 class _Local:
@@ -168,6 +178,11 @@ class Frame:
         self.inputs.append(value)
         made = self.local[id(ref)] = _Local(ref, value)
         return made
+
+    def forget(self) -> None:
+        """Hold no values of the trace any more, which is over."""
+        self.inputs.clear()
+        self.local.clear()
 
 
 class Uses:
@@ -210,10 +225,41 @@ class Uses:
             assign(ref, value)
         return list(outs[:self.count])
 
+    def split(self, outs: Sequence[Any], held: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """(the results proper, what all references closed over hold then); held: before."""
+        left = iter(outs[self.count:])
+        return list(outs[:self.count]), [
+            next(left) if w else h for w, h in zip(self.written, held)]
+
     @property
     def local(self) -> bool:
         """Whether a reference lives in a trace: this cannot be used outside it."""
         return any(r.home.kind != "eval" for r in self.closed)
+
+
+def equal_uses(count: int, traced: Sequence[tuple[Program, Uses | None]]
+               ) -> tuple[list[Program], Uses | None]:
+    """Branches of `count` operands, each with the references that any of them touches among its
+    inputs, and those that any of them writes among its outputs."""
+    every = [u for _, u in traced if u is not None]
+    if not any(u.places or u.closed for u in every):
+        return [p for p, _ in traced], None
+    closed = list({id(r): r for u in every for r in u.closed}.values())
+    written = [any(any(r is c and w for c, w in zip(u.closed, u.written)) for u in every)
+               for r in closed]
+    stored = sorted({i for u in every for i in u.stored})
+    made = []
+    for p, found in traced:
+        u = found or Uses(every[0].count, [], [], [], [])
+        own, more = p.inputs[:count], dict(zip([id(r) for r in u.closed], p.inputs[count:]))
+        inputs = [*own, *[more.get(id(r)) or Var(r.abstract.inner_aval) for r in closed]]
+        left = dict(zip([*u.stored, *[id(r) for r, w in zip(u.closed, u.written) if w]],
+                        p.outputs[u.count:]))
+        ends = [left.get(i, own[i]) for i in stored]
+        ends += [left.get(id(r), v) for r, w, v in zip(closed, written, inputs[count:]) if w]
+        made.append(p.replace(inputs=inputs, outputs=[*p.outputs[:u.count], *ends]))
+    first = every[0]
+    return made, Uses(first.count, first.places, stored, closed, written, names=first.names)
 
 
 def _named(names: Sequence[str], i: int) -> str:
@@ -285,13 +331,39 @@ def read(ref: Ref) -> Any:
         raise ValueError(explain(
             f"a reference of type {ref.abstract} was used after it was frozen.",
             fix="use what freeze returned."))
+    _check_passed(ref)
     return found.value
+
+
+@contextlib.contextmanager
+def differentiated_by(refs: Sequence[Ref]) -> Iterator[None]:
+    """While a function runs that is differentiated by these arguments of it, too: they may go to
+    functions with rules of their own, but not be read or written, of which no derivative is known.
+    """
+    for r in refs:
+        r.differentiated += 1
+    try:
+        yield
+    finally:
+        for r in refs:
+            r.differentiated -= 1
+
+
+def _check_passed(ref: Ref) -> None:
+    if ref.differentiated and dtypes.is_inexact(ref.dtype):
+        raise ValueError(explain(
+            f"a reference of type {ref.abstract} is read or written in a function that is "
+            "differentiated by it.",
+            fix="close over the reference, where what it holds is constant, or pass its value."))
 
 
 def assign(ref: Ref, value: Any) -> None:
     """Store an array of the reference's shape and dtype."""
     between: list[Trace] = []
     found = _holder(ref, current.get(), between)
+    _check_passed(ref)
+    if ref.constant:
+        value = _constant(value, between)
     for trace in between:
         _check_between(ref, value, trace)
     want, have = ref.abstract.inner_aval, aval_of(value)
@@ -300,6 +372,14 @@ def assign(ref: Ref, value: Any) -> None:
         value = registry["convert_element_type"].bind(
             value, new_dtype=want.dtype, weak_type=want.weak_type, sharding=None)
     found.value, found.written = value, True
+
+
+def _constant(value: Any, between: Sequence[Trace]) -> Any:
+    """What is stored in a reference that keeps no derivatives."""
+    for trace in between:
+        if isinstance(value, Tracer) and value._trace is trace and trace.kind != "vmap":
+            value = value.primal  # type: ignore[attr-defined]
+    return value
 
 
 def _check_between(ref: Ref, value: Any, trace: Trace) -> None:

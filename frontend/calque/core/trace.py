@@ -234,7 +234,7 @@ def escaped_tracer_error(tracer: Tracer, prim: Any) -> UnexpectedTracerError:
     return UnexpectedTracerError(explain(
         f"Encountered an unexpected tracer: {prim}: a traced value {tracer.aval} was used after "
         "the transformation that made it had ended (a side effect let it leak, through global "
-        "state or a closure).",
+        f"state or a closure). It was created on line {tracer._trace.source}.",
         where=_where(tracer._trace),
         fix="return the value from the traced function instead of storing it outside."))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import trace
+from calque.core import dtypes, trace
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
 from calque.core.errors import explain
@@ -75,7 +75,9 @@ class _Entry:
         self.donated = tuple(i for i in donated if i not in uses.places)
         self._given: tuple[int, ...] | None = None
         # such calls always take the slow path: donation, references, checks of results
-        self._slow = bool(donated or self.uses or config.jax_debug_nans or config.jax_debug_infs)
+        self._slow = bool(donated or self.uses or config.jax_debug_nans or config.jax_debug_infs
+                          or config.jax_no_execution
+                          or any(a.dtype == dtypes.float0 for a in self.out_avals))
         self.slow_path = True  # until it is compiled
         self.run: Any = None
         self.device: Device | None = None
@@ -198,7 +200,7 @@ class JitFunction:
         key, buffers, leaves = read
         try:
             entry = self._cache.get(key)
-        except TypeError:  # a static argument that cannot be hashed
+        except Exception:  # a static argument that cannot be hashed, or compared
             return self._call_slow_path(args, kwargs)
         if entry is None:
             if not self._plain:
@@ -222,6 +224,10 @@ class JitFunction:
         if entry.quick and (not buffers or buffers[0].device is entry.device):
             outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
             return entry.out_tree.unflatten(map(spanning.made, outs, entry.out_avals))
+        if config.jax_no_execution:
+            raise RuntimeError(explain(
+                f"Attempted to execute the jitted function {self._name}, but 'no_execution' is "
+                "set", fix="call it outside the no_execution context."))
         if entry.captures_tracers:
             escaped = next(c for c in entry.program.consts if isinstance(c, Tracer))
             raise trace.escaped_tracer_error(escaped, self._name)
@@ -247,7 +253,9 @@ class JitFunction:
             if not buffers[i].is_deleted():
                 buffers[i].delete()
         make = spanning.made if entry.spans else Array
-        arrays = [make(b, a) for b, a in zip(outs, entry.out_avals)]
+        arrays: list[Any] = [
+            make(b, a) if a.dtype != dtypes.float0 else np.zeros(a.shape, dtypes.float0)
+            for b, a in zip(outs, entry.out_avals)]
         if entry.uses is not None:
             rest = zip(outs[len(arrays):], entry.program.out_avals[len(arrays):])
             arrays = entry.uses.settle(given, [*arrays, *[make(b, a) for b, a in rest]])
@@ -398,7 +406,11 @@ class JitFunction:
         if env := trace.axis_env.get():  # what it means depends on the axes that are mapped
             now = (now, env, trace.checked_axes.get())
         key = (short, now, *avals) if static is None else (short, now, static, *avals)
-        entry = self._cache.get(key)
+        try:
+            entry = self._cache.get(key)
+        except Exception as error:
+            hash(key)  # of a context's value that cannot be hashed this is the error
+            raise signatures.incomparable(self._name, static is not None, error) from error
         if entry is None:
             donated = self._donate_argnums if static is None else self._dynamic_donated(len(args))
             entry = self._trace(key, fun, tree, avals, donated)

@@ -150,15 +150,19 @@ def _branch_fix(name: str, first: str, label: str, a: ShapedArray, b: ShapedArra
 
 def sizes_error(names: Sequence[str], avals: Sequence[ShapedArray], axes: Sequence[int],
                 given: int | None) -> ValueError:
-    """vmap's error of sizes that differ: every mapped argument with its size, the odd ones last."""
+    """vmap's error of sizes that differ: each size with an argument that has it, the odd ones last;
+    names: of arguments, with the word where they are passed by position."""
     mapped = [(a.shape[d], d, n, a) for n, a, d in zip(names, avals, axes)]
     counts = Counter(size for size, *_ in mapped)
-    rows = [f"  * axis {d} of argument {n} of type {a} has size {size}"
-            for size, d, n, a in sorted(mapped, key=lambda m: -counts[m[0]])]
-    if given is not None:
-        rows.append(f"  * axis_size is {given}")
+    rows = [] if given is None else [f"  * the `axis_size` argument was {given}"]
+    for k, (size, count) in enumerate(counts.most_common()):
+        _, d, n, a = next(m for m in mapped if m[0] == size)
+        many = f"{'some' if k or given is not None else 'most'} axes ({count} of them)"
+        rows.append(f"  * {'one axis' if count == 1 else many} had size {size}"
+                    f"{':' if count == 1 else ', e.g.'} axis {d} of {n} of type {a}")
     usual = given if given is not None else counts.most_common(1)[0][0]
     odd = [n for size, _, n, _ in mapped if size != usual]
     return ValueError(explain(
         "vmap got inconsistent sizes for array axes to be mapped:\n" + ";\n".join(rows),
-        fix=f"give {', '.join(odd)} size {usual} along the mapped axis, or None in in_axes."))
+        fix=f"give {', '.join(n.removeprefix('argument ') for n in odd)} size {usual} along the "
+            "mapped axis, or None in in_axes."))

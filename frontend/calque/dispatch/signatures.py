@@ -15,6 +15,7 @@ import numpy as np
 import optree
 
 from calque.core.avals import ShapedArray
+from calque.core.errors import explain
 from calque.core.refs import AbstractRef, Ref
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.host_arguments import NUMBERS, ndarray, number
@@ -241,3 +242,18 @@ def differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
         else:
             found.append(f"static values {b} are new")
     return found
+
+
+def incomparable(name: str, static: bool, error: Exception) -> ValueError:
+    """The error for arguments that cannot be compared with those of calls before; static: some are
+    static arguments, else what is static of a node is meant."""
+    said = f"{type(error).__name__}: {error}"
+    if static:
+        return ValueError(explain(
+            "static arguments should be comparable using __eq__. The following error was raised "
+            f"when comparing those of {name}: {said}",
+            fix="give their class an __eq__ that returns True or False."))
+    return ValueError(explain(
+        "Exception raised while checking equality of metadata fields of pytree. "
+        f"{name} got nodes that cannot be compared: {said}",
+        fix="make arrays data fields, not static ones."))

@@ -62,6 +62,8 @@ def make_jaxpr(fun: Function, static_argnums: Any = (), axis_env: Any = None,
 
     made = wrapped(fun, run, "Program")
     made.__name__ = f"make_jaxpr({name_of(fun)})"
+    made.__qualname__ = f"make_jaxpr({getattr(fun, '__qualname__', name_of(fun))})"
+    made.__module__ = "jax"
     return made
 
 

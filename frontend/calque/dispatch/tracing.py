@@ -253,6 +253,11 @@ def check_arguments(name: str, leaves: Sequence[Any], tree: Any, refs: bool = Fa
                 raise TypeError(explain(
                     f"{name} takes arrays, got a reference of type {x.abstract} at path "
                     f"{argument_path(tree, i)}.", fix="pass its value, ref[...]."))
+            if hasattr(x, "__jax_array__"):
+                raise ValueError(explain(
+                    "Triggering __jax_array__() during abstractification is no longer supported: "
+                    f"{name} got an object of {type(x)} at path {argument_path(tree, i)}.",
+                    fix="convert it with jnp.asarray, or register its class as a pytree."))
             raise TypeError(explain(
                 f"Error interpreting argument to {name} as an abstract array. The problematic "
                 f"value is of type {type(x)} and was passed to the function at path "
@@ -307,7 +312,7 @@ def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
     names = [name_at(fun, in_tree, i) for i in places]
 
     def run(*flat: Any) -> list[Any]:
-        refs = [Ref(flat[i], n) for i, n in zip(places, names)]
+        refs = [Ref(flat[i], n, avals[i].kind) for i, n in zip(places, names)]
         if places:
             given = iter(refs)
             flat = tuple(next(given) if type(a) is AbstractRef else x for x, a in zip(flat, avals))

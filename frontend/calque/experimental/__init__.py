@@ -1,8 +1,9 @@
 """Names that JAX keeps under jax.experimental: checkify.py (checks.py is what it makes of a
 function), colocated_python.py, compute_on.py, jet.py (series.py: what Taylor mode makes of
 operations), layout.py, mesh_utils.py, multihost_utils.py, ode.py (dormand_prince.py: the
-steps), pallas/ (kernels over a grid of blocks), pjit.py, serialize_executable.py, shard_map.py,
-sparse/ (arrays whose zeros are not stored), topologies.py."""
+steps), pallas/ (kernels over a grid of blocks), pjit.py, random.py (generators with a
+state), serialize_executable.py, shard_map.py, sparse/ (arrays whose zeros are not stored),
+topologies.py, xla_metadata.py."""
 from calque.api.callbacks import io_callback as io_callback
 from calque.experimental import checkify as checkify
 from calque.experimental import colocated_python as colocated_python
@@ -14,13 +15,15 @@ from calque.experimental import multihost_utils as multihost_utils
 from calque.experimental import ode as ode
 from calque.experimental import pallas as pallas
 from calque.experimental import pjit as pjit
+from calque.experimental import random as random
 from calque.experimental import shard_map as shard_map
 from calque.experimental import sparse as sparse
 from calque.experimental import topologies as topologies
+from calque.experimental import xla_metadata as xla_metadata
 
 __all__ = ["checkify", "colocated_python", "compute_on", "io_callback", "jet", "layout",
-           "mesh_utils", "multihost_utils", "ode", "pallas", "pjit", "shard_map", "sparse",
-           "topologies"]
+           "mesh_utils", "multihost_utils", "ode", "pallas", "pjit", "random", "shard_map",
+           "sparse", "topologies", "xla_metadata"]
 
 
 def __dir__() -> list[str]:

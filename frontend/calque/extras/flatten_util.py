@@ -26,7 +26,8 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
       structure, shapes and dtypes).
 
     Raises:
-      TypeError: a leaf is not an array; or, in the function, a vector of another dtype.
+      TypeError: a leaf is not an array; or, in the function, a vector of another dtype where leaves
+        have several.
       ValueError: in the function, a vector of another shape.
 
     Example:
@@ -47,11 +48,30 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         kinds = [dtype_of(x) for x in arrays]
         dtype, _ = util.joined(arrays)
         flat = join.concatenate([shapes.ravel(ew.convert(x, dtype)) for x in arrays])
-    ends = list(itertools.accumulate(math.prod(s) for s in sizes))
+    return flat, _Unravel(tree, tuple(sizes), tuple(kinds), dtype)
 
-    def unravel(flat: Any) -> Any:
+
+class _Unravel:
+    """The function from such a vector to a tree; those of equal trees are equal."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, *of: Any) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unravel) and self.of == other.of
+
+    def __hash__(self) -> int:
+        return hash(self.of)
+
+    def __call__(self, flat: Any) -> Any:
+        tree, sizes, kinds, dtype = self.of
+        ends = list(itertools.accumulate(math.prod(s) for s in sizes))
         flat = util.one_array("unravel", flat)
-        if dtype_of(flat) != dtype:
+        if all(k == dtype for k in kinds):  # leaves are of whatever dtype the vector is
+            kinds = [dtype_of(flat)] * len(kinds)
+        elif dtype_of(flat) != dtype:
             raise TypeError(explain(
                 f"unravel function given array of dtype {dtype_of(flat).name}, but expected "
                 f"dtype {dtype.name}", fix=f"convert it with astype('{dtype.name}')."))
@@ -67,8 +87,6 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
                 part = sh.slice_(flat, (start,), (end,))
                 made.append(ew.convert(sh.reshape(part, shape), kind))
             return tree.unflatten(made)
-
-    return flat, unravel
 
 
 __all__ = ["ravel_pytree"]

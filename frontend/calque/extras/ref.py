@@ -22,7 +22,7 @@ from calque.core.trace import Tracer
 from calque.core.types import Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
-from calque.lax import dynamic_update_slice
+from calque.lax import dynamic_update_slice, stop_gradient
 from calque.numpy import asarray, zeros
 from calque.numpy.computed_slices import Slice as Slice
 from calque.numpy.computed_slices import window
@@ -35,7 +35,9 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
 
     Args:
       init_val: array or number.
-      memory_space, kind: accepted for compatibility.
+      memory_space: accepted for compatibility.
+      kind: "no_grad_no_remat": of what is written, the value is stored without its derivative;
+        others are accepted for compatibility.
 
     Returns:
       A Ref of init_val's shape and dtype.
@@ -59,8 +61,10 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
             f"new_ref of a value of type {type(init_val)}, which is no array.",
             fix="pass an array; convert lists with jnp.asarray, read references with ref[...]."))
     if type(init_val) is Array:  # what is donated later is another array
-        return Ref(copy.copy(init_val))
-    return Ref(init_val if isinstance(init_val, (Array, Tracer)) else asarray(init_val))
+        init_val = copy.copy(init_val)
+    elif not isinstance(init_val, (Array, Tracer)):
+        init_val = asarray(init_val)
+    return Ref(init_val, kind=kind)
 
 
 def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
@@ -248,6 +252,8 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
             new = value if idx is None else named.at[idx].set(value, mode=_mode(idx))
         if starts is not None:
             new = dynamic_update_slice(old, new, starts)
+        if ref.constant:
+            new = stop_gradient(new)
         assign(ref, new)
         return part, new
 

@@ -20,6 +20,7 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   dots.py         ragged_dot, ragged_dot_general, scaled_dot
   generator.py    rng_bit_generator, rng_uniform
   staging.py      optimization_barrier, composite, platform_dependent, stage
+  tokens.py       create_token, after_all
   linalg.py       (lax.linalg) cholesky, triangular_solve, lu; decompositions.py: eigh, svd, qr, ...
   implicit.py     custom_root, custom_linear_solve
   parallel.py     collectives: psum, all_gather, ..., within groups too (grouped.py)
@@ -56,6 +57,7 @@ from calque.lax.shape import *  # noqa: F403
 from calque.lax.sort import *  # noqa: F403
 from calque.lax.special import *  # noqa: F403
 from calque.lax.staging import *  # noqa: F403
+from calque.lax.tokens import *  # noqa: F403
 from calque.lax.varying import *  # noqa: F403
 from calque.lax.window import *  # noqa: F403
 

@@ -2,10 +2,14 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from calque.core import dtypes
-from calque.core.avals import aval_of, ndim_of, shape_of
+from calque.core.avals import ShapedArray, aval_of, ndim_of, shape_of
+from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.tables import from_row
@@ -42,6 +46,8 @@ def _reduction(name: str, prim: Primitive, sentence: str, accepts: str, example:
     def reduce(operand: Any, axes: Any) -> Any:
         x = as_operand(name, operand)
         axes = tuple(map(operator.index, axes))
+        if prim is rd.reduce_sum_p and not config.jax_allow_f16_reductions:
+            _refuse_halves(aval_of(x), axes)
         if not axes:
             rd_abstract(x, axes=(), **with_sharding)
             return unchanged(x)
@@ -58,6 +64,13 @@ def _reduction(name: str, prim: Primitive, sentence: str, accepts: str, example:
     f: Function = reduce_sharded if sharded else reduce
     return from_row(f, "calque.lax", name, _DOC, sentence=sentence, accepts=accepts,
                     example=example, result=result)
+
+
+def _refuse_halves(aval: ShapedArray, axes: Sequence[int]) -> None:
+    if aval.dtype in (np.float16, dtypes.bfloat16) and any(aval.shape[a] != 1 for a in axes):
+        raise ValueError(explain(
+            f"reduce_sum on operand {aval.short()} is not allowed when "
+            "jax_allow_f16_reductions=False.", fix="add up in float32: x.astype('float32')."))
 
 
 reduce_sum = _reduction("reduce_sum", rd.reduce_sum_p, "Sum", "number",

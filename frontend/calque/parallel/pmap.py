@@ -76,6 +76,9 @@ def pmap(fun: Function, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
         raise TypeError(explain(
             f"pmap in_axes must be an int, None, or a tuple of entries, but got {in_axes}.",
             fix="pass 0, None, or a tuple such as (0, None)."))
+    if devices is not None and not len(devices):
+        raise ValueError(explain("'devices' argument to pmap must be non-empty, or None.",
+                                 fix="leave it out, or pass calque.devices()."))
     given = static_broadcasted_argnums
     static = (given,) if isinstance(given, int) else tuple(given)
     name = UNNAMED if axis_name is None else axis_name

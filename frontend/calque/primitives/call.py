@@ -76,8 +76,13 @@ def known_of(args: Sequence[Any]) -> list[Any]:
 def transposed(jaxpr: Program, cts: Sequence[Any], args: Sequence[Any],
                bind: Callable[[Program, list[Any]], Sequence[Any]]) -> list[Any]:
     """The cotangents of a Program's linear operands, by its transpose that `bind` applies."""
-    program, mask = transpose_program(jaxpr, [is_linear(a) for a in args], nonzero_mask(cts))
-    return cotangents(bind(program, [*known_of(args), *nonzeros(cts)]), mask, args)
+    program, mask, uses = transpose_program(
+        jaxpr, [is_linear(a) for a in args], nonzero_mask(cts))
+    values = [*known_of(args), *nonzeros(cts)]
+    if uses is None:
+        return cotangents(bind(program, values), mask, args)
+    return cotangents(uses.settle([], bind(program, uses.operands(program.name, values))),
+                      mask, args)
 
 
 def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Program, name: str,

@@ -10,7 +10,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.primitive import Primitive
-from calque.core.program import Equation, Program, Var, eliminate_dead_code
+from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
 from calque.primitives.call import called_jvp, transposed, unmask
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed, replay, stage
@@ -45,6 +45,8 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
     saved = _saved(forward, len(jaxpr.outputs), policy)
     known = eliminate_dead_code(forward.replace(
         outputs=[*forward.outputs[:len(jaxpr.outputs)], *saved]))
+    if not saved and _spares_rules(jaxpr):
+        known = jaxpr
     outs = bind(known, primals, policy=policy, prevent_cse=prevent_cse)
     kept = outs[len(jaxpr.outputs):]
     again = _again(forward, len(jaxpr.outputs), saved)
@@ -61,6 +63,12 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
         return unmask(made, mask, jaxpr.outputs)
 
     return outs[:len(jaxpr.outputs)], apply
+
+
+def _spares_rules(p: Program) -> bool:
+    """Whether forward rules wait for the backward pass (custom_vjp's optimize_remat)."""
+    return any(getattr(e.params.get("fwd"), "spared", False) or any(
+        map(_spares_rules, inner_of(e.params))) for e in p.equations)
 
 
 def _saved(forward: Program, n: int, policy: Policy | None) -> list[Var]:

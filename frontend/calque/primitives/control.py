@@ -17,6 +17,7 @@ from calque.core.errors import explain
 from calque.core.lists import flagged, split_list, types_of
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.program import Program, Var, inner_of
+from calque.core.refs import equal_uses
 from calque.core.zeros import instantiate, nonzero_mask, nonzeros, zeros
 from calque.primitives import elementwise as ew
 from calque.primitives.call import cotangents, known_of, unmask
@@ -149,9 +150,14 @@ def _cond_transpose(cts: Sequence[Any], index: Any, *operands: Any,
                     branches: tuple[Program, ...]) -> list[Any]:
     linear, given = [is_linear(o) for o in operands], nonzero_mask(cts)
     union = _union(transpose_program(b, linear, given)[1] for b in branches)
-    programs = [transpose_program(b, linear, given, union)[0] for b in branches]
-    values = cond(index, [*known_of(operands), *nonzeros(cts)], programs)
-    return [None, *cotangents(values, union, operands)]
+    made = [transpose_program(b, linear, given, union) for b in branches]
+    values = [*known_of(operands), *nonzeros(cts)]
+    programs, uses = equal_uses(len(values), [(p, u) for p, _, u in made])
+    if uses is None:
+        outs = cond(index, values, programs)
+    else:
+        outs = uses.settle([], cond(index, uses.operands("cond", values), programs))
+    return [None, *cotangents(outs, union, operands)]
 
 
 def _cond_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
@@ -332,24 +338,31 @@ def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int,
     linear = [*lin_c, *[True] * num_carry, *lin_x]
     ct_carry, ct_ys = map(instantiate, cts[:num_carry]), cts[num_carry:]
     given = nonzero_mask(ct_ys)
-    back, _ = transpose_program(jaxpr, linear, [*[True] * num_carry, *given],
-                                [True] * sum(linear))
+    back, _, uses = transpose_program(jaxpr, linear, [*[True] * num_carry, *given],
+                                      [True] * sum(linear))
     n_lc, n_kc = sum(lin_c), num_consts - sum(lin_c)
     n_kx, n_lx = len(lin_x) - sum(lin_x), sum(lin_x)
-    # back: (known consts, known xs, ct carry, ct ys) -> (ct consts, ct carry, ct xs)
+    refs = [] if uses is None else uses.closed  # what backward rules hold is carried first
+    # back: (known consts, known xs, ct carry, ct ys, refs)
+    #       -> (ct consts, ct carry, ct xs, what is left in the refs that are written)
 
     def run(*values: Any) -> list[Any]:
         known_c, values = values[:n_kc], values[n_kc:]
+        held: Sequence[Any] = values[:len(refs)]
+        values = values[len(refs):]
         sums, values = values[:n_lc], values[n_lc:]
         carry, values = values[:num_carry], values[num_carry:]
         known_x, ct_y = values[:n_kx], values[n_kx:]
-        outs = replay(back, *known_c, *known_x, *carry, *ct_y)
+        outs = replay(back, *known_c, *known_x, *carry, *ct_y, *held)
+        if uses is not None:
+            outs, held = uses.split(outs, held)
         added = [ew.add_any(s, c) for s, c in zip(sums, outs)]
-        return [*added, *outs[n_lc:]]
+        return [*held, *added, *outs[n_lc:]]
 
     kinds = list(jaxpr.in_avals)
     avals_c, avals_i, avals_x = split_list(kinds, num_consts, num_carry)
     body_avals = [a for a, n in zip(avals_c, lin_c) if not n]
+    body_avals += [r.abstract.inner_aval for r in refs]
     body_avals += [a.strong().cotangent() for a, n in zip(avals_c, lin_c) if n]
     body_avals += [a.strong().cotangent() for a in avals_i]
     body_avals += [a for a, n in zip(avals_x, lin_x) if not n]
@@ -358,8 +371,12 @@ def _scan_transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, length: int,
     body = jaxpr.derived(what, lambda: stage(run, body_avals, f"transpose_{jaxpr.name}"))
     consts, _, xs = split_list(args, num_consts, num_carry)
     sums = [zeros(a.aval.cotangent()) for a in flagged(consts, lin_c)]
-    outs = scan(body, known_of(consts), [*sums, *ct_carry], [*known_of(xs), *nonzeros(ct_ys)],
-                length=length, reverse=not reverse, unroll=unroll)
+    before = [] if uses is None else uses.operands("scan", [])
+    outs = scan(body, known_of(consts), [*before, *sums, *ct_carry],
+                [*known_of(xs), *nonzeros(ct_ys)], length=length, reverse=not reverse,
+                unroll=unroll)
+    if uses is not None:
+        outs = uses.settle([], [*outs[len(refs):], *flagged(outs[:len(refs)], uses.written)])
     ct_c, ct_i, ct_x = iter(outs[:n_lc]), outs[n_lc:n_lc + num_carry], iter(outs[n_lc + num_carry:])
     assert n_lx == len(outs) - n_lc - num_carry
     return [*[next(ct_c) if n else None for n in lin_c],

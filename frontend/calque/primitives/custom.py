@@ -52,10 +52,11 @@ custom_vmap_p = Primitive("custom_vmap_call", multiple_results=True, higher_orde
 class Rule:
     """A Python function in an equation.  All are equal: what is compiled does not depend on it."""
 
-    __slots__ = ("fun",)
+    __slots__ = ("fun", "spared")
 
-    def __init__(self, fun: Function) -> None:
+    def __init__(self, fun: Function, spared: bool = False) -> None:
         self.fun = fun
+        self.spared = spared  # a forward rule that checkpoint asks in the backward pass only
 
     def __call__(self, *args: Any) -> Any:
         return self.fun(*args)
@@ -304,7 +305,7 @@ def _over_vjp(over: Over, size: int, args: Sequence[Any], dims: Sequence[int | N
         inner[:] = found[counts[0]:]
         return batch.fit(flat[:counts[0]], found[:counts[0]]), flat[counts[0]:]
 
-    outs = custom_vjp_p.bind(*args, fun=batch.run(fun), fwd=Rule(forward),
+    outs = custom_vjp_p.bind(*args, fun=batch.run(fun), fwd=Rule(forward, fwd.spared),
                              bwd=Rule(_batched_bwd(bwd, batch, inner, own)),
                              num_consts=num_consts, symbolic_zeros=symbolic_zeros)
     return outs, batch.found

@@ -194,7 +194,12 @@ def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, in_specs: Specs, 
         return order(mesh, newly_manual_axes - set(spec.names()) - spec.unreduced)
 
     with inside(mesh, newly_manual_axes, check_vma):
-        program, mask = transpose_program(jaxpr, linear, given)
+        program, mask, uses = transpose_program(jaxpr, linear, given)
+        if uses is not None:
+            raise NotImplementedError(explain(
+                "a backward rule inside shard_map uses the reference of type "
+                f"{uses.closed[0].abstract}, whose value cannot be passed there.",
+                fix="return the value as a cotangent or an output."))
         known = len(args) - sum(linear)
         out_of = flagged(in_specs, linear)
         wanted = [s.turned() for s in flagged(out_of, mask)]

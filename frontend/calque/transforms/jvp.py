@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from calque.core import leaks
 from calque.core.avals import aval_of
+from calque.core.config import config
 from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.source import here
@@ -70,6 +72,9 @@ def jvp_flat(f: Callable[..., Sequence[Any]], primals: Sequence[Any],
         pairs = [trace.split(o) for o in outs]
     finally:
         trace.close()
+    if config.jax_check_tracer_leaks:
+        del outs
+        leaks.check(trace)
     return [p for p, _ in pairs], [t for _, t in pairs]
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from calque.core import leaks
 from calque.core.avals import aval_of
+from calque.core.config import config
 from calque.core.primitive import Primitive
 from calque.core.program import Program, Var, eliminate_dead_code
 from calque.core.source import here
@@ -94,6 +96,9 @@ def linearize_flat(f: Callable[..., Sequence[Any]], primals: Sequence[Any],
     finally:
         trace.close()
         trace.tangents.close()
+    if config.jax_check_tracer_leaks:
+        del outs, wrapped
+        leaks.check(trace)
     return ([p for p, _ in pairs], [not is_zero(t) for _, t in pairs],
             eliminate_dead_code(program))
 

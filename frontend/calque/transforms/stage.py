@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import checker
+from calque.core import checker, leaks
 from calque.core.avals import (
     NOWHERE,
     Reduced,
@@ -20,6 +20,7 @@ from calque.core.avals import (
     axes_of,
     varying_of,
 )
+from calque.core.config import config
 from calque.core.dims import Dim
 from calque.core.dtypes import check_fits, plain_number
 from calque.core.errors import explain
@@ -221,10 +222,16 @@ def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],
     try:
         with as_current(trace):
             outputs = list(f(*inputs))
-        return trace.program(inputs if frame is None else [*inputs, *frame.inputs], outputs)
+        made = trace.program(inputs if frame is None else [*inputs, *frame.inputs], outputs)
     finally:
         scopes.reset(token)
         trace.close()
+    if config.jax_check_tracer_leaks:
+        del inputs, outputs
+        if frame is not None:
+            frame.forget()
+        leaks.check(trace)
+    return made
 
 
 def closed(p: Program) -> tuple[Program, list[Any]]:

@@ -12,7 +12,9 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.primitive import UndefinedPrimal, is_linear, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.refs import Frame, Uses
 from calque.core.source import replaying
+from calque.core.trace import current
 from calque.core.zeros import Zero, add_tangents, instantiate, is_zero
 from calque.transforms import sums
 from calque.transforms.explicit import is_explicit
@@ -110,13 +112,17 @@ def _weak_as(ct: Any, aval: ShapedArray) -> Any:
 
 
 def transpose_program(p: Program, linear: Sequence[bool], ct_given: Sequence[bool],
-                      forced: Sequence[bool] | None = None) -> tuple[Program, list[bool]]:
+                      forced: Sequence[bool] | None = None
+                      ) -> tuple[Program, list[bool], Uses | None]:
     """The Program of (non-linear inputs, given output cotangents) -> cotangents of linear inputs.
 
-    Returns it with the mask of the linear inputs that get one; `forced` instantiates some.
+    Returns it with the mask of the linear inputs that get one, and what becomes of references that
+    backward rules touch; `forced` instantiates some.
     """
-    def make() -> tuple[Program, list[bool]]:
+    def make() -> tuple[Program, list[bool], Uses | None]:
         mask: list[bool] = []
+        uses: list[Uses] = []
+        frame = Frame(current.get())
 
         def run(*values: Any) -> list[Any]:
             count = len(p.inputs) - sum(linear)
@@ -128,11 +134,16 @@ def transpose_program(p: Program, linear: Sequence[bool], ct_given: Sequence[boo
             force = forced or [False] * len(result)
             mask.extend((not is_zero(c)) or (f and c.dtype != dtypes.float0)
                         for c, f in zip(result, force))
-            return [instantiate(c) for c, m in zip(result, mask) if m]
+            outs = [instantiate(c) for c, m in zip(result, mask) if m]
+            if local := list(frame.local.values()):
+                uses.append(Uses(len(outs), [], [], [v.ref for v in local],
+                                 [v.written for v in local]))
+            return [*outs, *[v.value for v in local if v.written]]
 
         avals = [v.aval for v, n in zip(p.inputs, linear) if not n]
         avals += [o.aval.cotangent() for o, g in zip(p.outputs, ct_given) if g]
-        return stage(run, avals, f"transpose_{p.name}"), mask
+        made = stage(run, avals, f"transpose_{p.name}", frame=frame)
+        return made, mask, uses[0] if uses else None
 
     what = ("transpose", tuple(linear), tuple(ct_given), tuple(forced or ()))
     return p.derived(what, make)

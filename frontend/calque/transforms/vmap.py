@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
+from calque.core import leaks
 from calque.core.avals import ShapedArray, aval_of, ndim_of
+from calque.core.config import config
 from calque.core.lists import inserted
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Program, inner_of
@@ -200,6 +202,9 @@ def vmap_flat(f: Callable[..., Sequence[Any]], size: int, args: Sequence[Any],
         pairs = [trace.split(o) for o in outs]
     finally:
         trace.close()
+    if config.jax_check_tracer_leaks:
+        del outs
+        leaks.check(trace)
     return [v for v, _ in pairs], [d for _, d in pairs]
 
 

@@ -32,6 +32,9 @@ class SequenceKey:
 
     idx: int
 
+    def __hash__(self) -> int:
+        return hash(("SequenceKey", self.idx))
+
     def __str__(self) -> str:
         return f"[{self.idx!r}]"
 
@@ -50,6 +53,9 @@ class DictKey:
     """
 
     key: Hashable
+
+    def __hash__(self) -> int:
+        return hash(("DictKey", self.key))
 
     def __str__(self) -> str:
         return f"[{self.key!r}]"
@@ -70,6 +76,9 @@ class GetAttrKey:
 
     name: str
 
+    def __hash__(self) -> int:
+        return hash(("GetAttrKey", self.name))
+
     def __str__(self) -> str:
         return f".{self.name}"
 
@@ -89,8 +98,29 @@ class FlattenedIndexKey:
 
     key: int
 
+    def __hash__(self) -> int:
+        return hash(("FlattenedIndexKey", self.key))
+
     def __str__(self) -> str:
         return f"[<flat index {self.key}>]"
+
+
+class NamedKey:
+    """A key of another kind that a registered class gave, until paths show it."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedKey) and bool(self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+_KEYS = (SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey)
 
 
 def keystr(keys: Sequence[Any], *, simple: bool = False, separator: str = "") -> str:
@@ -160,15 +190,30 @@ def register_pytree_node(nodetype: type, flatten_func: Callable[[Any], tuple[Any
     _check_new(nodetype)
 
     def flatten_node(x: Any) -> Any:
-        children, aux = flatten_func(x)
+        found = flatten_func(x)
+        try:
+            children, aux = found
+            children = tuple(children)
+        except (TypeError, ValueError):
+            raise _wrong_pair(found) from None
         if flatten_with_keys_func is not None:
             pairs, _ = flatten_with_keys_func(x)
-            return tuple(children), aux, tuple(k for k, _ in pairs)
-        return tuple(children), aux
+            return children, aux, tuple(k if isinstance(k, _KEYS) else NamedKey(k)
+                                        for k, _ in pairs)
+        return children, aux
 
     with warnings.catch_warnings():  # that a named tuple is a node otherwise: it was asked for
         warnings.filterwarnings("ignore", "PyTree type .* is a subclass of")
         optree.register_pytree_node(nodetype, flatten_node, unflatten_func, namespace=NAMESPACE)
+
+
+def _wrong_pair(found: Any) -> ValueError:
+    """The error for what a flatten function returned."""
+    of_two = isinstance(found, tuple) and len(found) == 2
+    return ValueError(
+        "The to_iterable function for a custom PyTree node should return a (children, aux_data) "
+        f"tuple{' where ' + repr('children') + ' is iterable' if of_two else ''}, got {found!r}\n"
+        "  Fix: return a tuple of the children, and what is static.")
 
 
 def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable[[Any], Any],
@@ -285,8 +330,9 @@ def register_dataclass(nodetype: Any = None, data_fields: Sequence[str] | None =
       The class.
 
     Raises:
-      TypeError: the fields are not given and the class is not a dataclass.
-      ValueError: the class is registered already.
+      TypeError: the fields are not given and the class is not a dataclass, or one list is given.
+      ValueError: the class is registered already; of a dataclass, a field is missing, twice there
+        or none.
 
     Example:
       >>> import dataclasses
@@ -302,14 +348,7 @@ def register_dataclass(nodetype: Any = None, data_fields: Sequence[str] | None =
     if nodetype is None:
         return functools.partial(register_dataclass, data_fields=data_fields,
                                  meta_fields=meta_fields, drop_fields=drop_fields)
-    if data_fields is None or meta_fields is None:
-        if not dataclasses.is_dataclass(nodetype):
-            raise TypeError("register_dataclass: data_fields and meta_fields are required when "
-                            f"{nodetype} is not a dataclass.")
-        init = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
-        meta_fields = [f.name for f in init if f.metadata.get("static", False)]
-        data_fields = [f.name for f in init if not f.metadata.get("static", False)]
-    data, meta = tuple(data_fields), tuple(meta_fields)
+    data, meta = _fields(nodetype, data_fields, meta_fields, drop_fields)
 
     def flat(x: Any) -> Any:
         return tuple(getattr(x, n) for n in data), tuple(getattr(x, n) for n in meta)
@@ -322,6 +361,41 @@ def register_dataclass(nodetype: Any = None, data_fields: Sequence[str] | None =
 
     register_pytree_node(nodetype, flat, back, with_keys)
     return nodetype
+
+
+def _fields(nodetype: Any, data_fields: Sequence[str] | None, meta_fields: Sequence[str] | None,
+            drop_fields: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the fields with leaves and of the static ones."""
+    if (data_fields is None) != (meta_fields is None):
+        raise TypeError(
+            "register_dataclass: data_fields and meta_fields must both be specified when either is "
+            f"specified. Got data_fields={data_fields} meta_fields={meta_fields}.\n"
+            "  Fix: give both, or neither.")
+    known = dataclasses.is_dataclass(nodetype)
+    init = [f for f in dataclasses.fields(nodetype) if f.init] if known else []
+    if data_fields is None or meta_fields is None:
+        if not known:
+            raise TypeError(
+                "register_dataclass: data_fields and meta_fields are required when nodetype is not "
+                f"a dataclass. Got nodetype={nodetype}\n  Fix: name the fields.")
+        init = [f for f in init if f.name not in drop_fields]
+        return (tuple(f.name for f in init if not f.metadata.get("static", False)),
+                tuple(f.name for f in init if f.metadata.get("static", False)))
+    data, meta = tuple(data_fields), tuple(meta_fields)
+    if both := set(data) & set(meta):
+        raise ValueError("register_dataclass: data_fields and meta_fields must not overlap. "
+                         f"Overlapping fields: {both}.\n  Fix: name each field once.")
+    if known and (missing := {f.name for f in init} - {*data, *meta, *drop_fields}):
+        raise ValueError(_WRONG_FIELDS.format(
+            f"Missing fields: {missing}", "add them to drop_fields to leave them out."))
+    if known and (more := {*data, *meta} - {f.name for f in init}):
+        raise ValueError(_WRONG_FIELDS.format(
+            f"Unexpected fields: {more}", "name fields of the class only."))
+    return data, meta
+
+
+_WRONG_FIELDS = ("register_dataclass: data_fields and meta_fields must include all dataclass "
+                 "fields with init=True and only them. {}.\n  Fix: {}")
 
 
 def register_static(cls: type) -> type:
@@ -360,6 +434,31 @@ class Partial(functools.partial):  # type: ignore[type-arg]
       >>> tree_util.tree_leaves(tree_util.Partial(max, 3, default=4))
       [3, 4]
     """
+
+    def __new__(cls, func: Any, /, *args: Any, **keywords: Any) -> Partial:
+        return super().__new__(cls, _Whole(func) if type(func) is functools.partial else func,
+                               *args, **keywords)
+
+
+class _Whole:
+    """A functools.partial as the function of a Partial, whose arguments stay its own."""
+
+    __slots__ = ("fun",)
+
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        self.fun = fun
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return self.fun(*args, **keywords)
+
+    def __eq__(self, other: object) -> bool:
+        return self.fun == (other.fun if isinstance(other, _Whole) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.fun)
+
+    def __repr__(self) -> str:
+        return repr(self.fun)
 
 
 register_pytree_node(

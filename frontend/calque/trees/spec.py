@@ -7,6 +7,8 @@ so that equal ones are mostly the same object.  Start reading at `structure_of`.
 from __future__ import annotations
 
 import collections
+import dataclasses
+import operator
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -28,10 +30,12 @@ class PyTreeDef:
       PyTreeDef({'a': *, 'b': [*, None]})
     """
 
-    __slots__ = ("_spec", "unflatten", "num_leaves")
+    __slots__ = ("_spec", "unflatten", "num_leaves", "_static", "_others")
 
-    def __init__(self, spec: Any) -> None:
+    def __init__(self, spec: Any, static: list[Any] | None = None) -> None:
         self._spec = spec
+        self._static = static  # what is static of its nodes, None where that is words and classes
+        self._others: list[PyTreeDef] = []  # equal ones whose static data are not the same
         self.unflatten: Callable[[Iterable[Any]], Any] = spec.unflatten
         self.num_leaves: int = spec.num_leaves
 
@@ -67,7 +71,24 @@ class PyTreeDef:
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
         """The subtrees of a tree at the places of this structure's leaves."""
-        return self._spec.flatten_up_to(tree)
+        try:
+            return self._spec.flatten_up_to(tree)
+        except ValueError as error:
+            raise ValueError(_as_jax_says(str(error))) from None
+
+    def walk(self, f_node: Callable[[Any, Any], Any], f_leaf: Callable[[Any], Any] | None,
+             leaves: Iterable[Any]) -> Any:
+        """f_node(what it gave for the children, what is static) of each node, from the leaves on,
+        and f_leaf(leaf); what the root gives."""
+        left = iter(leaves)
+
+        def visit(t: PyTreeDef) -> Any:
+            if t._spec.is_leaf():
+                x = next(left)
+                return x if f_leaf is None else f_leaf(x)
+            data = t.node_data()
+            return f_node(tuple(map(visit, t.children())), data and data[1])
+        return visit(self)
 
     def compose(self, inner: PyTreeDef) -> PyTreeDef:
         """This structure with another one in place of every leaf."""
@@ -87,6 +108,26 @@ class PyTreeDef:
         return f"PyTreeDef({_text(self._spec)})"
 
 
+_WORDS = [
+    (r"^list arity mismatch; expected: (\d+), got: (\d+);", r"List arity mismatch: \2 != \1;"),
+    (r"^tuple arity mismatch; expected: (\d+), got: (\d+);", r"Tuple arity mismatch: \2 != \1;"),
+    (r"^dictionary key mismatch; expected key\(s\): (\[.*?\]), got key\(s\): (\[.*?\]),.*",
+     r"Dict key mismatch; expected keys: \1; present keys: \2."),
+    (r"^namedtuple type mismatch; expected type: (.*), got type: (.*);",
+     r"Named tuple type mismatch: expected type: \1, got type: \2;"),
+    (r"^Expected an instance of dict, collections.OrderedDict, or collections.defaultdict, got",
+     "Expected dict, got"),
+    (r"^Expected an instance of collections.namedtuple, got", "Expected named tuple, got"),
+    (r"^Expected an instance of (\w+), got", r"Expected \1, got")]
+
+
+def _as_jax_says(text: str) -> str:
+    """optree's words for what is no tree of a structure in those that users of JAX look for."""
+    for pattern, words in _WORDS:
+        text = re.sub(pattern, words, text, flags=re.S)
+    return text
+
+
 def raw(tree: Any) -> Any:
     """optree's structure."""
     return tree._spec if type(tree) is PyTreeDef else tree
@@ -98,11 +139,52 @@ def structure_of(spec: Any) -> PyTreeDef:
         return spec
     try:
         found = _known.get(spec)
-    except TypeError:  # static data that cannot be hashed
+    except Exception:  # static data that cannot be hashed, or compared (arrays)
         return PyTreeDef(_sorted(spec))
     if found is None:
-        found = _known.keep(spec, PyTreeDef(_sorted(spec)))
-    return found
+        return _known.keep(spec, PyTreeDef(_sorted(spec), _static_of(spec)))
+    if found._static is None:
+        return found
+    static = [node[2] for node in spec.__getstate__()[0] if node[2] is not None]
+    if _all_same(found._static, static):
+        return found
+    for known in found._others:
+        if _all_same(known._static, static):
+            return known
+    made = PyTreeDef(_sorted(spec), static)
+    found._others = [*found._others[-8:], made]
+    return made
+
+
+def _static_of(spec: Any) -> list[Any] | None:
+    """What is static of the nodes of a structure; None where equal structures have the same."""
+    data = [node[2] for node in spec.__getstate__()[0] if node[2] is not None]
+    plain = all(isinstance(d, type) or type(d) is list and all(type(k) is str for k in d)
+                for d in data)
+    return None if plain else data
+
+
+def _all_same(a: Any, b: Any) -> bool:
+    return len(a) == len(b) and (all(map(operator.is_, a, b)) or all(map(_same, a, b)))
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether equal static data are the same: 1 is not True, 0.0 not -0.0, 'a' no subclass's."""
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind is tuple or kind is list:
+        return _all_same(a, b)
+    if kind is dict:
+        return _same(list(a.items()), list(b.items()))
+    if kind is float or kind is complex:
+        return repr(a) == repr(b)
+    if dataclasses.is_dataclass(kind):
+        return all(_same(getattr(a, f.name, None), getattr(b, f.name, None))
+                   for f in dataclasses.fields(kind))
+    return True
 
 
 def _sorted(spec: Any) -> Any:
@@ -167,4 +249,7 @@ def kind_text(spec: Any) -> str:
         return f"namedtuple[{kind.__name__}]"
     found = re.match(r"PyTreeSpec\(CustomTreeNode\((.*), \[[*, ]*\]\)", repr(spec.one_level()),
                      re.S)
-    return found[1] if found else kind.__name__
+    if not found:
+        return kind.__name__
+    static = re.fullmatch(r"(\w+)\[(['\"])(.*)\2\]", found[1], re.S)  # words are shown as they are
+    return f"{static[1]}[{static[3]}]" if static else found[1]

@@ -19,6 +19,7 @@ from calque.trees.nodes import (
     GetAttrKey,
     KeyEntry,
     KeyPath,
+    NamedKey,
     Partial,
     SequenceKey,
     by_paths,
@@ -59,6 +60,8 @@ def _as_key(accessor: Any) -> tuple[Any, ...]:
         kind = type(entry).__name__
         if isinstance(entry.entry, (SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey)):
             keys.append(entry.entry)  # what a registered class gave
+        elif isinstance(entry.entry, NamedKey):
+            keys.append(entry.entry.key)
         elif kind == "MappingEntry":
             keys.append(DictKey(entry.entry))
         elif kind in ("NamedTupleEntry", "StructSequenceEntry"):
@@ -198,7 +201,8 @@ def _flatten_up_to(treedef: Any, tree: Any, position: int) -> list[Any]:
         return treedef.flatten_up_to(tree)
     except ValueError as error:
         raise ValueError(
-            f"tree_map: argument {position + 2} does not have the structure of the first: {error}."
+            f"pytree structure error: tree_map: argument {position + 2} does not have the "
+            f"structure of the first: {error}."
             "\n  Fix: pass trees whose structures agree down to the leaves of the first.") from None
 
 
@@ -517,6 +521,8 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Any, Any]:
     """
     children, data = flatten_one_level(tree)
     paths = tree_flatten_with_path(tree, is_leaf=lambda x: x is not tree)[0]
+    if len(paths) == len(children):
+        return tuple((path[0], c) for (path, _), c in zip(paths, children)), data
     keys = {id(leaf): path[0] for path, leaf in paths}
     return tuple((keys.get(id(c), SequenceKey(i)), c) for i, c in enumerate(children)), data
 

@@ -31,7 +31,6 @@ from calque.extend.core.jaxprs import (
     unmapped_aval,
 )
 from calque.extend.core.traces import (
-    Token,
     TraceTag,
     concrete_or_error,
     find_top_trace,
@@ -41,6 +40,7 @@ from calque.extend.core.traces import (
     take_current_trace,
     valid_jaxtype,
 )
+from calque.trees.tokens import Token
 
 
 class _PrimitiveMeta(type):

@@ -12,25 +12,6 @@ from calque.core.trace import Trace, Tracer, as_current, current, eval_trace
 from calque.dispatch.eager import LazyTrace
 
 
-class Token:
-    """Stands for the order of effects; calque needs none.
-
-    Args:
-      buf: anything.
-
-    Example:
-      >>> from calque.extend.core import Token
-      >>> Token(None).block_until_ready() is None
-      True
-    """
-
-    def __init__(self, buf: Any) -> None:
-        self.buf = buf
-
-    def block_until_ready(self) -> None:
-        """Returns at once."""
-
-
 class TraceTag:
     """A mark by which a trace of a library's own knows the tracers that are its.
 
@@ -219,6 +200,6 @@ def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
     return known if force is None else force(known)
 
 
-__all__ = ["OpaqueTraceState", "Token", "concrete_or_error", "find_top_trace",
+__all__ = ["OpaqueTraceState", "concrete_or_error", "find_top_trace",
            "get_opaque_trace_state", "primal_dtype_to_tangent_dtype",
            "set_current_trace", "take_current_trace", "valid_jaxtype"]

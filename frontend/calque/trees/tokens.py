@@ -1,0 +1,34 @@
+"""Token: a tree without leaves that stands for the order of side effects (lax.create_token).
+
+Imports nodes only.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from calque.trees import nodes
+
+
+class Token:
+    """What create_token returns: a tree without leaves, so that it enters and leaves all functions.
+
+    Args:
+      buf: accepted as JAX's.
+
+    Example:
+      >>> from calque.extend.core import Token
+      >>> Token(None).block_until_ready() is None
+      True
+    """
+
+    def __init__(self, buf: Any = None) -> None:
+        self._buf = buf
+
+    def block_until_ready(self) -> None:
+        """Does nothing: no work is behind it."""
+
+    def __repr__(self) -> str:
+        return "Token()"
+
+
+nodes.register_pytree_node(Token, lambda _: ((), None), lambda *_: Token())
