@@ -13,7 +13,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/[A
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs lint fuzz bench bench-clients docs system system-cpp clean
+.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs lint fuzz bench bench-clients docs system system-cpp release version clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), a C compiler for the kernels of
 # linear algebra, without which the package takes slower forms, and jemalloc, without which compiles
@@ -168,6 +168,26 @@ fuzz: $(VENV)/.test
 	-$(BIN)/python tests/fuzz_devices.py --level $(LEVEL) --log build/fuzz.jsonl --resume \
 	  --minutes $$(($(MINUTES) * 60 * 1 / 10))s
 	$(BIN)/python tests/fuzz_search.py build/fuzz_api.jsonl build/fuzz.jsonl
+
+# the sdist and the wheels of a release, in dist: make release [ONCE=1]; ziglang stands in for gcc, or for
+# its cross compiler, where they are missing
+RELEASE_ENV := build/release-env
+HAVE_GCC = command -v gcc && { command -v aarch64-linux-gnu-gcc || test "$$(uname -m)" = aarch64; } && \
+  { command -v x86_64-linux-gnu-gcc || test "$$(uname -m)" = x86_64; }
+
+$(RELEASE_ENV)/.made: release/requirements.txt release/requirements-zig.txt
+	$(PYTHON) -m venv $(RELEASE_ENV)
+	$(RELEASE_ENV)/bin/python -m pip install -q --disable-pip-version-check -r release/requirements.txt
+	@{ $(HAVE_GCC); } >/dev/null || $(RELEASE_ENV)/bin/python -m pip install -q --disable-pip-version-check \
+	  -r release/requirements-zig.txt
+	@touch $@
+
+release: $(RELEASE_ENV)/.made
+	$(RELEASE_ENV)/bin/python release/build.py $(if $(ONCE),--once)
+
+# the version, which must be the same everywhere: make version [NEW=0.2.0]; the one that it is dates its changes
+version:
+	@$(PYTHON) release/version.py $(NEW)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
