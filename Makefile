@@ -13,7 +13,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/[A
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs lint fuzz bench bench-clients docs system system-cpp release version clean
+.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs lint fuzz bench bench-clients docs system system-cpp release test-wheel version clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), a C compiler for the kernels of
 # linear algebra, without which the package takes slower forms, and jemalloc, without which compiles
@@ -184,6 +184,11 @@ $(RELEASE_ENV)/.made: release/requirements.txt release/requirements-zig.txt
 
 release: $(RELEASE_ENV)/.made
 	$(RELEASE_ENV)/bin/python release/build.py $(if $(ONCE),--once)
+
+# the wheel in dist, or a new one, as it is installed: make test-wheel [VERSIONS="3.11 3.12"]
+test-wheel: $(RELEASE_ENV)/.made
+	@ls dist/calque-*-any.whl >/dev/null 2>&1 || $(RELEASE_ENV)/bin/python release/build.py --once
+	$(RELEASE_ENV)/bin/python release/installed.py $(if $(VERSIONS),--pythons $(VERSIONS))
 
 # the version, which must be the same everywhere: make version [NEW=0.2.0]; the one that it is dates its changes
 version:

@@ -53,11 +53,12 @@ class Crashed(Exception):
     Attributes:
       signal: the name of the signal, or 'exit status N'.
       said: what it printed.
+      folder: where it had its temporary files.
     """
 
-    def __init__(self, signal: str, said: str) -> None:
+    def __init__(self, signal: str, said: str, folder: str) -> None:
         super().__init__(signal)
-        self.signal, self.said = signal, said
+        self.signal, self.said, self.folder = signal, said, folder
 
 
 class _Server:
@@ -182,7 +183,7 @@ def request(source: bytes, flags: tuple[str, ...], stage: str = "",
             _drop(server)
         raise
     if answer.kind == "crashed":
-        died = Crashed(server.ended(), server.said())
+        died = Crashed(server.ended(), server.said(), str(server.temporary.parent))
         _drop(server)
         raise died
     if answer.kind == "error":
