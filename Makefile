@@ -186,9 +186,9 @@ release: $(RELEASE_ENV)/.made
 	$(RELEASE_ENV)/bin/python release/build.py $(if $(ONCE),--once)
 
 # the wheel in dist, or a new one, as it is installed: make test-wheel [VERSIONS="3.11 3.12"]
-test-wheel: $(RELEASE_ENV)/.made
-	@ls dist/calque-*-any.whl >/dev/null 2>&1 || $(RELEASE_ENV)/bin/python release/build.py --once
-	$(RELEASE_ENV)/bin/python release/installed.py $(if $(VERSIONS),--pythons $(VERSIONS))
+test-wheel:
+	@ls dist/calque-*-any.whl >/dev/null 2>&1 || $(MAKE) release ONCE=1
+	$(PYTHON) release/installed.py $(if $(VERSIONS),--pythons $(VERSIONS))
 
 # the version, which must be the same everywhere: make version [NEW=0.2.0]; the one that it is dates its changes
 version:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -82,7 +83,8 @@ class Environment:
             [str(self.python), *words], cwd=self.home, capture_output=True, text=True, check=False,
             errors="replace", timeout=900, env={
                 "PATH": os.pathsep.join([str(self.python.parent), *[path] * bool(path)]),
-                "HOME": str(self.home), "LC_ALL": "C.UTF-8", "CALQUE_PROGRESS": "0",
+                "HOME": str(self.home), "USERPROFILE": str(self.home), "LC_ALL": "C.UTF-8",
+                "CALQUE_PROGRESS": "0",
                 **{k: os.environ[k] for k in ("SYSTEMROOT", "TEMP", "TMP", "TMPDIR")
                    if k in os.environ}})
         if bool(done.returncode) != fails:
@@ -131,7 +133,7 @@ def own_kernels(env: Environment) -> None:
 
 def artifacts(env: Environment) -> None:
     (env.home / "model.py").write_text(MODEL, "utf-8")
-    target = "cpu:aarch64" if os.uname().machine == "aarch64" else "cpu:x86-64-v2"
+    target = "cpu:aarch64" if platform.machine() in ("aarch64", "arm64") else "cpu:x86-64-v2"
     env.run("-c", CLI, "compile", "model.py:f", "--arg", "f32[3,3]", "--arg", "f32[3]",
             "--target", target, "-o", "model.vmfb")
     if "float32[3,3]" not in env.run("-c", CLI, "inspect", "model.vmfb"):
@@ -143,7 +145,7 @@ def artifacts(env: Environment) -> None:
 def other_machine(env: Environment) -> None:
     """An artifact for another CPU: it is made here, and refused with a cure."""
     (env.home / "model.py").write_text(MODEL, "utf-8")
-    other = "cpu:x86-64-v2" if os.uname().machine == "aarch64" else "cpu:aarch64"
+    other = "cpu:x86-64-v2" if platform.machine() in ("aarch64", "arm64") else "cpu:aarch64"
     env.run("-c", CLI, "compile", "model.py:f", "--arg", "f32[3,3]", "--arg", "f32[3]",
             "--target", other, "-o", "other.vmfb")
     said = env.run("-c", CLI, "run", "other.vmfb", "--input", "f32[3,3]=2", "--input", "f32[3]=1",
