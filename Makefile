@@ -13,7 +13,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/[A
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs lint fuzz bench bench-clients docs system system-cpp release test-wheel version clean
+.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs lint fuzz bench bench-clients docs system system-cpp release test-wheel native version clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), a C compiler for the kernels of
 # linear algebra, without which the package takes slower forms, and jemalloc, without which compiles
@@ -189,6 +189,19 @@ release: $(RELEASE_ENV)/.made
 test-wheel:
 	@ls dist/calque-*-any.whl >/dev/null 2>&1 || $(MAKE) release ONCE=1
 	$(PYTHON) release/installed.py $(if $(VERSIONS),--pythons $(VERSIONS))
+
+# the C++ library on IREE's C runtime as a wheel in dist: make native IREE_SOURCE=folder [DRIVERS=local-sync,local-task],
+# or make native IREE=prefix of a runtime that is installed (docs/native.md)
+NATIVE_ENV := build/native-env
+
+$(NATIVE_ENV)/.made: release/requirements-native.txt
+	$(PYTHON) -m venv $(NATIVE_ENV)
+	$(NATIVE_ENV)/bin/python -m pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+native: $(NATIVE_ENV)/.made
+	$(NATIVE_ENV)/bin/python release/native.py $(if $(IREE_SOURCE),--iree-source $(IREE_SOURCE)) \
+	  $(if $(IREE),--iree $(IREE)) $(if $(DRIVERS),--drivers $(DRIVERS))
 
 # the version, which must be the same everywhere: make version [NEW=0.2.0]; the one that it is dates its changes
 version:

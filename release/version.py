@@ -22,6 +22,7 @@ PLACES = {
     "runtime/cpp/CMakeLists.txt": r"project\(calque_cpp VERSION (\S+) ",
     "frontend/calque/__init__.py": r'(?m)^__version__ = "(.+)"$',
     "docs/cli.md": r"versions: calque (\S+),",
+    "docs/native.md": r"install calque_native-(\S+)-py3-none-linux",
     "README.md": r"install calque-(\S+)-py3-none-any",
     "CHANGELOG.md": r"(?m)\A(?:.*\n)*?## (\S+),",
 }
