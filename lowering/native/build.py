@@ -1,9 +1,9 @@
-"""Builds the C kernels while the package is built: objects for each level of each architecture.
+"""Builds the C kernels: objects for each level of each architecture.
 
-Named as setuptools' commands in pyproject.toml; CMakeLists.txt builds the same files from the same
-lists (FLAGS, LEVELS, OVERRIDES).  What cannot be compiled here is left out and said: the package
-then takes its portable forms (`calque doctor`), and its wheel is for this platform only.  Imports
-the standard library and setuptools; two modules of ours by their paths.  Start reading at
+commands.py does it while the package is built, `python lowering/native/build.py` in place;
+CMakeLists.txt builds the same files from the same lists (FLAGS, LEVELS, OVERRIDES).  What cannot be
+compiled here is left out and said: the package then takes its portable forms (`calque doctor`).
+Imports the standard library, and two modules of ours by their paths.  Start reading at
 `build_objects`.
 """
 from __future__ import annotations
@@ -15,9 +15,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from setuptools.command.bdist_wheel import bdist_wheel, get_platform
-from setuptools.command.build_py import build_py
 
 try:
     import fcntl
@@ -112,31 +109,6 @@ def _compile(job: tuple[list[str], Path, str]) -> str:
         return f"{made.parent.name}/{made.name}: {said}"
     part.replace(made)
     return ""
-
-
-class BuildKernels(build_py):
-    """build_py that compiles the C kernels beside the modules (in place where editable)."""
-
-    def run(self) -> None:
-        super().run()
-        for line in build_objects(self.objects()):
-            sys.stderr.write(f"calque: C kernel left out: {line}\n")
-
-    def objects(self) -> Path:
-        """Where the objects of this build lie."""
-        place = HERE if self.editable_mode else Path(self.build_lib, "calque/lowering/native")
-        return place / "objects"
-
-
-class Wheel(bdist_wheel):
-    """bdist_wheel whose tag says `any` only where the objects of every level are in it."""
-
-    def get_tag(self) -> tuple[str, str, str]:
-        python, abi, platform = super().get_tag()
-        folder = self.get_finalized_command("build_py").objects()
-        if all((folder / name).exists() for name in expected()):
-            return python, abi, platform
-        return python, abi, get_platform(self.bdist_dir).replace("-", "_").replace(".", "_")
 
 
 if __name__ == "__main__":  # python lowering/native/build.py: build in place

@@ -1,4 +1,4 @@
 """python -m calque_native: prints the folder for CMAKE_PREFIX_PATH."""
-from calque_native import prefix
+from . import prefix
 
 print(prefix())
