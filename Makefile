@@ -13,7 +13,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/[A
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs lint fuzz bench bench-clients docs system system-cpp clean
+.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs lint fuzz bench bench-clients docs system system-cpp release test-wheel native version clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), a C compiler for the kernels of
 # linear algebra, without which the package takes slower forms, and jemalloc, without which compiles
@@ -168,6 +168,44 @@ fuzz: $(VENV)/.test
 	-$(BIN)/python tests/fuzz_devices.py --level $(LEVEL) --log build/fuzz.jsonl --resume \
 	  --minutes $$(($(MINUTES) * 60 * 1 / 10))s
 	$(BIN)/python tests/fuzz_search.py build/fuzz_api.jsonl build/fuzz.jsonl
+
+# the sdist and the wheels of a release, in dist: make release [ONCE=1]; ziglang stands in for gcc, or for
+# its cross compiler, where they are missing
+RELEASE_ENV := build/release-env
+HAVE_GCC = command -v gcc && { command -v aarch64-linux-gnu-gcc || test "$$(uname -m)" = aarch64; } && \
+  { command -v x86_64-linux-gnu-gcc || test "$$(uname -m)" = x86_64; }
+
+$(RELEASE_ENV)/.made: release/requirements.txt release/requirements-zig.txt
+	$(PYTHON) -m venv $(RELEASE_ENV)
+	$(RELEASE_ENV)/bin/python -m pip install -q --disable-pip-version-check -r release/requirements.txt
+	@{ $(HAVE_GCC); } >/dev/null || $(RELEASE_ENV)/bin/python -m pip install -q --disable-pip-version-check \
+	  -r release/requirements-zig.txt
+	@touch $@
+
+release: $(RELEASE_ENV)/.made
+	$(RELEASE_ENV)/bin/python release/build.py $(if $(ONCE),--once)
+
+# the wheel in dist, or a new one, as it is installed: make test-wheel [VERSIONS="3.11 3.12"]
+test-wheel:
+	@ls dist/calque-*-any.whl >/dev/null 2>&1 || $(MAKE) release ONCE=1
+	$(PYTHON) release/installed.py $(if $(VERSIONS),--pythons $(VERSIONS))
+
+# the C++ library on IREE's C runtime as a wheel in dist: make native IREE_SOURCE=folder [DRIVERS=local-sync,local-task],
+# or make native IREE=prefix of a runtime that is installed (docs/native.md)
+NATIVE_ENV := build/native-env
+
+$(NATIVE_ENV)/.made: release/requirements-native.txt
+	$(PYTHON) -m venv $(NATIVE_ENV)
+	$(NATIVE_ENV)/bin/python -m pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+native: $(NATIVE_ENV)/.made
+	$(NATIVE_ENV)/bin/python release/native.py $(if $(IREE_SOURCE),--iree-source $(IREE_SOURCE)) \
+	  $(if $(IREE),--iree $(IREE)) $(if $(DRIVERS),--drivers $(DRIVERS))
+
+# the version, which must be the same everywhere: make version [NEW=0.2.0]; the one that it is dates its changes
+version:
+	@$(PYTHON) release/version.py $(NEW)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

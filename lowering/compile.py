@@ -12,16 +12,20 @@ import functools
 import itertools
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from calque.core import monitoring
 from calque.lowering import branch_moves, compiler_process, compiler_server
-from calque.lowering.folders import cache_directory, home_directory, own_directory
+from calque.lowering.folders import (
+    LEAST_SPACE,
+    cache_directory,
+    free_space,
+    home_directory,
+    own_directory,
+)
 
 if TYPE_CHECKING:
     from calque.lowering.targets import Target
@@ -53,7 +57,6 @@ SHORT_WAYS = compiler_server.SHORT_WAYS
 _short_counts: Counter[str] = Counter()
 
 _ERROR = 2  # iree_compiler_diagnostic_severity_t
-_LEAST_SPACE = 1 << 20  # bytes in TMPDIR below which a crash of the compiler is its fault
 _WHERE = re.compile(r'^(?:loc\()?"?(?P<file>[^\s":()]+)"?:(?P<line>\d+):(?P<column>\d+)')
 _counter = itertools.count()
 
@@ -154,7 +157,7 @@ def _request(source: bytes, flags: tuple[str, ...], stage: str, careful: bool
         if SHORT_WAYS in flags:
             _say_long(f"the compiler crashed ({crash.signal})")
             return _request(source, compiler_server.without_short_ways(flags), stage, careful)
-        if careful or crash.signal not in ("SIGSEGV", "SIGABRT") or _no_space(crash):
+        if careful or crash.signal not in ("SIGSEGV", "SIGABRT") or _is_full(crash):
             raise
     return compiler_process.request(source, flags, stage, careful=True)
 
@@ -196,26 +199,18 @@ def _crashed(source: bytes, flags: tuple[str, ...], crash: compiler_process.Cras
              ) -> CompileError:
     """The compiler's process died: of a fault, or for want of disk or memory."""
     said = crash.said.splitlines()[-1] if crash.said else ""
-    folder = tempfile.gettempdir()
-    if _no_space(crash):
+    if _is_full(crash):
         return CompileError(
-            [f"there is no space left in {folder}, where the compiler links what it makes", said],
-            fix=f"free some space in {folder}, or name another folder in TMPDIR")
+            [f"there is no space left in {crash.folder}, where the compiler links what it makes",
+             said], fix=f"free some space in {crash.folder}, or name another folder in TMPDIR")
     if crash.signal == "SIGKILL" or "out of memory" in crash.said.lower():
         return CompileError(["the compiler ran out of memory", said],
                             fix="close other programs, or compile a smaller program at a time")
     return CompileError([f"the compiler crashed ({crash.signal})", said], _keep(source, flags))
 
 
-def _no_space(crash: compiler_process.Crashed) -> bool:
-    return "No space left on device" in crash.said or _free(tempfile.gettempdir()) < _LEAST_SPACE
-
-
-def _free(folder: str) -> int:
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return _LEAST_SPACE
+def _is_full(crash: compiler_process.Crashed) -> bool:
+    return "No space left on device" in crash.said or free_space(crash.folder) < LEAST_SPACE
 
 
 def _position(text: str) -> str:

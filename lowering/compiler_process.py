@@ -17,7 +17,6 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
@@ -53,11 +52,12 @@ class Crashed(Exception):
     Attributes:
       signal: the name of the signal, or 'exit status N'.
       said: what it printed.
+      folder: where it had its temporary files.
     """
 
-    def __init__(self, signal: str, said: str) -> None:
+    def __init__(self, signal: str, said: str, folder: str) -> None:
         super().__init__(signal)
-        self.signal, self.said = signal, said
+        self.signal, self.said, self.folder = signal, said, folder
 
 
 class _Server:
@@ -65,13 +65,12 @@ class _Server:
 
     def __init__(self, kind: str) -> None:
         script = str(Path(__file__).with_name("compiler_server.py"))
-        self.log = _log_file()
         self.temporary = temporary()  # what a killed one leaves
-        weakref.finalize(self, os.close, self.log)
+        self.log = _Log(self.temporary)
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", script, kind, *folders()], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self.log,
-            env={**os.environ, "TMPDIR": str(self.temporary), **(
+            stdout=subprocess.PIPE, stderr=self.log.file,
+            env={**os.environ, **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(self.temporary)), **(
                 {"LD_PRELOAD": found} if (found := allocator()) else {})},
             start_new_session=True)  # a signal to the whole group leaves who removes the folder
         self.lock = threading.Lock()
@@ -114,15 +113,6 @@ class _Server:
         for answer in left:
             answer.set("crashed", None)
 
-    def printed(self) -> int:
-        return os.fstat(self.log).st_size
-
-    def said(self) -> str:
-        """The end of what the process printed."""
-        size = self.printed()
-        data = os.pread(self.log, 16384, max(0, size - 16384))
-        return data.decode("utf-8", "replace").strip()
-
     def ended(self) -> str:
         code = self.process.wait()
         return signal.Signals(-code).name if code < 0 else f"exit status {code}"
@@ -137,11 +127,34 @@ class _Server:
         self.requests.put(None)
         self.process.kill()
         self.process.wait()
+        self.log.close()
         remove(self.temporary)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+
+
+class _Log:
+    """What a process prints: on Linux in memory, since the disk may be full; else in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = None if hasattr(os, "memfd_create") else folder / "printed"
+        self.file = (os.memfd_create("calque-compiler") if self._path is None else
+                     os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+        self.close = weakref.finalize(self, os.close, self.file)
+
+    def size(self) -> int:
+        return 0 if not self.close.alive else os.fstat(self.file).st_size
+
+    def end(self) -> str:
+        """The end of what was printed."""
+        size = self.size()
+        if self._path is None:
+            data = os.pread(self.file, 16384, max(0, size - 16384)) if size else b""
+        else:
+            data = self._path.read_bytes()[-16384:] if size else b""
+        return data.decode("utf-8", "replace").strip()
 
 
 class _Answer:
@@ -172,7 +185,7 @@ def request(source: bytes, flags: tuple[str, ...], stage: str = "",
       OSError: no process can be started.
     """
     server, answer = _server(_kind(flags, careful)), _Answer()
-    before = server.printed()
+    before = server.log.size()
     try:
         server.ask(answer, source, flags, stage, careful)
         while not answer.ready.wait(_SLICE_S):
@@ -182,13 +195,13 @@ def request(source: bytes, flags: tuple[str, ...], stage: str = "",
             _drop(server)
         raise
     if answer.kind == "crashed":
-        died = Crashed(server.ended(), server.said())
+        died = Crashed(server.ended(), server.log.end(), str(server.temporary.parent))
         _drop(server)
         raise died
     if answer.kind == "error":
         raise answer.value
-    printed = server.printed() - before
-    said = server.said()[-printed:] if printed else ""
+    printed = server.log.size() - before
+    said = server.log.end()[-printed:] if printed else ""
     return answer.kind, answer.value, said, answer.phases
 
 
@@ -233,14 +246,6 @@ def _drop(server: _Server) -> None:
     server.end()
 
 
-def _log_file() -> int:
-    """A file that takes no room on the disk, which may be full."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("calque-compiler")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
 @atexit.register
 def _end() -> None:
     """Compiles that Ctrl-C left behind, or daemon threads wait for, end with this process."""
@@ -256,4 +261,5 @@ def _after_fork_in_child() -> None:
     _lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+if hasattr(os, "register_at_fork"):  # (not on Windows)
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -108,15 +108,36 @@ def _user() -> int:
 # ---- what goes with the process
 
 _PREFIX = "calque-process-"
+LEAST_SPACE = 1 << 20  # bytes, that what lies there for a while may need
+
+
+def passing_place() -> Path:
+    """Where folders lie that go with their process: in TMPDIR where that is set, else beside the
+    cache's entries, where nobody else can write; in the system's place where that is no folder of
+    ours to write into, or is full."""
+    if not any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")):
+        above = own_directory(cache_directory())
+        if above is not None and os.access(above, os.W_OK) and free_space(above) >= LEAST_SPACE:
+            return above
+    return Path(tempfile.gettempdir())
+
+
+def free_space(folder: str | Path) -> int:
+    """The bytes that are free where a folder lies; enough where nobody can tell."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return LEAST_SPACE
 
 
 def temporary(within: Path | None = None) -> Path:
     """A new folder of this process's, which is gone when that ends; within another folder of ours
-    or the system's for such.
+    or `passing_place`.
 
     The process keeps it locked as long as it lives.  What those that were killed left behind the
     next one finds unlocked, and removes.
     """
+    within = passing_place() if within is None else within
     sweep(within)
     while True:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=within))
@@ -148,10 +169,10 @@ def passing(within: Path | None = None) -> Iterator[Path]:
         remove(path)
 
 
-def sweep(within: Path | None = None) -> None:
+def sweep(within: Path) -> None:
     """Remove the folders of processes that are no more."""
     with contextlib.suppress(OSError):
-        for entry in os.scandir(within or tempfile.gettempdir()):
+        for entry in os.scandir(within):
             if not entry.name.startswith(_PREFIX):
                 continue
             with contextlib.suppress(OSError):

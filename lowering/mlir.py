@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.metadata
 import sys
 import threading
 import types
@@ -53,8 +54,16 @@ class NoCompilerError(ModuleNotFoundError):
     def __init__(self) -> None:
         super().__init__(explain(
             "compiling needs IREE's compiler (No module named 'iree.compiler').",
-            fix="pip install iree-base-compiler; without it only artifacts run, which were "
-                "compiled elsewhere (calque.aot.load)."), name="iree.compiler")
+            fix=f"pip install 'iree-base-compiler=={_wanted()}'; without it only artifacts run, "
+                "which were compiled elsewhere (calque.aot.load)."), name="iree.compiler")
+
+
+def _wanted() -> str:
+    """The version that the runtime, which is here, goes with."""
+    try:
+        return importlib.metadata.version("iree-base-runtime")
+    except importlib.metadata.PackageNotFoundError:
+        return "3.13.*"
 
 
 @functools.cache

@@ -15,7 +15,17 @@ Start reading at executable.py.
 """
 from __future__ import annotations
 
-from calque.runtime.aot import Artifact, load
+try:
+    from calque.runtime.aot import Artifact, load
+except ModuleNotFoundError as error:
+    from calque.runtime.errors import explain
+    if error.name not in ("iree", "iree.runtime"):
+        raise
+    raise ModuleNotFoundError(explain(
+        f"calque runs programs by IREE's runtime ({error}).",
+        fix="pip install 'iree-base-runtime==3.13.*', which has wheels for CPython on Linux with "
+            "glibc 2.28 (x86-64, AArch64), macOS 13 and Windows (x86-64); elsewhere it has to be "
+            "built of IREE's sources."), name=error.name) from None
 from calque.runtime.buffer import Buffer, dlpack_capsule, from_dlpack
 from calque.runtime.call_spec import CallSpec
 from calque.runtime.device import Device, default_device, devices, set_cpu_device_count

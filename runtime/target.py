@@ -4,7 +4,10 @@ The C++ library asks the same (cpp/src/artifact/target.cc).  Start reading at `c
 """
 from __future__ import annotations
 
+import contextlib
+import importlib
 import platform
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +18,8 @@ from calque.runtime.device import Device
 from calque.runtime.errors import ArtifactError, explain
 
 _ARCHITECTURES = {"AMD64": "x86_64", "arm64": "aarch64"}
+_IN_NUMPY = {"fma": "FMA3", "sahf": "LAHF", "bmi1": "BMI", "dotprod": "ASIMDDP",
+             "fullfp16": "ASIMDHP"}  # other names than LLVM's
 _BACKENDS = {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}
 
 
@@ -94,11 +99,23 @@ def missing_features(needed: Sequence[str], present: frozenset[str]) -> list[str
 
 
 def cpu_flags() -> frozenset[str]:
-    """The CPU's features as the Linux kernel names them; empty where they cannot be read."""
+    """The CPU's features as the Linux kernel names them; empty where they cannot be known."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith(("flags", "Features")):
                 return frozenset(line.partition(":")[2].split())
-    except OSError:
+    except OSError:  # another system
         pass
-    return frozenset()
+    return _flags_by_numpy()
+
+
+def _flags_by_numpy() -> frozenset[str]:
+    """All features but those that NumPy looked for as it was imported and did not find."""
+    found: Mapping[str, bool] = {}
+    for package in ("numpy._core", "numpy.core"):  # (the second before NumPy 2)
+        with contextlib.suppress(ImportError, AttributeError):
+            found = importlib.import_module(f"{package}._multiarray_umath").__cpu_features__
+            break
+    lacking = {flag for name, flag in features.CPU.items()
+               if not found.get(_IN_NUMPY.get(name, re.sub(r"\W", "", name).upper()), True)}
+    return frozenset(features.CPU.values()) - lacking if found else frozenset()

@@ -12,6 +12,7 @@ Start reading at `wait_until`.
 """
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ LOOKING_S = 1e-3  # the same for a GPU
 _BLOCKED_S = 0.05  # at a time: Ctrl-C comes through in between
 _USUAL, _BATCH, _IDLE = (getattr(os, f"SCHED_{name}", -1)  # -1: not Linux
                          for name in ("OTHER", "BATCH", "IDLE"))
+_give_way: Callable[[], Any] = getattr(os, "sched_yield", functools.partial(time.sleep, 0))
 _RESTS_S = 1e-4, 1e-3  # where threads can't be SCHED_BATCH: between two looks, at first and at most
 
 
@@ -46,7 +48,7 @@ def wait_until(reached: Callable[[], bool], block: Callable[[int], Any], deadlin
             return True
         if now >= deadline:
             return False
-        os.sched_yield()
+        _give_way()
         now = time.perf_counter()
     policy = _policy()
     try:

@@ -38,7 +38,8 @@ def test_a_package_names_its_modules(folder: pathlib.Path) -> None:
 PATH = re.compile(r"(?<![\w/.:<>~*-])((?:[a-z_][\w-]*/)+[\w-]+"
                   r"(?:\.(?:S|py|pyi|md|c|h|cc|hpp|inc\.h|txt|json|toml|cmake))?)"
                   r"(?:::(\w+))?(?![\w/*{<-])")
-TOPS = {"frontend", "lowering", "runtime", "tests", "docs", "benchmarks", "examples", "calque"}
+TOPS = {"frontend", "lowering", "runtime", "tests", "docs", "benchmarks", "examples", "calque",
+        "release"}
 TOPS |= {p.name for p in PACKAGE.iterdir() if p.is_dir()}
 TOPS -= {"numpy", "random", "lax", "scipy", "nn", "iree"}  # names that others have, too
 
@@ -72,7 +73,7 @@ def exists(name: str, near: pathlib.Path) -> bool:
 
 
 def sources() -> list[pathlib.Path]:
-    tops = ("frontend", "lowering", "runtime", "tests", "benchmarks", "examples", "docs")
+    tops = ("frontend", "lowering", "runtime", "tests", "benchmarks", "examples", "docs", "release")
     return [ROOT / "README.md", *sorted(
         p for top in tops for p in (ROOT / top).rglob("*") if p.suffix in (".py", ".md"))]
 

@@ -146,7 +146,7 @@ def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Sp
     return f"""
 stream.executable private @{name} attributes {{hal.executable.objects = #hal.executable.objects<{{
     #hal.executable.target<"llvm-cpu", "embedded-elf-{elf}", {{target_triple = "{triple}"}}> = [
-    #hal.executable.object<{{path = "{path}"}}>]}}>}} {{
+    #hal.executable.object<{{path = "{path.as_posix()}"}}>]}}>}} {{
   stream.executable.export public @{name} workgroups() -> (index, index, index) {{
     %g = arith.constant {groups} : index
     %one = arith.constant 1 : index

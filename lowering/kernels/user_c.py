@@ -11,8 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-import os
-import shlex
 import shutil
 import struct
 import subprocess
@@ -27,6 +25,7 @@ from calque.lowering.folders import is_own_file, passing
 from calque.lowering.kernels import elf
 from calque.lowering.kernels.native import call_object, level_of
 from calque.lowering.kernels.user import Call, folder
+from calque.lowering.native.toolchain import choices_for, compiler_for, flags_for
 from calque.lowering.targets import Target
 
 _NATIVE = Path(__file__).resolve().parent.parent / "native"
@@ -114,10 +113,10 @@ def compiled(call: Call, target: Target, shim: str) -> tuple[Path, str]:
     """(the object of a kernel for a target, the function in it)."""
     kernel = call.kernel
     compiler = _compiler(call, target)
-    command = [*compiler, *_flags(tuple(compiler)), *_level(target), "-xc",
+    command = [*compiler, *flags_for(compiler, _level(target)), "-xc",
                "-Werror=implicit-function-declaration"]
     code = kernel.source if isinstance(kernel.source, str) else _object(call, target)
-    words = "\0".join([_version(tuple(command)), *command, str(len(shim)), shim])
+    words = "\0".join([_version(tuple(compiler)), *command, str(len(shim)), shim])
     raw = code.encode() if isinstance(code, str) else code
     digest = hashlib.sha256(words.encode() + b"\0" + raw).hexdigest()[:24]
     entry = f"calque_ffi_{kernel.entry}_{digest}"
@@ -133,12 +132,10 @@ def compiled(call: Call, target: Target, shim: str) -> tuple[Path, str]:
             _run(call, [*command, "-c", "-", "-o", str(made)], text, "does not compile", _MEND)
         else:
             _joined(call, target, command, code, shim.replace("@", entry), made)
-        missing = _run(call, [_tool("nm", target), "-u", str(made)], "", "cannot be read", _MEND)
-        symbols = [line.split()[-1] for line in missing.splitlines()
-                   if line.strip() and line.split()[-1] != "_GLOBAL_OFFSET_TABLE_"]
-        if symbols:
+        lacking = elf.missing(made.read_bytes())
+        if lacking:
             raise call.error(
-                f"the C kernel of {call.name!r} needs {', '.join(symbols)}, which nothing in it "
+                f"the C kernel of {call.name!r} needs {', '.join(lacking)}, which nothing in it "
                 "defines.", "define it in the source; no libc or libm is there (write loops for "
                 "memcpy, __builtin_sqrt for sqrt, polynomials for exp).")
         _run(call, [_tool("objcopy", target), f"--keep-global-symbol={entry}", str(made)], "",
@@ -209,41 +206,24 @@ def _run(call: Call, command: Sequence[str], text: str, what: str, fix: str) -> 
 
 @functools.cache
 def _version(command: tuple[str, ...]) -> str:
-    names = command[:next(i for i, word in enumerate(command) if word.startswith("-"))]
-    done = subprocess.run([*names, "--version"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
     return done.stdout
 
 
 def _compiler(call: Call, target: Target) -> list[str]:
-    """The words that start the C compiler: CC may hold several (ccache gcc)."""
-    host = {"AMD64": "x86_64", "arm64": "aarch64"}.get(os.uname().machine, os.uname().machine)
-    named = shlex.split(os.environ.get("CC", ""))
-    choices = [named] if named else [["cc"], ["gcc"], ["clang"]]
-    if target.arch != host:
-        choices = [[f"{target.arch}-linux-gnu-gcc"]]
-    for choice in choices:
-        if shutil.which(choice[0]):
-            return choice
-    raise call.error(
-        f"no C compiler for {target.arch} is here, and {call.name!r} is a kernel in C.",
-        f"install one ({' '.join(choices[0])}).", RuntimeError)
+    """The words that start the C compiler."""
+    found = compiler_for(target.arch)
+    if not found:
+        name = choices_for(target.arch)[0][0]
+        raise call.error(
+            f"no C compiler for {target.arch} is here, and {call.name!r} is a kernel in C.",
+            f"install one ({name}).", RuntimeError)
+    return found
 
 
 def _tool(tool: str, target: Target) -> str:
     cross = f"{target.arch}-linux-gnu-{tool}"
     return cross if shutil.which(cross) else tool
-
-
-@functools.cache
-def _flags(compiler: tuple[str, ...]) -> tuple[str, ...]:
-    """Our flags, those that a compiler takes: clang does not know all of gcc's."""
-    flags = tuple((_NATIVE / "FLAGS").read_text("utf-8").split())
-
-    def takes(*some: str) -> bool:
-        done = subprocess.run([*compiler, *some, "-Werror", "-xc", "-fsyntax-only", os.devnull],
-                              capture_output=True, check=False)
-        return done.returncode == 0
-    return flags if takes(*flags) else tuple(flag for flag in flags if takes(flag))
 
 
 def _level(target: Target) -> list[str]:

@@ -66,7 +66,7 @@ def _declared(ctx: Context, call: Call, code: Code, backend: str) -> str:
         if code.shared:
             more += f"workgroup_local_memory = {code.shared} : index, "
         insert(ctx.module, _SOURCE.format(
-            name=name, kind=_KINDS[backend], path=code.path, entry=code.entry, more=more,
+            name=name, kind=_KINDS[backend], path=code.path.as_posix(), entry=code.entry, more=more,
             constants=len(code.words), grid=grid, bindings=", ".join(
                 f"#hal.pipeline.binding<storage_buffer{', ' * bool(b)}{b}>" for b in bindings)))
     return ctx.sources[key]

@@ -1,1 +1,5 @@
-"""C kernels that are linked into artifacts for CPU targets; README.md tells their conventions."""
+"""C kernels that are linked into artifacts for CPU targets; README.md tells their conventions.
+
+  toolchain.py   which compiler makes objects for which architecture, with which flags
+  build.py       the objects of every level; commands.py: setuptools' commands around it
+"""

@@ -1,22 +1,20 @@
-"""Builds the C kernels while the package is built: objects for each level of each architecture.
+"""Builds the C kernels: objects for each level of each architecture.
 
-Named as setuptools' build_py in pyproject.toml; CMakeLists.txt builds the same files from the same
-lists (FLAGS, LEVELS, OVERRIDES).  What cannot be compiled here is left out and said: the package
-then takes its portable forms (`calque doctor`).  Imports the standard library and setuptools only.
-Start reading at `build_objects`.
+commands.py does it while the package is built, `python lowering/native/build.py` in place;
+CMakeLists.txt builds the same files from the same lists (FLAGS, LEVELS, OVERRIDES).  What cannot be
+compiled here is left out and said: the package then takes its portable forms (`calque doctor`).
+Imports the standard library, and two modules of ours by their paths.  Start reading at
+`build_objects`.
 """
 from __future__ import annotations
 
 import concurrent.futures
+import importlib.util
 import os
-import platform
-import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-from setuptools.command.build_py import build_py
+from typing import TYPE_CHECKING, Any
 
 try:
     import fcntl
@@ -26,21 +24,31 @@ except ImportError:  # not on Windows
 HERE = Path(__file__).resolve().parent
 
 
-def compiler_for(arch: str) -> list[str]:
-    """The command that compiles C for an architecture; [] where there is none."""
-    machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
-    if arch == machine:
-        named = os.environ.get("CC", "")
-        if named:
-            return shlex.split(named)
-        for name in ("cc", "gcc", "clang"):
-            if shutil.which(name):
-                return [name]
-        return []
-    for name in (f"{arch}-linux-gnu-gcc",):
-        if shutil.which(name):
-            return [name]
-    return ["clang", f"--target={arch}-linux-gnu"] if shutil.which("clang") else []
+def _beside(path: str) -> Any:
+    """A module of ours, without its package: that imports what a build does not have."""
+    spec = importlib.util.spec_from_file_location(f"calque_{Path(path).stem}", HERE / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if TYPE_CHECKING:
+    from calque.lowering.kernels import elf
+    from calque.lowering.native import toolchain
+else:
+    elf, toolchain = _beside("../kernels/elf.py"), _beside("toolchain.py")
+
+
+def levels() -> list[list[str]]:
+    """[level, architecture, flags...] of each."""
+    return [line.split() for line in (HERE / "LEVELS").read_text("utf-8").splitlines()]
+
+
+def expected() -> list[str]:
+    """The objects that a whole package has: <level>/<source>.o."""
+    return [f"{level}/{source.stem}.o" for level, *_ in levels()
+            for source in sorted(HERE.glob("*.c"))]
 
 
 def build_objects(out: Path) -> list[str]:
@@ -51,19 +59,18 @@ def build_objects(out: Path) -> list[str]:
     with (HERE / "FLAGS").open(encoding="utf-8") as lock:
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX)
-        return _build(out, lock.read().split())
+        return _build(out)
 
 
-def _build(out: Path, flags: list[str]) -> list[str]:
+def _build(out: Path) -> list[str]:
     newest = max(path.stat().st_mtime for path in (
         *HERE.glob("*.[ch]"), *[HERE / name for name in ("FLAGS", "LEVELS", "OVERRIDES")]))
     overrides = {source: own for source, *own in map(str.split, (
         HERE / "OVERRIDES").read_text("utf-8").splitlines())}
-    jobs: list[tuple[list[str], Path]] = []
+    jobs: list[tuple[list[str], Path, str]] = []
     said: list[str] = []
-    for line in (HERE / "LEVELS").read_text("utf-8").splitlines():
-        level, arch, *more = line.split()
-        command = compiler_for(arch)
+    for level, arch, *more in levels():
+        command = toolchain.compiler_for(arch)
         if not command:
             said.append(f"{level}: no C compiler for {arch}")
             continue
@@ -71,39 +78,37 @@ def _build(out: Path, flags: list[str]) -> list[str]:
             made = out / level / f"{source.stem}.o"
             if made.exists() and made.stat().st_mtime >= newest:
                 continue
-            own = overrides.get(source.stem, [])
-            jobs.append(([*command, *flags, *own, *more, "-c", str(source), "-o", str(made)], made))
+            flags = toolchain.flags_for(command, [*overrides.get(source.stem, []), *more])
+            jobs.append(([*command, *flags, "-c", source.name, "-o", str(made)], made, arch))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         said += [text for text in pool.map(_compile, jobs) if text]
     return said
 
 
-def _compile(job: tuple[list[str], Path]) -> str:
-    command, made = job
+def _compile(job: tuple[list[str], Path, str]) -> str:
+    command, made, arch = job
     made.parent.mkdir(parents=True, exist_ok=True)
     part = made.with_suffix(f".{os.getpid()}.part")  # the old one serves until the new one is there
-    try:
-        done = subprocess.run([*command[:-1], str(part)], capture_output=True, text=True,
-                              check=False)
+    said = ""
+    try:  # (by their names alone: objects are the same wherever they are built)
+        done = subprocess.run([*command[:-1], str(part.resolve())], capture_output=True, text=True,
+                              check=False, cwd=HERE)
+        if done.returncode:
+            said = f"{' '.join(command)}\n{done.stderr}"
+        else:
+            code = part.read_bytes()
+            said = elf.problem(code, arch)
+            lacking = [] if said else elf.missing(code)
+            said = f"needs {', '.join(lacking)}" if lacking else said
+            said = said and f"what {' '.join(command)} makes {said}"
     except OSError as error:
-        made.unlink(missing_ok=True)
-        return f"{made.parent.name}/{made.name}: {error}"
-    if done.returncode:
+        said = str(error)
+    if said:
         for stale in (part, made):
             stale.unlink(missing_ok=True)
-        return f"{made.parent.name}/{made.name}: {' '.join(command)}\n{done.stderr}"
+        return f"{made.parent.name}/{made.name}: {said}"
     part.replace(made)
     return ""
-
-
-class BuildKernels(build_py):
-    """build_py that compiles the C kernels beside the modules (in place where editable)."""
-
-    def run(self) -> None:
-        super().run()
-        place = HERE if self.editable_mode else Path(self.build_lib, "calque/lowering/native")
-        for line in build_objects(place / "objects"):
-            sys.stderr.write(f"calque: C kernel left out: {line}\n")
 
 
 if __name__ == "__main__":  # python lowering/native/build.py: build in place

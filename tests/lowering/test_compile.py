@@ -267,7 +267,7 @@ def test_a_compiler_that_died_meanwhile_is_started_again():
 
 def test_the_kernel_ending_the_compiler_is_want_of_memory(monkeypatch):
     def ended(*_):
-        raise compiler_process.Crashed("SIGKILL", "")
+        raise compiler_process.Crashed("SIGKILL", "", "/")
     monkeypatch.setattr(compiler_process, "request", ended)
     with pytest.raises(CompileError, match=r"(?s)ran out of memory.*Fix: close other programs"):
         compile_module(ADD, CPU)

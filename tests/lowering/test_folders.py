@@ -160,27 +160,57 @@ if sys.argv[1] == "crash":
 """
 
 
-def test_temporary_files_are_gone_when_a_process_ends(tmp_path):
-    at = Path(tempfile.gettempdir())
+@pytest.mark.parametrize("named", [True, False])
+def test_temporary_files_are_gone_when_a_process_ends(named, tmp_path, monkeypatch):
+    """Of one that ends by itself, crashes, or is killed with its children; in TMPDIR, or in the
+    folder of the cache."""
+    at = Path(tempfile.gettempdir()) if named else tmp_path / "home/.cache/calque"
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
     running = {way: subprocess.Popen(
         [sys.executable, "-c", CHILD, how], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
         stderr=subprocess.DEVNULL, start_new_session=True, env={
-            **os.environ, "TMPDIR": str(at), "HOME": str(tmp_path / "home")})
-        for way, how in (("crash", "crash"), ("group", "wait"))}
+            **os.environ, **({"TMPDIR": str(at)} if named else {}), "HOME": str(tmp_path / "home")})
+        for way, how in (("end", "end"), ("crash", "crash"), ("group", "wait"))}
     for way, process in running.items():
         assert process.stdout.readline() == "ready\n"
         if way == "group":
+            places = [*at.glob("calque-process-*")]
+            assert places and all(p.stat().st_mode & 0o777 == 0o700 for p in places)
             os.killpg(process.pid, signal.SIGKILL)
     for process in running.values():
         process.wait(60)
         process.stdout.close()
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        folders.sweep()  # (as the next process does: of those that could not do it themselves)
-        if not list(at.iterdir()):
+        folders.sweep(at)  # (as the next process does: of those that could not do it themselves)
+        if not list(at.glob("*process*")):
             break
         time.sleep(0.02)
-    assert not list(at.iterdir())
+    assert not [p for p in at.iterdir() if named or p.name[:5] != "host-"]
+
+
+def test_where_they_lie(tmp_path, monkeypatch):
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CALQUE_CACHE_DIR", str(tmp_path / "cache"))
+    system = Path(tempfile.gettempdir())
+    assert folders.passing_place() == tmp_path / "cache"
+    with folders.passing() as mine:
+        assert mine.parent == tmp_path / "cache" and mine.stat().st_mode & 0o777 == 0o700
+    assert not mine.exists()
+    with monkeypatch.context() as full:
+        full.setattr(folders, "free_space", lambda folder: 100)
+        assert folders.passing_place() == system
+    with monkeypatch.context() as closed:
+        closed.setattr(os, "access", lambda path, how: False)
+        assert folders.passing_place() == system
+    (tmp_path / "cache").chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="others can write into it"):
+        assert folders.passing_place() == system
+    (tmp_path / "cache").chmod(0o700)
+    monkeypatch.setenv("TMPDIR", str(system))
+    assert folders.passing_place() == system
 
 
 def test_folders_of_living_processes_stay():
@@ -188,7 +218,7 @@ def test_folders_of_living_processes_stay():
     child = os.fork()
     if not child:
         folders._made.clear()  # as another process
-        folders.sweep()
+        folders.sweep(mine.parent)
         os._exit(0 if mine.exists() else 1)
     assert os.waitpid(child, 0)[1] == 0
     folders.remove(mine)

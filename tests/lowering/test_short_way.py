@@ -192,7 +192,7 @@ def test_a_crash_is_answered_by_one_ordinary_compile(monkeypatch: pytest.MonkeyP
     def request(source: bytes, flags: tuple[str, ...], *more: Any) -> Any:
         asked.append(compiling.SHORT_WAYS in flags)
         if asked[-1]:
-            raise compiler_process.Crashed("SIGSEGV", "")
+            raise compiler_process.Crashed("SIGSEGV", "", "/")
         return real(source, flags, *more)
 
     monkeypatch.setattr(compiler_process, "request", request)

@@ -19,7 +19,7 @@ import pytest
 
 from calque.lowering.folders import temporary
 from calque.lowering.kernels.native import object_of
-from calque.lowering.native.build import compiler_for
+from calque.lowering.native.toolchain import compiler_for
 from calque.lowering.targets import cpu_target, parse_target
 
 FOLDER = Path(__file__).resolve().parents[2] / "lowering" / "native"

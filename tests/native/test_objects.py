@@ -14,8 +14,8 @@ import pytest
 from support.harness import partly_slow
 
 from calque.lowering.native import build
-from calque.lowering.native.build import compiler_for
-from tests.native.kernels import FLAGS, FOLDER, compiler, families, fresh
+from calque.lowering.native.toolchain import compiler_for, flags_for
+from tests.native.kernels import FOLDER, compiler, families, fresh
 
 LEVELS = [line.split() for line in (FOLDER / "LEVELS").read_text("utf-8").splitlines()]
 HERE = Path(__file__).resolve().parent
@@ -34,8 +34,8 @@ def test_objects_need_nothing(level: str, tmp_path: Path) -> None:
         if not fresh(made):
             made = tmp_path / f"{family}.o"
             # -O1 calls at least what -O3 calls
-            subprocess.run([*command, *FLAGS, "-O1", *flags, "-c", str(FOLDER / f"{family}.c"),
-                            "-o", str(made)], check=True)
+            subprocess.run([*command, *flags_for(command, flags), "-O1", "-c",
+                            str(FOLDER / f"{family}.c"), "-o", str(made)], check=True)
         return subprocess.run(["nm", "-u", str(made)], check=True, capture_output=True,
                               text=True).stdout
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import socket
 import sys
 import threading
@@ -355,6 +354,10 @@ def _loss(m: Member) -> dict[str, Any]:
 
 def _take_files() -> None:
     """As many connections as the system lets a process have: two for each process are needed."""
+    try:
+        import resource
+    except ImportError:  # (Windows has no such bound)
+        return
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -279,4 +279,5 @@ def _after_fork_in_child() -> None:
     watch.watchers.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+if hasattr(os, "register_at_fork"):  # (not on Windows)
+    os.register_at_fork(after_in_child=_after_fork_in_child)

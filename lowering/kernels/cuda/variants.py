@@ -59,7 +59,7 @@ def launch(ctx: Context, label: str, variants: Sequence[Variant], operands: Sequ
         layout = f"#hal.pipeline.layout<constants = {len(numbers)}, bindings = [{bindings}]>"
         insert(ctx.module, f"hal.executable private @{ctx.sources[key]} {{" + "".join(
             _VARIANT.format(
-                name=_name(v), path=v.code.path, entry=v.code.entry, block=v.code.block,
+                name=_name(v), path=v.code.path.as_posix(), entry=v.code.entry, block=v.code.block,
                 shared=v.code.shared, layout=layout, grid=v.grid,
                 condition=_CONDITION.format(major=v.major) if v.major else "")
             for v in variants) + "\n}")
