@@ -23,6 +23,7 @@ MOST = 60  # equations of a part: longer ones are passes/chains's
 BY_THE_WAY = 1 << 14  # elements that IREE would compute where they are read, and now writes
 SPREAD = 1 << 17  # elements of a list from which on several workgroups share each array
 GROUPS = 16
+MOST_ELEMENTS = (1 << 31) - 1  # a size is an int32
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ def lists(finder: rows.Finder) -> None:
 def _is_member(e: Equation) -> bool:
     """Whether an equation may belong to a part."""
     shape = e.outputs[0].aval.shape if len(e.outputs) == 1 else ()
-    if not shape or cost.is_dynamic(e) or not loops.is_plain(e):
+    if not shape or cost.is_dynamic(e) or not loops.is_plain(e) or (
+            loops.elements(shape) > MOST_ELEMENTS):
         return False
     if e.name == "broadcast_in_dim":
         return not e.inputs[0].aval.shape
