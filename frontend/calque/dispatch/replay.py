@@ -293,7 +293,7 @@ class _OnHost:
 _OFTEN = 16  # calls of a signature
 _CALL_US = 20  # what a compiled call costs, twice, in microseconds
 _SLOW_STEPS = {"random_bits": 60, "random_split": 25, "random_fold_in": 25, "random_seed": 10,
-               "sort": 8, "top_k": 8, "gather": 8, "scatter": 8, "scatter_add": 8}
+               "sort": 8, "top_k": 8, "gather": 8, "scatter": 8, "scatter-add": 8}
 
 
 def _is_slow(p: Program) -> bool:

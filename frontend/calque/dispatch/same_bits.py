@@ -16,7 +16,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var
 # results that are a part of their operands, or chosen of them
 _MOVES = frozenset((
     "reshape", "broadcast_in_dim", "transpose", "squeeze", "slice", "rev", "concatenate", "gather",
-    "dynamic_slice", "sort", "top_k", "select_n", "neg", "copy", "split", "pad", "copysign",
+    "dynamic_slice", "sort", "top_k", "select_n", "neg", "copy", "pad",
     "stop_gradient", "max", "min", "abs", "clamp", "reduce_max", "reduce_min", "real", "imag"))
 # elementwise operations that end in no product
 _ROUNDED = frozenset(("add", "sub", "div", "sqrt", "floor", "ceil", "round", "sign",

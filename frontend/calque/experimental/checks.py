@@ -37,7 +37,7 @@ COMPUTES = frozenset("""
     acos acosh add add_any asin asinh atan atan2 atanh cbrt conv_general_dilated cos cosh
     cumlogsumexp cumprod cumsum digamma div dot_general erf erf_inv erfc exp expm1 fft igamma
     igammac integer_pow lgamma log log1p logistic mul pad polygamma pow reduce_prod reduce_sum rem
-    regularized_incomplete_beta rsqrt scatter scatter-add scatter_add scatter-mul scatter_mul sin
+    regularized_incomplete_beta rsqrt scatter scatter-add scatter-mul sin
     sinh sqrt sub tan tanh zeta""".split())  # noqa: SIM905
 
 

@@ -22,7 +22,7 @@ NONE: Axes = frozenset()
 # linear in each operand that is unreduced, whichever these are
 LINEAR = frozenset((
     "convert_element_type", "transpose", "reshape", "broadcast_in_dim", "squeeze", "slice",
-    "reduce_sum", "split", "concatenate", "pad", "select_n", "reduce_precision", "copy", "real",
+    "reduce_sum", "concatenate", "pad", "select_n", "reduce_precision", "copy", "real",
     "imag", "conj", "stop_gradient", "dynamic_update_slice", "optimization_barrier", "fft", "name",
     "add_any", "inspect_sharding", "sharding_constraint", "dynamic_slice"))
 SAY = "calque.sharding.reshard the operand first."

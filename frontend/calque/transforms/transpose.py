@@ -21,7 +21,7 @@ from calque.transforms.explicit import is_explicit
 from calque.transforms.stage import literal_value, stage
 
 # Primitives whose cotangents are weak where their operands are, as in JAX.
-_TYPED = frozenset(("dot_general", "conv_general_dilated", "scan", "scatter", "scatter_add"))
+_TYPED = frozenset(("dot_general", "conv_general_dilated", "scan", "scatter", "scatter-add"))
 
 
 def backward(p: Program, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
