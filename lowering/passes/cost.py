@@ -81,7 +81,7 @@ def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> A
     if e.name == "dot_general":
         (xc, _), _ = e.params["dimension_numbers"]
         return out * _at_least_1(math.prod(e.inputs[0].aval.shape[i] for i in xc)) // 4
-    if e.name in ("gather", "dynamic_slice"):  # they read no more than they return
+    if e.name in ("gather", "dynamic_slice", "slice"):  # they read no more than they return
         return out
     if hazards.is_update(e):
         update = max((a.aval.size for a in e.inputs[1:]), key=guess)

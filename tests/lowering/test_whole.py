@@ -316,3 +316,19 @@ def test_many_sums_are_one_kernel(n: int) -> None:
     want = 2 * np.sin(wide).sum(1, keepdims=True) * np.cos(wide)
     # sums of 100 sines in float32: some 100 eps of their largest partial sum, times 2
     np.testing.assert_allclose(g(x), want, rtol=1e-4, atol=1e-4)
+
+
+def test_layers_cut_out_of_a_stack() -> None:
+    """A part of an array costs what is read of it: 50 layers of a stack are one kernel."""
+    w = (np.random.default_rng(0).standard_normal((50, 16, 16)) / 4).astype(np.float32)
+    x = np.random.default_rng(1).standard_normal((4, 16)).astype(np.float32)
+
+    def f(x: Any, w: Any, xp: Any) -> Any:
+        for i in range(50):
+            x = xp.tanh(x @ w[i])
+        return x
+
+    g = calque.jit(lambda x, w: f(x, w, jnp))
+    assert [r.family for r in g.lower(x, w).plan().regions] == ["program"]
+    want = f(x.astype(np.float64), w.astype(np.float64), np)
+    np.testing.assert_allclose(g(x, w), want, rtol=1e-4, atol=1e-5)  # 50 layers' roundings
