@@ -139,7 +139,7 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     cpu = target.backend == "llvm-cpu"
     why = cost.whole_refusal(plain) if cpu and options.whole else None
     p = grouped(plain) if cpu and (why is not None or not options.whole) else plain
-    if cpu and options.whole and 2 * loops.loose(p) > loops.passes(plain) and (
+    if cpu and options.whole and 2 * loops.passes(p, loose=True) > loops.passes(plain) and (
             cost.whole_refusal(plain, many=True) is None):  # groups took few of many
         p, why = plain, None
     baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}

@@ -120,17 +120,12 @@ def decomposition(e: Equation) -> Program:
     return e.primitive.program(*[a.aval for a in e.inputs], **e.params)
 
 
-def passes(p: Program) -> int:
-    """How many equations begin a loop nest of their own, at least."""
-    return sum(sum(map(passes, inner_of(e.params))) if e.name == "jit" else
+def passes(p: Program, loose: bool = False) -> int:
+    """How many equations begin a loop nest of their own, at least; `loose`: of those that no group
+    has taken (passes/groups)."""
+    return sum((0 if loose and "rows" in e.params else
+                sum(passes(q, loose) for q in inner_of(e.params))) if e.name == "jit" else
                e.primitive.kernel in ("fold", "loop", "nest") for e in p.equations)
-
-
-def loose(p: Program) -> int:
-    """How many of them no group has taken (passes/groups)."""
-    return sum((loose(q) if "rows" not in e.params else 0) for e in p.equations if e.name == "jit"
-               for q in inner_of(e.params)) + sum(
-        e.primitive.kernel in ("fold", "loop", "nest") for e in p.equations if e.name != "jit")
 
 
 def folds(p: Program) -> bool:

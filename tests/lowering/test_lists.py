@@ -10,7 +10,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import lax
+from calque import export, lax
 
 RNG = np.random.default_rng(0)
 
@@ -137,6 +137,36 @@ def test_donated() -> None:
     for _ in range(3):  # and again, on its own results
         given = f([jnp.array(x) for x in p], g)
     same(given, [a - b for a, b in zip(p, g)])
+
+
+def test_what_is_updated_behind_a_list() -> None:
+    """An update in place must not be seen by what reads the array before or after it."""
+    xs = arrays(20)
+
+    def f(xs: Any) -> Any:
+        ys = [x + 1 for x in xs]
+        zs = [y.at[0].set(9) for y in ys]
+        return zs, [y * 2 for y in ys], [x.at[0].set(7) for x in xs]
+
+    ys = [x + 1 for x in xs]
+    zs, ts = [y.copy() for y in ys], [x.copy() for x in xs]
+    for z, t in zip(zs, ts):
+        z[0], t[0] = 9, 7
+    for donated in ((), (0,)):
+        got = calque.jit(f, donate_argnums=donated)([jnp.array(x) for x in xs])
+        same(got, (zs, [y * 2 for y in ys], ts), rtol=1e-6)
+
+
+def test_without_arguments_and_with_sizes_known_at_the_call() -> None:
+    kept = [jnp.array(x) for x in arrays(20)]
+    same(calque.jit(lambda: [x * 2 for x in kept])(), [np.asarray(x) * 2 for x in kept], rtol=1e-6)
+    same(calque.jit(lambda: [jnp.full((i + 1,), 2.0) + 1 for i in range(40)])(),
+         [np.full((i + 1,), 3, np.float32) for i in range(40)])
+    (b,) = export.symbolic_shape("b")
+    exported = export.export(calque.jit(lambda xs: [x + 1 for x in xs]))(
+        [calque.ShapeDtypeStruct((b, 3), np.float32)] * 20)
+    xs = arrays(20, shape=lambda i: (5, 3))
+    same(exported.call(xs), [x + 1 for x in xs], rtol=1e-6)
 
 
 def test_in_loops_and_branches_from_the_host() -> None:
