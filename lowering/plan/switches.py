@@ -5,7 +5,10 @@ once: what is compiled in a process is compiled in one way.
 """
 from __future__ import annotations
 
+import os
+
 from calque.core.config import is_off
+from calque.core.errors import explain
 
 SWITCHES = {
     "program": "small programs as one kernel",
@@ -24,6 +27,11 @@ SWITCHES = {
     "convolutions": "convolutions in C",
     "moves": "large joins, rows picked, axes turned round by a kernel",
 }
+_ELSEWHERE = ("numpy", "plans", "kernels")  # docs/debugging.md
+_UNKNOWN = sorted(set(os.environ.get("CALQUE_OFF", "").split(",")) - {"", *_ELSEWHERE, *SWITCHES})
+if _UNKNOWN:
+    raise ValueError(explain(f"CALQUE_OFF names {', '.join(_UNKNOWN)}, which is no part of calque.",
+                             fix=f"name some of {', '.join((*_ELSEWHERE, *SWITCHES))}."))
 _OFF = frozenset(name for name in SWITCHES if is_off(name))
 
 
