@@ -208,7 +208,7 @@ def vector_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) ->
     a, strides = _operand(ctx, x, (xb, xf, xc))
     if 1 not in strides[1:]:
         return None
-    v, (v_batch, v_step, _) = _operand(ctx, y, (yb, yc, ()))
+    v, (v_batch, v_step, _) = _operand(ctx, y, (yb, yc, other_axes(y.ndim, yc, yb)))
     if v_step != 1:
         v, v_batch = ctx.b.transpose(y, [*yb, *yc, *other_axes(y.ndim, yc, yb)]), k
     part = LINE if strides[2] == 1 else 4 * LINE  # of a group's sums; or of what it reads of a row

@@ -37,6 +37,8 @@ SPELLINGS: dict[str, Callable[..., Any]] = {
     "tensordot": lambda np, a, b, v, u, w: np.tensordot(v, a, (0, 1)),
     "batch": lambda np, a, b, v, u, w: np.einsum("bnk,bk->bn", b, w),
     "batch, one vector": lambda np, a, b, v, u, w: b @ v,
+    "two batches the other way round": lambda np, a, b, v, u, w: np.einsum(
+        "pbnk,ekbp->pbne", np.stack([b, 2 * b]), np.stack([w.T, 2 * w.T], -1)[None]),
     "batch of columns": lambda np, a, b, v, u, w: b @ w[:, :, None],
     "batch inside": lambda np, a, b, v, u, w: np.einsum("bnk,kb->nb", b, w.T),
     "two axes": lambda np, a, b, v, u, w: np.einsum("bnk,bk->n", b, w)}
