@@ -24,6 +24,7 @@ from calque.lowering import mlir
 from calque.lowering.builder import Builder, Value
 from calque.lowering.dynamic import DynamicBuilder
 from calque.lowering.module import Emitter
+from calque.lowering.passes.narrow import has_small, over_bytes
 from calque.lowering.sizes import Sizes, dimension
 from calque.lowering.targets import Target
 
@@ -134,6 +135,8 @@ def lower_flat(programs: Sequence[tuple[str, Program]], target: Target) -> bytes
 
 def _function(module: Any, name: str, p: Program, target: Target) -> None:
     ir = mlir.ir()
+    if has_small(p):
+        p = over_bytes(p)
 
     def types(atoms: Sequence[Atom]) -> list[Any]:
         return [mlir.tensor_type(a.aval.shape, a.aval.dtype) for a in atoms]
