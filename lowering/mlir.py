@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from calque.core.dims import Dim
-from calque.core.dtypes import SMALL_FLOATS, SMALL_SIGNED, SMALL_UNSIGNED
+from calque.core.dtypes import SMALL_FLOATS, SMALL_INTEGERS
 from calque.core.errors import explain
 from calque.core.types import Dtype, Shape
 
@@ -42,8 +42,7 @@ _ELEMENT_NAMES: dict[Dtype, str] = {
 }
 _DTYPES = {name: dtype for dtype, name in _ELEMENT_NAMES.items()}
 # of fewer bits than hardware computes in: bytes (lowering/passes/narrow)
-_ELEMENT_NAMES |= {d: "i8" for d in SMALL_SIGNED}
-_ELEMENT_NAMES |= {d: "ui8" for d in (*SMALL_UNSIGNED, *SMALL_FLOATS)}
+_ELEMENT_NAMES |= {d: "i8" for d in (*SMALL_INTEGERS, *SMALL_FLOATS)}
 
 _LINALG = "iree.compiler.dialects.linalg"
 _lock = threading.Lock()

@@ -181,8 +181,8 @@ def _encode(b: Builder, x: Value, dtype: Dtype) -> Value:
     beyond = b.binary("and", size >= smallest, normal > form.largest)
     code = b.select(beyond, over, code)
     none = size > 0x7F800000
-    if form.nan is None:  # 0, of the other sign: ml_dtypes' choice, and JAX's
-        code = b.select(none, sign ^ (1 << form.sign), code | sign)
+    if form.nan is None:  # -0: JAX's choice
+        code = b.select(none, 1 << form.sign, code | sign)
     elif form.one_zero:
         code = b.select(none, form.nan, code)
         plain = b.binary("or", code.eq(0), code.eq(0x80))

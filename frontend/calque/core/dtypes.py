@@ -380,10 +380,14 @@ def _join(nodes: frozenset[str]) -> str:
     least = [n for n in common if common <= _above(n)]
     if len(least) != 1:
         raise TypePromotionError(
-            f"Input dtypes {tuple(sorted(nodes))} have no available implicit dtype promotion "
+            f"Input dtypes {tuple(sorted(map(_written, nodes)))} have no available implicit dtype promotion "
             f"path.{_of_small(nodes)}\n"
             "  Fix: cast one of them explicitly with .astype(...).")
     return least[0]
+
+
+def _written(node: str) -> str:
+    return str(_WEAK.get(node, node))
 
 
 def _of_small(nodes: frozenset[str]) -> str:

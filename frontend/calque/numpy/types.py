@@ -345,7 +345,7 @@ __all__ = [
     "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
     "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float_", "floating", "generic", "iinfo",
     "inexact", "inf", "int16", "int2", "int32", "int4", "int64", "int8", "int_", "integer",
-    "iscomplexobj", "isdtype", "isrealobj", "isscalar", "issubdtype", "nan", "newaxis", "number", "object_",
-    "pi", "promote_types", "result_type", "signedinteger", "single", "uint", "uint16",
+    "iscomplexobj", "isdtype", "isrealobj", "isscalar", "issubdtype", "nan", "newaxis", "number",
+    "object_", "pi", "promote_types", "result_type", "signedinteger", "single", "uint", "uint16",
     "uint2", "uint32", "uint4", "uint64", "uint8", "unsignedinteger",
     *(n for n in ("int1", "uint1") if hasattr(ml_dtypes, n))]

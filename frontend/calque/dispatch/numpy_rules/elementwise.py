@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from calque.core.dtypes import SMALL_FLOATS
+from calque.core.dtypes import FLOAT4, SMALL_FLOATS
 
 Value = np.ndarray[Any, Any]
 Rule = Callable[..., Any]
@@ -125,6 +125,8 @@ def _small(x: Value, to: Any) -> Any:
     if x.dtype.itemsize > 4 or x.dtype in COMPLEX:
         return None
     wide = x.astype(np.float32)
+    if to in FLOAT4:  # it has no NaN: -0
+        wide = np.where(np.isnan(wide), np.float32(-0.0), wide)
     return wide.astype(to) if to in SMALL_FLOATS or to == np.float32 else None
 
 
