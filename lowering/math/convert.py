@@ -212,7 +212,7 @@ def _decode(b: Builder, x: Value) -> Value:
     denormal = size.view(I32).astype(F32) * 2.0 ** (1 - form.bias - form.mantissa)
     value = b.select(size < (1 << form.mantissa), denormal, normal)
     if form.one_zero:
-        value = b.select(code.eq(form.nan), np.nan, value)
+        value = b.select(code.eq(form.nan or 0), np.nan, value)
     elif form.nan is not None:
         if form.infinity is not None:
             value = b.select(size.eq(form.infinity), np.inf, value)

@@ -34,6 +34,7 @@ FLOAT8 = _of_ml_dtypes(
     "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
     "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 FLOAT4 = _of_ml_dtypes("float4_e2m1fn")
+FLOAT6 = _of_ml_dtypes("float6_e2m3fn", "float6_e3m2fn")  # known by name: no array has them
 SMALL_FLOATS = (*FLOAT8, *FLOAT4)
 # integers of less than a byte; of these and of FLOAT4 an element takes a byte in memory
 SMALL_SIGNED = _of_ml_dtypes("int1", "int2", "int4")
@@ -229,8 +230,8 @@ def itemsize_bits(dtype: Any) -> int:
     if dtype is None:
         raise ValueError("dtype cannot be None.\n  Fix: name one.")
     found = dtype if is_key(dtype) else np.dtype(dtype)
-    if found in _SMALL:
-        return int(finfo(found).bits if found in _FLOAT_SET else iinfo(found).bits)
+    if found in _SMALL or found in FLOAT6:
+        return int(iinfo(found).bits if found in SMALL_INTEGERS else finfo(found).bits)
     return 8 * int(found.itemsize)
 
 
@@ -358,8 +359,9 @@ _EDGES: dict[str, list[str]] = {
     "uint8": ["int16", "uint16"], "uint16": ["int32", "uint32"],
     "uint32": ["int64", "uint64"], "uint64": ["f*"],
     "int8": ["int16"], "int16": ["int32"], "int32": ["int64"], "int64": ["f*"],
-    "f*": ["c*", "float16", "bfloat16", *(d.name for d in SMALL_FLOATS)],
-    **{d.name: [] for d in (*SMALL_FLOATS, *SMALL_INTEGERS)},
+    "f*": ["c*", "float16", "bfloat16",
+           *(d.name for d in (*SMALL_FLOATS, *FLOAT6))],
+    **{d.name: [] for d in (*SMALL_FLOATS, *FLOAT6, *SMALL_INTEGERS)},
     "float16": ["float32"], "bfloat16": ["float32"], "float32": ["float64", "complex64"],
     "float64": ["complex128"],
     "c*": ["complex64"], "complex64": ["complex128"], "complex128": [],
@@ -379,8 +381,9 @@ def _join(nodes: frozenset[str]) -> str:
     common = frozenset.intersection(*[_above(n) for n in nodes])
     least = [n for n in common if common <= _above(n)]
     if len(least) != 1:
+        written = tuple(sorted(map(_written, nodes)))
         raise TypePromotionError(
-            f"Input dtypes {tuple(sorted(map(_written, nodes)))} have no available implicit dtype promotion "
+            f"Input dtypes {written} have no available implicit dtype promotion "
             f"path.{_of_small(nodes)}\n"
             "  Fix: cast one of them explicitly with .astype(...).")
     return least[0]
@@ -392,8 +395,9 @@ def _written(node: str) -> str:
 
 def _of_small(nodes: frozenset[str]) -> str:
     """Why dtypes of the few bits promote to nothing."""
-    for what, some in (("8-bit floats", FLOAT8), ("4-bit floats", FLOAT4),
-                       ("1-bit, 2-bit and 4-bit integers", SMALL_INTEGERS)):
+    for what, some in (
+            ("8-bit floats", FLOAT8), ("6-bit floats", FLOAT6), ("4-bit floats", FLOAT4),
+            ("1-bit, 2-bit and 4-bit integers", SMALL_INTEGERS)):
         if any(d.name in nodes for d in some):
             return f" To avoid unintended promotion, {what} do not support implicit promotion."
     return ""
@@ -423,8 +427,8 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
     if strict:
         strong = {d for d, w in pairs if not w}
         nodes = {_node(d, w) for d, w in pairs}
-        if len(strong) > 1 or (len(strong) == 1 and _join(frozenset(nodes)) != next(
-                iter(strong)).name):
+        if len(strong) > 1 or (len(strong) == 1 and not all(
+                next(iter(strong)).name in _above(n) for n in nodes)):
             names = sorted(f"{d}{' (weak)' if w else ''}" for d, w in pairs)
             raise TypePromotionError(
                 f"Input dtypes {', '.join(names)} have no available implicit dtype promotion path "
@@ -444,8 +448,12 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
 
 def promote(pairs: Iterable[tuple[Dtype, bool]]) -> tuple[Dtype, bool]:
     """The join of (dtype, weak) pairs: result dtype and whether it is weak."""
-    strict = config.jax_numpy_dtype_promotion == "strict" and not asked_by_ours(*_STRICT)
-    return _promote(frozenset(pairs), config.jax_enable_x64, strict)
+    return _promote(frozenset(pairs), config.jax_enable_x64, is_strict())
+
+
+def is_strict() -> bool:
+    """Whether dtypes may not be mixed here."""
+    return config.jax_numpy_dtype_promotion == "strict" and not asked_by_ours(*_STRICT)
 
 
 # where dtypes of operands are the user's; other functions of ours mix what they make themselves
