@@ -19,6 +19,7 @@ from calque.lowering import mlir
 from calque.lowering.builder import Value
 from calque.lowering.context import Context
 from calque.lowering.passes.clients import closed_by_constants, const_p
+from calque.lowering.passes.narrow import same_byte_p
 from calque.lowering.rules.registry import Op, Rule
 
 
@@ -114,4 +115,6 @@ def emitted(prim: Primitive) -> Rule | None:
 
     if prim is const_p:
         return constant
+    if prim is same_byte_p:
+        return lambda op: op.b.bitcast(op.x, op.out.dtype)
     return None if rule is None else run

@@ -119,11 +119,6 @@ def _convert(op: Op) -> Value:
     return op.ctx.fusion.note(math.convert(op.b, op.x, op.out.dtype), op.operands)
 
 
-@rule("same_byte")
-def _same_byte(op: Op) -> Value:
-    return op.b.bitcast(op.x, op.out.dtype)
-
-
 @rule("bitcast_convert_type")
 def _bitcast(op: Op) -> Value:
     return op.b.emit("bitcast_convert", op.operands, op.out.shape, op.out.dtype) \

@@ -31,8 +31,7 @@ from calque.runtime import Buffer
 from calque.transforms.explicit import resolved
 
 RULES: dict[str, Function] = {} if is_off("numpy") else {
-    **elementwise.RULES, **shape.RULES, **reduce.RULES, **index.RULES, **draw.RULES,
-    **small.RULES}
+    **elementwise.RULES, **shape.RULES, **reduce.RULES, **index.RULES, **draw.RULES}
 
 _outs = Memo(16384)
 LIMIT = HOST_BYTES
