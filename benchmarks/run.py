@@ -217,11 +217,11 @@ print(imported - start, time.perf_counter() - t)
 """
 _BARE = """
 import time
-from calque.lowering.compile import compile_module
-from calque.lowering.targets import cpu_target
+from calque.lowering.compiler.compile import compile_module
+from calque.lowering.target.targets import cpu_target
 import calque, calque.numpy as jnp
 calque.jit(lambda x: x - 3)(jnp.asarray([1.0, 2.0]))
-from calque.lowering.module import lower
+from calque.lowering.driver.module import lower
 p = calque.jit(lambda x: x * 2 + 1).trace(jnp.asarray([1.0, 2.0])).jaxpr
 source = lower(p, cpu_target()).module
 t = time.perf_counter()

@@ -1,7 +1,7 @@
 """Calls of the C kernels (lowering/native): one dispatch that IREE links an object into.
 
 An object is found by the target's level (`level_of`) and exists where a C compiler was there when
-the package was built; `available` tells, and other forms are taken where not (lowering/forms.py).
+the package was built; `available` tells, and other forms are taken where not (forms.py).
 The name of an executable holds the object's digest, so that the compile cache knows its version.
 Start reading at `emit_native`.
 """
@@ -16,10 +16,10 @@ from typing import Any
 
 from calque.core.dims import Dim
 from calque.core.types import Dtype
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
 from calque.lowering.kernels.dispatch import Spec, dispatch, insert
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 
 OBJECTS = Path(__file__).resolve().parent.parent / "native" / "objects"
 NATIVE_DTYPES = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}

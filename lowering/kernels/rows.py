@@ -17,10 +17,10 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Literal, Program, Var, param_key
 from calque.core.types import Axes, Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, I32
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BOOL, I32
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.folds import Fold, across, fold_of
 from calque.lowering.kernels.memory import Index, Memory

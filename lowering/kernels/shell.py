@@ -15,11 +15,11 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, param_key
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.compiler_server import FUNCTIONS
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, I8
+from calque.lowering.compiler.server import FUNCTIONS
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BOOL, I8
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.contract import registers_of
 from calque.lowering.kernels.dispatch import dispatch

@@ -1,11 +1,11 @@
 """Calls are inlined: IREE would inline them anyway, and the context sees through."""
 from __future__ import annotations
 
-from calque.lowering.builder import Value
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels.lists import emit_list
 from calque.lowering.kernels.rows import emit_rows
 from calque.lowering.passes.lists import List
-from calque.lowering.rules.registry import Op, rule
 
 
 @rule("jit")
