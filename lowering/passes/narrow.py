@@ -1,11 +1,10 @@
 """Numbers of fewer bits than hardware computes in: Programs over bytes, before they are emitted.
 
-An element of int4, float8_e4m3 and so on is a byte in memory, its carrier: int8 or uint8, in range.
-What moves elements moves carriers.  What computes takes integers as carriers, and wraps its results
-to their width; floats in float32, and rounds its results.  Callbacks and others' kernels get the
-dtypes themselves.  So rules and kernels never see one, but for `same_byte` and conversions of small
-floats, and what the dtypes mean is here and in lowering/math/convert alone.
-Start reading at `narrowed`.
+An element of int4, float8_e4m3 and so on is a byte, its carrier: int8 or uint8, in range.  What
+moves elements moves carriers; what computes takes integers as carriers, and wraps its results to
+their width, floats in float32, and rounds its results.  Callbacks and others' kernels get the dtypes
+themselves, whose bytes have 0 where they need no bits.  So rules and kernels see no such dtype but
+in `same_byte` and conversions of small floats (lowering/math/convert).  Start at `narrowed`.
 """
 from __future__ import annotations
 
@@ -162,9 +161,13 @@ class _Writer:
 
     # ---- values
     def own(self, a: Atom) -> Atom:
-        """A value in its own dtype."""
-        return self.form(a, "own", lambda: self.emit(
-            same_byte_p, [self.bytes_of(a)], _with(a.aval, a.aval.dtype), new_dtype=a.aval.dtype))
+        """A value in its own dtype: of signed integers the low bits, as ml_dtypes has them."""
+        def make() -> Atom:
+            x, dtype = self.bytes_of(a), a.aval.dtype
+            if dtypes.is_signed(dtype):
+                x = self.on("and", x, 2**dtypes.itemsize_bits(dtype) - 1)
+            return self.emit(same_byte_p, [x], _with(a.aval, dtype), new_dtype=dtype)
+        return self.form(a, "own", make)
 
     def bytes_of(self, a: Atom) -> Atom:
         """A value as its carriers."""
@@ -172,11 +175,12 @@ class _Writer:
 
         def make() -> Atom:
             if isinstance(a, Literal):
-                kind = carrier(dtype)
-                return Literal(np.asarray(a.value).view(kind)[()], _with(a.aval, kind))
+                kind, value = carrier(dtype), np.asarray(a.value)
+                whole = value.astype(kind) if dtypes.is_integer(dtype) else value.view(kind)
+                return Literal(whole[()], _with(a.aval, kind))
             made = self.emit(same_byte_p, [self.own(a)], _with(a.aval, carrier(dtype)),
                              new_dtype=carrier(dtype))
-            return self.wrapped(made, dtype)  # (NumPy's bytes may have more bits)
+            return self.wrapped(made, dtype)
         return self.form(a, "bytes", make)
 
     def worked(self, a: Atom) -> Atom:
@@ -295,7 +299,9 @@ def _gather(w: _Writer, e: Equation) -> None:
     fill, dtype = e.params["fill_value"], e.outputs[0].aval.dtype
     if dtypes.is_small(dtype) and fill is not None:
         with np.errstate(all="ignore"):
-            given = np.asarray(fill).astype(dtype).view(carrier(dtype)).item()
+            number = np.asarray(fill).astype(dtype)
+        kind = carrier(dtype)
+        given = (number.astype(kind) if kind == I8 else number.view(kind)).item()
         e = e.replace(params={**e.params, "fill_value": given})
     w.bound(e, [w.bytes_of(a) for a in e.inputs], "bytes")
 

@@ -45,6 +45,8 @@ def same(got: Any, want: Any, name: str = "") -> None:
     kind = np.float32 if dtypes.is_float(got.dtype) else np.int64 if dtypes.is_small(
         got.dtype) else got.dtype
     np.testing.assert_array_equal(got.astype(kind), want.astype(kind), err_msg=name)
+    if dtypes.is_small(got.dtype) and got.dtype.type not in FLOATS:  # as bytes, too
+        np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8), err_msg=name)
 
 
 def both(f: Callable[..., Any], *args: Any) -> list[list[Any]]:

@@ -44,10 +44,10 @@ struct float8_e3m4 { std::uint8_t bits; };
 struct float8_e4m3 { std::uint8_t bits; };
 struct float8_e4m3b11fnuz { std::uint8_t bits; };
 struct float8_e8m0fnu { std::uint8_t bits; };
-// Of less than a byte: each takes one, and its low bits count.
+// Of less than a byte: each takes one, whose low bits count; the others are 0 in results.
 struct float4_e2m1fn { std::uint8_t bits; };
-struct int2 { std::int8_t bits; };
-struct int4 { std::int8_t bits; };
+struct int2 { std::uint8_t bits; };
+struct int4 { std::uint8_t bits; };
 struct uint2 { std::uint8_t bits; };
 struct uint4 { std::uint8_t bits; };
 
