@@ -2,9 +2,10 @@
 
 An element of int4, float8_e4m3 and so on is a byte, its carrier: int8 or uint8, in range.  What
 moves elements moves carriers; what computes takes integers as carriers, and wraps its results to
-their width, floats in float32, and rounds its results.  Callbacks and others' kernels get the dtypes
-themselves, whose bytes have 0 where they need no bits.  So rules and kernels see no such dtype but
-in `same_byte` and conversions of small floats (lowering/math/convert).  Start at `narrowed`.
+their width, floats in float32, and rounds its results.  Callbacks and others' kernels get the
+dtypes themselves, whose bytes have 0 where they need no bits.  So rules and kernels see no such
+dtype but in `same_byte` and conversions of small floats (lowering/math/convert).
+Start reading at `narrowed`.
 """
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pytest
 import calque
 from calque import lax
 from calque.core import dtypes
+from calque.core.primitive import registry
 from calque.core.program import Program, inner_of
 from calque.lowering.passes.narrow import has_small, narrowed
 
@@ -22,7 +23,9 @@ POWERS = ml_dtypes.float8_e8m0fnu
 
 
 def mostly_slow(kinds: list[Any], *kept: Any) -> list[Any]:
-    return [pytest.param(k, marks=[] if k in kept else [pytest.mark.slow]) for k in kinds]
+    """Of some by NumPy's rules, which run what lowering writes; the rest compiled, and slow."""
+    return [pytest.param(k, way, marks=[] if k in kept and way == "eager" else [pytest.mark.slow])
+            for k in kinds for way in ("eager", "compiled")]
 
 
 def every_of(dtype: Any) -> Any:
@@ -49,9 +52,9 @@ def same(got: Any, want: Any, name: str = "") -> None:
         np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8), err_msg=name)
 
 
-def both(f: Callable[..., Any], *args: Any) -> list[list[Any]]:
-    """What a function gives compiled and eagerly, as lists."""
-    return [list(calque.jit(f)(*args)), list(f(*args))]
+def run(way: str, f: Callable[..., Any], *args: Any) -> list[Any]:
+    """What a function gives compiled, or eagerly."""
+    return list((calque.jit(f) if way == "compiled" else f)(*args))
 
 
 def truncated(x: int, y: int) -> int:
@@ -66,8 +69,8 @@ def unsigned(x: int, bits: int) -> int:
     return x % 2**bits
 
 
-@pytest.mark.parametrize("dtype", mostly_slow(INTEGERS, ml_dtypes.int4, ml_dtypes.uint4))
-def test_integers(dtype: Any) -> None:
+@pytest.mark.parametrize("dtype, way", mostly_slow(INTEGERS, ml_dtypes.int4))
+def test_integers(dtype: Any, way: str) -> None:
     """All pairs."""
     every = every_of(dtype)
     bits = ml_dtypes.iinfo(dtype).bits
@@ -89,21 +92,22 @@ def test_integers(dtype: Any) -> None:
         "clz": lambda v: bits - unsigned(v, bits).bit_length()}
 
     def f(v: Any, x: Any, y: Any) -> list[Any]:
+        ones = [registry["abs"].bind if n == "abs" else getattr(lax, n) for n in unary]
         return [*[getattr(lax, n)(x, y) for n in (*binary, *compared)],
-                *[getattr(lax, n)(v) for n in unary], lax.integer_pow(v, 3), lax.clamp(y, x, y)]
+                *[g(v) for g in ones], lax.integer_pow(v, 3), lax.clamp(y, x, y)]
 
     want = [*[wrap([g(p, q) for p, q in pairs], dtype) for g in binary.values()],
             *[np.array([g(p, q) for p, q in pairs]) for g in compared.values()],
             *[wrap([g(int(v)) for v in every], dtype) for g in unary.values()],
             wrap([int(v)**3 for v in every], dtype), y]
-    for outs in both(f, every, x, y):
-        for name, got, wanted in zip((*binary, *compared, *unary, "pow", "clamp"), outs, want,
-                                     strict=True):
-            same(got, wanted, name)
+    outs = run(way, f, every, x, y)
+    for name, got, wanted in zip((*binary, *compared, *unary, "pow", "clamp"), outs, want,
+                                 strict=True):
+        same(got, wanted, name)
 
 
-@pytest.mark.parametrize("dtype", mostly_slow(INTEGERS, ml_dtypes.int4))
-def test_folds_of_integers(dtype: Any) -> None:
+@pytest.mark.parametrize("dtype, way", mostly_slow(INTEGERS))
+def test_folds_of_integers(dtype: Any, way: str) -> None:
     rng = np.random.default_rng(0)
     info = ml_dtypes.iinfo(dtype)
     wide = rng.integers(info.min, info.max + 1, (6, 40))
@@ -139,10 +143,10 @@ def test_folds_of_integers(dtype: Any) -> None:
         np.sort(wide, 1), wide @ wide.T, wide @ wide.T, wide @ wide.T, window(wide, 4, 1).sum(-1),
         padded.reshape(6, -1, 2).max(-1), added, times, np.argsort(-wide, 1, kind="stable")[:, :3],
         wide[:, ::-1], spread]
-    for outs in both(f, x):
-        for i, (got, w) in enumerate(zip(outs, want, strict=True)):
-            whole = np.asarray(got).dtype == np.int32
-            same(got, np.asarray(w, np.int32) if whole else wrap(w, dtype), str(i))
+    outs = run(way, f, x)
+    for i, (got, w) in enumerate(zip(outs, want, strict=True)):
+        whole = np.asarray(got).dtype == np.int32
+        same(got, np.asarray(w, np.int32) if whole else wrap(w, dtype), str(i))
 
 
 # ---- conversions
@@ -171,9 +175,9 @@ HARD = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 0.4, 0.5, 0.75, 1.5, 2.5, 3
                  2.0**-126, 1e38, 3e38], np.float32)
 
 
-@pytest.mark.parametrize("dtype", mostly_slow([*INTEGERS, *FLOATS], ml_dtypes.int4,
+@pytest.mark.parametrize("dtype, way", mostly_slow([*INTEGERS, *FLOATS], ml_dtypes.int4,
                                               ml_dtypes.float8_e4m3, ml_dtypes.float4_e2m1fn))
-def test_conversions(dtype: Any) -> None:
+def test_conversions(dtype: Any, way: str) -> None:
     """All numbers to all dtypes, and hard numbers of others."""
     others = ["bool", "int8", "uint8", "int32", "float16", "bfloat16", "float32",
               ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.float8_e5m2, ml_dtypes.float8_e3m4,
@@ -190,12 +194,13 @@ def test_conversions(dtype: Any) -> None:
 
     # (powers of two reach down to where compiled programs have no numbers: not for their sign)
     want = [*[converted(every, d) for d in others], *[converted(v, dtype) for v in given]]
-    for outs in both(f, every, *given):
-        for i, (got, w) in enumerate(zip(outs, want, strict=True)):
-            same(got, w, str(i))
+    outs = run(way, f, every, *given)
+    for i, (got, w) in enumerate(zip(outs, want, strict=True)):
+        same(got, w, str(i))
 
 
-def test_bits() -> None:
+@pytest.mark.parametrize("way", [pytest.param("eager", marks=pytest.mark.slow), "compiled"])
+def test_bits(way: str) -> None:
     """Parts of wider numbers, the first in the lowest bits, and the reverse."""
     words = np.random.default_rng(0).integers(0, 2**32, 5, np.uint32)
     cast = lax.bitcast_convert_type
@@ -216,14 +221,16 @@ def test_bits() -> None:
     want = [signed, pairs.astype(ml_dtypes.uint2), words, words.view(np.int16).reshape(5, 2),
             parts.astype(ml_dtypes.uint4), pairs.reshape(5, 8, 2).astype(ml_dtypes.uint2), octets,
             octets, words]
-    for outs in both(f, words):
-        for i, (got, w) in enumerate(zip(outs, want, strict=True)):
-            same(got, w, str(i))
+    outs = run(way, f, words)
+    for i, (got, w) in enumerate(zip(outs, want, strict=True)):
+        same(got, w, str(i))
     with pytest.raises(ValueError, match=r"from int4 of size 4 bits to int8 of size 8 bits, but 3"):
         cast(np.zeros(3, ml_dtypes.int4), np.int8)
 
 
-def test_powers_of_two() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["eager", "compiled"])
+def test_powers_of_two(way: str) -> None:
     """All, and pairs whose products float32 has as normal numbers."""
     every = every_of(POWERS)
     some = np.concatenate([every[64:191:2], every[-1:]])
@@ -239,16 +246,15 @@ def test_powers_of_two() -> None:
         want = [*[v.astype(POWERS) for v in (a + b, a * b, a - b, np.maximum(a, b))], a < b,
                 (a / b).astype(POWERS), (-e).astype(POWERS), np.sqrt(e[1:]).astype(POWERS),
                 every, every[-2], every[3:5], every[1:-1]]
-        for outs in both(f, every, x, y):
-            for i, (got, w) in enumerate(zip(outs, want, strict=True)):
-                same(got, w, str(i))
+        outs = run(way, f, every, x, y)
+        for i, (got, w) in enumerate(zip(outs, want, strict=True)):
+            same(got, w, str(i))
 
 
 # ---- programs
-@pytest.mark.parametrize("dtype", mostly_slow([ml_dtypes.int4, ml_dtypes.float8_e4m3,
-                                               ml_dtypes.float4_e2m1fn], ml_dtypes.int4,
-                                              ml_dtypes.float8_e4m3))
-def test_programs(dtype: Any) -> None:
+@pytest.mark.parametrize("dtype, way", mostly_slow(
+    [ml_dtypes.int4, ml_dtypes.float8_e4m3, ml_dtypes.float4_e2m1fn], ml_dtypes.int4))
+def test_programs(dtype: Any, way: str) -> None:
     """Loops, branches, calls, callbacks, and what is filled in."""
     x = np.array([1, 2, 3, -4, 0, 2], np.int8).astype(dtype)
     places = np.array([0, 9])
@@ -283,9 +289,9 @@ def test_programs(dtype: Any) -> None:
         return w.astype(np.int32) if w.dtype == np.int64 else wrap(
             w, dtype) if dtype is ml_dtypes.int4 else converted(w.astype(np.float32), dtype)
 
-    for outs in both(f, x, places.astype(np.int32)):
-        for k, (got, w) in enumerate(zip(outs, want, strict=True)):
-            same(got, made(w), str(k))
+    outs = run(way, f, x, places.astype(np.int32))
+    for k, (got, w) in enumerate(zip(outs, want, strict=True)):
+        same(got, made(w), str(k))
 
 
 def test_bytes_beyond_the_range_are_read_as_their_low_bits() -> None:

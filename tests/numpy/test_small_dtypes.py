@@ -122,9 +122,12 @@ def test_functions() -> None:
     draws = random.randint(random.key(0), (200,), -8, 8, jnp.int4)
     assert draws.dtype == jnp.int4 and set(draws.tolist()) == set(range(-8, 8))
     assert random.bits(random.key(0), (2,), jnp.uint4).dtype == np.uint8  # JAX's: whole bytes
-    for call in (lambda: calque.grad(lambda v: v * v)(x[0]), lambda: random.normal(
-            random.key(0), (), jnp.int4), lambda: jnp.zeros(2, jnp.float6_e2m3fn)):
-        with pytest.raises((TypeError, ValueError), match="int4|float6_e2m3fn"):
+    for call in (lambda: jnp.abs(x), lambda: lax.abs(x), lambda: lax.abs(x.astype(jnp.uint4)),
+                 lambda: lax.conj(x.astype(jnp.float4_e2m1fn)),
+                 lambda: calque.grad(lambda v: v * v)(x[0]),
+                 lambda: random.normal(random.key(0), (), jnp.int4),
+                 lambda: jnp.zeros(2, jnp.float6_e2m3fn)):
+        with pytest.raises((TypeError, ValueError), match="int4|float4|float6"):
             call()
 
 

@@ -12,6 +12,7 @@ from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.array import Array
 from calque.lax.elementwise import RoundingMethod
+from calque.lax.operands import NARROW
 from calque.numpy import util
 from calque.numpy.ufuncs import binary
 from calque.primitives import elementwise as ew
@@ -435,6 +436,9 @@ def abs(x: Any, /) -> Any:
 def _absolute(name: str, x: Any) -> Any:
     x = util.one_array(name, x)
     dtype = dtype_of(x)
+    if dtypes.is_small(dtype) and dtypes.is_signed(dtype):
+        raise TypeError(explain(f"abs does not accept dtype {dtype.name}. {NARROW}",
+                                fix="convert to int8 first."))
     return util.array(x) if dtype == dtypes.bool_ or dtypes.is_unsigned(dtype) else ew.abs_(x)
 
 
