@@ -19,15 +19,20 @@ from calque.core.types import Function, Ndarray, Params
 from calque.lowering.passes.narrow import over_bytes, same_byte_p
 
 _programs = Memo(4096)
+_SMALL = frozenset((*dtypes.SMALL_FLOATS, *dtypes.SMALL_INTEGERS))
 # its least number is a denormal of float32, which compiled programs take for 0
 _COMPILED = frozenset(d for d in dtypes.SMALL_FLOATS if d.name == "float8_e8m0fnu")
 
 
 def is_computed(prim: Primitive, avals: Sequence[ShapedArray], out: Any) -> bool:
     """Whether an operation of such numbers does more than move them."""
-    return any(dtypes.is_small(a.dtype) for a in (
-        *avals, *(out if prim.multiple_results else (out,)))) and (
-        not prim.moves or prim.name in ("convert_element_type", "bitcast_convert_type", "iota"))
+    for a in avals:  # (a loop, since every eager operation comes here)
+        if a.dtype in _SMALL:
+            break
+    else:
+        if prim.multiple_results or out.dtype not in _SMALL:
+            return False
+    return not prim.moves or prim.name in ("convert_element_type", "bitcast_convert_type", "iota")
 
 
 def computed(prim: Primitive, avals: Sequence[ShapedArray], params: Params,
