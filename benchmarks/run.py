@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from arrays import rows as array_rows
+from attention import rows as attention_rows
 from eager import rows as eager_rows
 from fourier import rows as fourier_rows
 from linalg import rows as linalg_rows
@@ -189,6 +190,12 @@ def loops() -> list[Row]:
 def training() -> list[Row]:
     """Steps, gradients and tracing (benchmarks/training.py)."""
     return training_rows()
+
+
+@case
+def attention() -> list[Row]:
+    """softmax(q k^T) v (benchmarks/attention.py)."""
+    return attention_rows()
 
 
 @case

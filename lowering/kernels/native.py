@@ -52,9 +52,25 @@ def available(target: Target | None, source: str, dtype: Dtype) -> bool:
     return dtype.name in NATIVE_DTYPES and object_of(target, source) is not None
 
 
+def digest_of(path: Path) -> str:
+    """Of an object's content."""
+    return _digest(path, path.stat().st_mtime_ns)
+
+
 @functools.cache
 def _digest(path: Path, changed: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def linked(ctx: Context, path: Path) -> str:
+    """The attribute of an executable whose code calls what an object has."""
+    assert ctx.target is not None
+    arch = ctx.target.arch
+    elf = {"aarch64": "arm_64"}.get(arch, arch)  # IREE's word
+    return f"""attributes {{hal.executable.objects = #hal.executable.objects<{{
+    #hal.executable.target<"llvm-cpu", "embedded-elf-{elf}", {{target_triple =
+    "{arch}-unknown-unknown-eabi-elf"}}> = [#hal.executable.object<{{path = "{path.as_posix()}"}}>]
+    }}>}} """
 
 
 def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value],
@@ -90,7 +106,7 @@ def call_object(ctx: Context, family: str, path: Path, entry: str, operands: Seq
     (it is no argument of the function then)."""
     assert ctx.target is not None
     ctx.kernels += 1
-    name = f"{entry}_{ctx.kernels}_{_digest(path, path.stat().st_mtime_ns)}"
+    name = f"{entry}_{ctx.kernels}_{digest_of(path)}"
     places = [-1] * len(results) if into is None else into
     specs = [*[(x.shape, x.dtype) for x in operands],
              *[s for s, i in zip(results, places) if i < 0]]
