@@ -32,7 +32,8 @@ def _unary(name: str, prim: Primitive, sentence: str, accepts: str, example: str
                     "An array of x's shape.", example, result)
 
 
-_SOME: dict[str, tuple[Function, str]] = {  # what takes fewer dtypes than its primitive: (the test, what it says)
+# what takes fewer dtypes than its primitive: the test, and what is said of them
+_SOME: dict[str, tuple[Function, str]] = {
     "abs": (lambda d: not dtypes.is_unsigned(d) and d not in dtypes.SMALL_INTEGERS,
             "floating, complexfloating, signedinteger"),
     "conj": (lambda d: dtypes.is_complex(d) or d in ("float32", "float64"),
