@@ -276,6 +276,9 @@ class _Region:
         if last - 1 in shape or last in shape or not (
                 summed == {last} or last - 1 in summed and {a for a in own if a >= 0} == {last}):
             return False
+        made = [a for a in self._result_axes(e, v, axes) if a != -1]
+        if ALONE in made and made[-1] not in (ALONE, last - 1 if summed == {last} else last):
+            return False  # neither its rows nor its columns lie side by side
         if not self.graph.is_convex({*self.members, *self.views, u}):
             return False
         self.members.add(u)
@@ -315,6 +318,8 @@ class _Region:
         graph = self.graph
         taken = [e for e, *_ in self.products]
         kept = [v for v in self.wanted if v in self.small]
+        read_by = {v for _, v, _, _ in self.products}
+        self.wanted = [v for v in self.wanted if v in self.small or v in read_by]
         outputs = [*kept, *[e.outputs[0] for e in taken]]
         computed = {v for _, v, _ in self.scores}
         operands = [a for e, _, _ in self.scores for a in e.inputs]
