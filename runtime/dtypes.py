@@ -23,14 +23,15 @@ _TABLE: tuple[tuple[Any, Any], ...] = (
     (np.float16, _H.FLOAT_16), (ml_dtypes.bfloat16, _H.BFLOAT_16),
     (np.float32, _H.FLOAT_32), (np.float64, _H.FLOAT_64),
     (np.complex64, _H.COMPLEX_64), (np.complex128, _H.COMPLEX_128),
-    (ml_dtypes.float8_e4m3fn, _H.FLOAT_8_E4M3_FN),
-    (ml_dtypes.float8_e5m2, _H.FLOAT_8_E5M2),
-    (ml_dtypes.float8_e4m3fnuz, _H.FLOAT_8_E4M3_FNUZ),
-    (ml_dtypes.float8_e5m2fnuz, _H.FLOAT_8_E5M2_FNUZ),
 )
+# An element is a byte to programs, which know what it means; others are told by the record.
+_BYTES = tuple((getattr(ml_dtypes, n), _H.SINT_8 if n.startswith("int") else _H.UINT_8) for n in (
+    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "int1", "int2", "int4",
+    "uint1", "uint2", "uint4") if hasattr(ml_dtypes, n))
 
-SUPPORTED: tuple[Dtype, ...] = tuple(np.dtype(t) for t, _ in _TABLE)
-_TO_IREE: dict[Dtype, Any] = {np.dtype(t): e for t, e in _TABLE}
+SUPPORTED: tuple[Dtype, ...] = tuple(np.dtype(t) for t, _ in (*_TABLE, *_BYTES))
+_TO_IREE: dict[Dtype, Any] = {np.dtype(t): e for t, e in (*_TABLE, *_BYTES)}
 _FROM_IREE: dict[int, Dtype] = {int(e): np.dtype(t) for t, e in _TABLE}
 # Compiled programs return signless integers; NumPy has no such thing, the caller's record does.
 _FROM_IREE |= {int(getattr(_H, f"INT_{n}")): np.dtype(f"int{n}") for n in (8, 16, 32, 64)}

@@ -25,7 +25,9 @@ from calque.runtime.errors import ArtifactError, DeletedBufferError, DeviceError
 DTYPES = tuple(dtype_from_name(name) for name in (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
-    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"))
+    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e3m4",
+    "float8_e4m3", "float8_e4m3b11fnuz", "float8_e8m0fnu", "float4_e2m1fn", "int2", "int4", "uint2",
+    "uint4"))
 
 Call = Callable[[Sequence[Buffer]], Sequence[Buffer]]
 

@@ -25,6 +25,7 @@ from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.emit.dynamic import DynamicBuilder
 from calque.lowering.emit.sizes import Sizes, dimension
+from calque.lowering.passes.narrow import has_small, over_bytes
 from calque.lowering.target.targets import Target
 
 SIZE = variable("n", SymbolicScope())
@@ -134,6 +135,8 @@ def lower_flat(programs: Sequence[tuple[str, Program]], target: Target) -> bytes
 
 def _function(module: Any, name: str, p: Program, target: Target) -> None:
     ir = mlir.ir()
+    if has_small(p):
+        p = over_bytes(p)
 
     def types(atoms: Sequence[Atom]) -> list[Any]:
         return [mlir.tensor_type(a.aval.shape, a.aval.dtype) for a in atoms]

@@ -38,6 +38,7 @@ from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.legalize import legalize
 from calque.lowering.passes.messages import combined
+from calque.lowering.passes.narrow import has_small, narrowed
 from calque.lowering.passes.rows import is_fold
 from calque.lowering.passes.rows import refusal as fold_refusal
 from calque.lowering.plan.show import Plan
@@ -133,6 +134,8 @@ def lower(program: Program, target: Target, options: LowerOptions = LowerOptions
 
 def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     plain = hoist(eliminate_dead_code(program))
+    if has_small(plain):
+        plain = hoist(narrowed(plain))
     if target.backend == "llvm-cpu":
         plain = legalize(plain)
     plain = combined(plain) if off("accumulate") else accumulate(combined(plain))

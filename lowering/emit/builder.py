@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.dtypes import FLOAT8, real_dtype
+from calque.core.dtypes import is_signed, is_small, is_whole, real_dtype
 from calque.core.types import Dtype, Ndarray, Shape
 from calque.lowering.emit import mlir
 from calque.lowering.emit.dtypes import BF16, BOOL, F16, F32, I32, I64, U16, U32, U64, signed
@@ -165,7 +165,7 @@ class Builder:
         return self.binary("minimum", *self.match(x, y))
 
     def abs(self, x: Value) -> Value:
-        if x.dtype.kind in "bu":
+        if is_whole(x.dtype) and not is_signed(x.dtype):
             return x
         return self.emit("abs", [x], x.shape, real_dtype(x.dtype))
 
@@ -189,7 +189,7 @@ class Builder:
     def compare(self, direction: str, x: Value, y: Value | Scalar) -> Value:
         """EQ NE LT LE GT GE; floats compare as IEEE (NaN unequal), integers by their sign."""
         x, y = self.match(x, y)
-        kind = {"b": "UNSIGNED", "u": "UNSIGNED", "i": "SIGNED"}.get(x.dtype.kind, "FLOAT")
+        kind = "SIGNED" if is_signed(x.dtype) else "UNSIGNED" if is_whole(x.dtype) else "FLOAT"
         attrs = {
             "comparison_direction": f"#stablehlo<comparison_direction {direction}>",
             "compare_type": f"#stablehlo<comparison_type {kind}>",
@@ -215,8 +215,8 @@ class Builder:
         return abs(x).eq(np.inf)
 
     def convert(self, x: Value, dtype: Dtype) -> Value:
-        """x as IREE converts it: lowering/math/convert has what it does wrong (float8 all)."""
-        assert x.dtype == dtype or x.dtype not in FLOAT8 and dtype not in FLOAT8, (x.dtype, dtype)
+        """x as IREE converts it: lowering/math/convert has what it does wrong."""
+        assert x.dtype == dtype or not is_small(x.dtype) and not is_small(dtype), (x.dtype, dtype)
         if x.dtype == BOOL and dtype.kind in "iu" and dtype.itemsize == 1:
             # a byte that IREE does not take for the boolean's own: of the two in one dispatch it
             # keeps one and writes it twice, once outside of the loops over workgroups
@@ -280,6 +280,8 @@ class Builder:
         if x.dtype == dtype:
             return x
         assert x.dtype.itemsize == dtype.itemsize
+        if mlir.element_name(x.dtype) == mlir.element_name(dtype):
+            return Value(self, x.ir, x.shape, dtype)
         return self.emit("bitcast_convert", [x], x.shape, dtype)
 
     def complex(self, re: Value, im: Value) -> Value:

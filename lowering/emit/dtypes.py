@@ -15,9 +15,8 @@ HALVES = (F16, BF16)  # computed in f32, rounded once at the end
 
 
 def is_narrow(dtype: Dtype) -> bool:
-    """Floats of 16 and 8 bits: what is folded is computed in f32.  (Of NumPy's kinds float8_e5m2 is
-    an f as float16 is, the other types of float8 are V as bfloat16 is.)"""
-    return dtype.kind in "fV" and dtype.itemsize < 4
+    """Floats of 16 bits: what is folded is computed in f32."""
+    return dtype in HALVES
 
 
 def summed(dtype: Dtype) -> Dtype:

@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from calque.core.dims import Dim
+from calque.core.dtypes import SMALL_FLOATS, SMALL_INTEGERS
 from calque.core.errors import explain
 from calque.core.types import Dtype, Shape
 
@@ -38,11 +39,10 @@ _ELEMENT_NAMES: dict[Dtype, str] = {
     np.dtype(np.float64): "f64",
     np.dtype(np.complex64): "complex<f32>",
     np.dtype(np.complex128): "complex<f64>",
-    np.dtype(ml_dtypes.float8_e4m3fn): "f8E4M3FN",
-    np.dtype(ml_dtypes.float8_e4m3fnuz): "f8E4M3FNUZ",
-    np.dtype(ml_dtypes.float8_e5m2): "f8E5M2",
-    np.dtype(ml_dtypes.float8_e5m2fnuz): "f8E5M2FNUZ",
 }
+_DTYPES = {name: dtype for dtype, name in _ELEMENT_NAMES.items()}
+# of fewer bits than hardware computes in: bytes (lowering/passes/narrow)
+_ELEMENT_NAMES |= {d: "i8" for d in (*SMALL_INTEGERS, *SMALL_FLOATS)}
 
 _LINALG = "iree.compiler.dialects.linalg"
 _lock = threading.Lock()
@@ -201,9 +201,6 @@ def tensor_type(shape: Shape, dtype: Dtype) -> Any:
         raise OverflowError(explain(f"an array of shape {shape} has a size of 2**63 or more.",
                                     fix="use smaller sizes."))
     return ir().Type.parse(type_text(shape, dtype), context())
-
-
-_DTYPES = {name: dtype for dtype, name in _ELEMENT_NAMES.items()}
 
 
 @functools.lru_cache(maxsize=8192)

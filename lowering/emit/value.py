@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calque.core.dtypes import is_unsigned
 from calque.core.types import Dtype, Shape
 from calque.lowering.emit import mlir
 
@@ -72,7 +73,7 @@ class Value:
 
     def __rshift__(self, o: Value | Scalar) -> Value:
         """Logical for unsigned, arithmetic for signed integers."""
-        kind = "logical" if self.dtype.kind == "u" else "arithmetic"
+        kind = "logical" if is_unsigned(self.dtype) else "arithmetic"
         return self.b.binary(f"shift_right_{kind}", *self._pair(o))
 
     def __neg__(self) -> Value:

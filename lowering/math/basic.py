@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from calque.lowering.emit.builder import Builder, Value
-from calque.lowering.emit.dtypes import BOOL, F32, F64, I8, I32, U32, U64, signed, unsigned
+from calque.lowering.emit.dtypes import BOOL, F32, F64, I32, U8, U32, U64, signed, unsigned
 from calque.lowering.math.common import (
     BIAS,
     MANTISSA,
@@ -18,7 +18,7 @@ from calque.lowering.math.common import (
     power_of_two,
     with_sign,
 )
-from calque.lowering.math.convert import convert
+from calque.lowering.math.convert import SMALL, convert
 from calque.lowering.math.region import BodyBuilder
 
 
@@ -130,17 +130,18 @@ def nextafter(b: Builder, x: Value, y: Value) -> Value:
 
 
 def _step_of_bytes(b: Builder, x: Value, y: Value) -> Value:
-    """nextafter of float8, whose formats differ in NaN, infinity and -0: compared as float32."""
+    """nextafter of floats of a byte, which differ in NaN, infinity, the sign: compared as f32."""
     p, q = convert(b, x, F32), convert(b, y, F32)
-    i = x.view(I8)
+    code, form = x.view(U8), SMALL.get(x.dtype)
+    sign = 0 if form is None else 1 << form.sign  # (powers of two have none)
+    size = code & (sign - 1) if sign else code
     outward = ((p < q) & (p >= 0.0)) | ((p > q) & (p <= 0.0))
-    unsigned_zero = np.isnan(np.int8(-128).view(x.dtype))
-    last = b.like(i, 0) if unsigned_zero else i & b.like(i, -128)  # from the smallest, inwards
-    moved = b.select(outward, i + 1, b.select((i & 127).eq(1), last, i - 1))
-    moved = b.select(p.eq(0.0), b.select(q > 0.0, b.like(i, 1), -127), moved)
-    nan = int(np.full((), np.nan, x.dtype).view(np.int8))
+    last = code & (0 if form is None or form.one_zero else sign)  # from the smallest, inwards
+    moved = b.select(outward, code + 1, b.select(size.eq(1), last, code - 1))
+    moved = b.select(p.eq(0.0), b.select(q > 0.0, b.like(code, 1), sign | 1), moved)
+    nan = int(np.asarray(np.nan).astype(x.dtype).view(np.uint8))
     result = b.select(p.eq(q), y, moved.view(x.dtype))
-    return b.select(b.isnan(p) | b.isnan(q), b.like(i, nan).view(x.dtype), result)
+    return b.select(b.isnan(p) | b.isnan(q), b.like(code, nan).view(x.dtype), result)
 
 
 @floating

@@ -3,7 +3,7 @@
 IREE's own integer-to-float and float-to-float conversions are right (f32 denormals are flushed,
 as XLA does).  Ours: float to integer saturates with NaN -> 0 (IREE: undefined); f64 to f16 and bf16
 and integers to bf16 round once and keep f16's denormals (IREE: twice, through f32, and flushes);
-fp8 by integer operations (IREE decodes e4m3fn's NaN as a number and rounds e5m2's denormals away);
+floats of a byte by integer operations, on their bytes (passes/narrow leaves no other use of them);
 bool is x != 0; complex loses its imaginary part, as in lax.
 """
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from calque.core.dtypes import real_dtype
+from calque.core.dtypes import SMALL_FLOATS, real_dtype
 from calque.core.types import Dtype
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Builder, Value
@@ -22,28 +22,35 @@ from calque.lowering.math.region import elementwise
 
 
 @dataclass(frozen=True, slots=True)
-class Float8:
-    """An 8-bit float: mantissa bits, exponent bias, codes (without sign) of max, infinity, NaN."""
+class Small:
+    """A float of a byte: mantissa bits, exponent bias, codes (without sign) of max, infinity, NaN;
+    the bit of the sign."""
 
     mantissa: int
     bias: int
     largest: int
-    infinity: int | None  # None: overflow gives NaN
-    nan: int
-    one_zero: bool  # "uz": no -0, NaN is the code 0x80
+    infinity: int | None  # None: overflow gives NaN, or the largest where there is none
+    nan: int | None
+    one_zero: bool = False  # "uz": no -0, NaN is the code 0x80
+    sign: int = 7
 
 
-FLOAT8 = {
-    np.dtype(ml_dtypes.float8_e4m3fn): Float8(3, 7, 0x7E, None, 0x7F, False),
-    np.dtype(ml_dtypes.float8_e5m2): Float8(2, 15, 0x7B, 0x7C, 0x7E, False),
-    np.dtype(ml_dtypes.float8_e4m3fnuz): Float8(3, 8, 0x7F, None, 0x80, True),
-    np.dtype(ml_dtypes.float8_e5m2fnuz): Float8(2, 16, 0x7F, None, 0x80, True),
+SMALL = {
+    np.dtype(ml_dtypes.float8_e3m4): Small(4, 3, 0x6F, 0x70, 0x78),
+    np.dtype(ml_dtypes.float8_e4m3): Small(3, 7, 0x77, 0x78, 0x7C),
+    np.dtype(ml_dtypes.float8_e4m3b11fnuz): Small(3, 11, 0x7F, None, 0x80, True),
+    np.dtype(ml_dtypes.float8_e4m3fn): Small(3, 7, 0x7E, None, 0x7F),
+    np.dtype(ml_dtypes.float8_e5m2): Small(2, 15, 0x7B, 0x7C, 0x7E),
+    np.dtype(ml_dtypes.float8_e4m3fnuz): Small(3, 8, 0x7F, None, 0x80, True),
+    np.dtype(ml_dtypes.float8_e5m2fnuz): Small(2, 16, 0x7F, None, 0x80, True),
+    np.dtype(ml_dtypes.float4_e2m1fn): Small(1, 1, 0x7, None, None, sign=3),
 }
+POWERS = np.dtype(ml_dtypes.float8_e8m0fnu)  # powers of two: an exponent, without sign and zero
 
 
 def is_float(dtype: Dtype) -> bool:
-    """f16, bf16, f32, f64 or an fp8 type."""
-    return dtype in (F16, BF16, F32, F64) or dtype in FLOAT8
+    """f16, bf16, f32, f64 or a float of a byte."""
+    return dtype in (F16, BF16, F32, F64) or dtype in SMALL_FLOATS
 
 
 def convert(b: Builder, x: Value, dtype: Dtype) -> Value:
@@ -57,9 +64,9 @@ def convert(b: Builder, x: Value, dtype: Dtype) -> Value:
         part = real_dtype(dtype)
         re = convert(b, x, part)
         return b.complex(re, b.like(re, 0.0))
-    if source in FLOAT8:
+    if source in SMALL_FLOATS:
         return convert(b, _decode(b, x), dtype)
-    if dtype in FLOAT8:
+    if dtype in SMALL_FLOATS:
         return _encode(b, _to_f32_for_rounding(b, x), dtype)
     if dtype == BOOL:
         return x.ne(0)
@@ -150,10 +157,12 @@ def _to_f32_for_rounding(b: Builder, x: Value) -> Value:
 
 
 def _encode(b: Builder, x: Value, dtype: Dtype) -> Value:
-    """f32 to fp8 by its bits, to nearest even."""
-    form = FLOAT8[dtype]
+    """f32 to a float of a byte by its bits, to nearest even."""
+    if dtype == POWERS:
+        return _exponent(b, x.view(U32)).astype(U8).view(dtype)
+    form = SMALL[dtype]
     u = x.view(U32)
-    sign = (u >> 24) & 0x80
+    sign = (u >> (31 - form.sign)) & (1 << form.sign)
     size = u & 0x7FFFFFFF
     drop = 23 - form.mantissa
     # normal: add just under half, plus the bit that makes ties even; then move the bias
@@ -166,30 +175,45 @@ def _encode(b: Builder, x: Value, dtype: Dtype) -> Value:
     denormal = (size.view(F32) + float(anchor)).view(U32) - int(anchor.view(U32))
     smallest = int(np.float32(2.0 ** (1 - form.bias)).view(U32))
     code = b.select(size < smallest, denormal, normal)
-    over = form.nan if form.infinity is None else form.infinity
+    over = form.infinity if form.infinity is not None else (
+        form.largest if form.nan is None else form.nan)
     # the encoded normal number exceeds the largest code exactly on overflow (size is not tiny)
     beyond = b.binary("and", size >= smallest, normal > form.largest)
     code = b.select(beyond, over, code)
-    code = b.select(size > 0x7F800000, form.nan, code)
-    if form.one_zero:
+    none = size > 0x7F800000
+    if form.nan is None:  # -0: JAX's choice
+        code = b.select(none, 1 << form.sign, code | sign)
+    elif form.one_zero:
+        code = b.select(none, form.nan, code)
         plain = b.binary("or", code.eq(0), code.eq(0x80))
         code = b.select(plain, code, code | sign)
     else:
-        code = code | sign
+        code = b.select(none, form.nan, code) | sign
     return code.astype(U8).view(dtype)
 
 
+def _exponent(b: Builder, u: Value) -> Value:
+    """The exponents of f32 by their bits, halves rounded up; 255 where it is no positive number."""
+    half = b.select(u < 0x00800000, b.like(u, 0x003FFFFF), 0x00400000)
+    code = (u + half) >> 23
+    return b.select(b.binary("or", u.eq(0), u >= 0x7F800000), 255, code)
+
+
 def _decode(b: Builder, x: Value) -> Value:
-    """fp8 to f32 by its bits, exactly."""
-    form = FLOAT8[x.dtype]
+    """A float of a byte to f32 by its bits, exactly."""
     code = x.view(U8).astype(U32)
-    sign, size = (code & 0x80) << 24, code & 0x7F
+    if x.dtype == POWERS:
+        value = b.select(code.eq(0), b.like(code, 0x00400000), code << 23)
+        return b.select(code.eq(255), 0x7FC00000, value).view(F32)
+    form = SMALL[x.dtype]
+    top = 1 << form.sign
+    sign, size = (code & top) << (31 - form.sign), code & (top - 1)
     normal = ((size << (23 - form.mantissa)) + ((127 - form.bias) << 23)).view(F32)
     denormal = size.view(I32).astype(F32) * 2.0 ** (1 - form.bias - form.mantissa)
     value = b.select(size < (1 << form.mantissa), denormal, normal)
     if form.one_zero:
-        value = b.select(code.eq(form.nan), np.nan, value)
-    else:
+        value = b.select(code.eq(form.nan or 0), np.nan, value)
+    elif form.nan is not None:
         if form.infinity is not None:
             value = b.select(size.eq(form.infinity), np.inf, value)
         first_nan = form.nan if form.infinity is None else form.infinity + 1

@@ -16,6 +16,7 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive, RuleMissingError, registry
 from calque.core.program import Equation, Program
 from calque.core.types import Ndarray
+from calque.lowering.passes.narrow import same_byte_p
 
 const_p = Primitive("const", memory="fresh", keys=True, client=True)
 
@@ -54,7 +55,7 @@ def closed_by_constants(p: Program) -> Program:
 def expanded(e: Equation) -> Equation:
     """A client's equation as a call of its Program; itself where it is lowered in MLIR."""
     prim: Any = e.primitive
-    if prim is const_p:
+    if prim is const_p or prim is same_byte_p:
         return e
     if prim.program is None:
         if prim.lowering is not None:

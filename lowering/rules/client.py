@@ -20,6 +20,7 @@ from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.registry import Op, Rule
 from calque.lowering.passes.clients import closed_by_constants, const_p
+from calque.lowering.passes.narrow import same_byte_p
 
 
 class LoweringContext:
@@ -114,4 +115,6 @@ def emitted(prim: Primitive) -> Rule | None:
 
     if prim is const_p:
         return constant
+    if prim is same_byte_p:
+        return lambda op: op.b.bitcast(op.x, op.out.dtype)
     return None if rule is None else run

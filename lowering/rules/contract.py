@@ -18,7 +18,6 @@ from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.cuda import products
 from calque.lowering.math.region import generic
-from calque.lowering.rules.elementwise import in_float32
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.window import fill
 
@@ -95,7 +94,6 @@ def _vecmat(b: Builder, x: Value, y: Value) -> Value:
 
 
 @rule("dot_general")
-@in_float32
 def _dot(op: Op) -> Value:
     b, (x, y), out = op.b, op.operands, op.out
     dims, dtype = op["dimension_numbers"], out.dtype

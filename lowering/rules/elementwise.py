@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.avals import ShapedArray
-from calque.core.dtypes import FLOAT8
 from calque.core.primitive import registry
 from calque.core.program import Literal
 from calque.core.types import Shape
 from calque.lowering import math
 from calque.lowering.emit.builder import Builder, Value
-from calque.lowering.emit.dtypes import BOOL, F32
+from calque.lowering.emit.dtypes import BOOL
 from calque.lowering.emit.registry import Op, Rule, rule, rules
 
 Emit = Callable[..., Value]
@@ -24,20 +22,6 @@ Emit = Callable[..., Value]
 
 def _broadcast(b: Builder, x: Value, shape: Shape) -> Value:
     return x if x.shape == shape else b.broadcast(x, shape, ())
-
-
-def in_float32(f: Rule) -> Rule:
-    """A rule, for numbers of float8 in float32 and rounded at the end: IREE has no functions of
-    them, and in its arithmetic NaN of float8_e4m3fn is a number and products of denormals are
-    rounded to 0 (tests/lowering/test_float8.py)."""
-    @functools.wraps(f)
-    def emit(op: Op) -> Value:
-        if not any(x.dtype in FLOAT8 for x in op.operands):
-            return f(op)
-        wide = [math.convert(op.b, x, F32) if x.dtype in FLOAT8 else x for x in op.operands]
-        outs = [ShapedArray(a.shape, F32) if a.dtype in FLOAT8 else a for a in op.outs]
-        return math.convert(op.b, f(Op(wide, op.params, outs, op.ctx)), op.out.dtype)
-    return emit
 
 
 def _noted(f: Rule) -> Rule:
@@ -48,12 +32,12 @@ def _noted(f: Rule) -> Rule:
     return emit
 
 
-def pointwise(*names: str, takes_float8: bool = False) -> Callable[[Emit], Emit]:
+def pointwise(*names: str) -> Callable[[Emit], Emit]:
     """Register f(b, *values, **params) for primitives whose operands share the result's shape."""
     def register(f: Emit) -> Emit:
         def emit(op: Op) -> Value:
             return f(op.b, *[_broadcast(op.b, x, op.out.shape) for x in op.operands], **op.params)
-        rule(*names)(_noted(emit if takes_float8 else in_float32(emit)))
+        rule(*names)(_noted(emit))
         return f
     return register
 
@@ -82,7 +66,6 @@ def _round(b: Builder, x: Value, *, rounding_method: Any) -> Value:
 
 @rule("pow")
 @_noted
-@in_float32
 def _pow(op: Op) -> Value:
     x, y = op.operands
     known = op.ctx.literals.get(y)
@@ -167,4 +150,4 @@ def _copy(op: Op) -> Value:
 # ---- the others: lowering/math keeps their forms under their names
 for _name, _form in math.TABLE.items():
     if _name in registry and _name not in rules:
-        pointwise(_name, takes_float8=_name == "nextafter")(_form)
+        pointwise(_name)(_form)

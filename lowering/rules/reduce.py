@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import Dim, floordiv, is_static
-from calque.core.dtypes import FLOAT8, extreme, real_dtype
+from calque.core.dtypes import extreme, real_dtype
 from calque.core.lists import without
 from calque.core.types import Dtype
 from calque.lowering.emit import mlir
@@ -324,8 +324,6 @@ def _extremum(name: str, direction: str, largest: bool) -> None:
         if x.dtype.kind == "i" and not op.ctx.cpu:
             return _extremum_of_signed(op.ctx, x, op["axes"], f"{name}imum")
         init, body = extreme(x.dtype, largest), fold(f"{name}imum")
-        if x.dtype in FLOAT8:  # IREE rejects their folds
-            x, init = convert(op.b, x, F32), np.float32(init)
         if on_cuda(op.ctx) and is_static(x.shape):
             out = op.b.reshape(_by_blocks(op.b, x, sorted(op["axes"]), init, body), op.out.shape)
             return convert(op.b, out, op.out.dtype)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from calque.core.dims import in_int32, is_static
-from calque.lowering import math as lowering_math
 from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import BOOL, F32, I32, I64, U8, U32, signed, unsigned
@@ -43,8 +42,6 @@ def _key(b: Builder, x: Value, canonical: bool) -> Value:
         return x
     if x.dtype.kind == "i":
         return x.view(unsigned(x.dtype)) ^ (1 << (8 * x.dtype.itemsize - 1))
-    if x.dtype.itemsize == 1:  # formats of float8 differ in their NaNs; float32 holds all values
-        return _float_key(b, lowering_math.convert(b, x, F32), canonical)
     return _float_key(b, x, canonical)
 
 

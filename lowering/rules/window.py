@@ -17,7 +17,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
-from calque.core.dtypes import FLOAT8, extreme
+from calque.core.dtypes import extreme
 from calque.core.lists import replaced
 from calque.core.types import Dtype, Params, Shape
 from calque.lowering import math
@@ -236,8 +236,7 @@ def _window_extremum(name: str, largest: bool) -> None:
             return x
         if 0 in x.shape:
             return b.splat(extreme(x.dtype, largest), op.out.shape, x.dtype)
-        # (the least number of float8, which may have no infinities)
-        identity = extreme(x.dtype if x.dtype in FLOAT8 else _comparable(x.dtype), largest)
+        identity = extreme(_comparable(x.dtype), largest)
         y = _folded(b, _ordered(b, x), f"{name}imum", identity, op.params, op.out.shape)
         return _unsigned(b, y, x.dtype)
 

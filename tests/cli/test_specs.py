@@ -18,7 +18,8 @@ from calque.dispatch.tracing import ShapeDtypeStruct as Spec
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 def test_every_dtype_has_its_short_and_its_numpy_name(dtype):
-    assert parse_dtype(dtypes.short_name(dtype)) == dtype
+    if dtype.name != "int1":  # i1 is MLIR's boolean
+        assert parse_dtype(dtypes.short_name(dtype)) == dtype
     assert parse_dtype(dtype.name) == dtype
 
 

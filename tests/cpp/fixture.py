@@ -27,6 +27,7 @@ WIDE = {"bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "
         "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "float16": "f16",
         "bfloat16": "bf16", "float32": "f32", "float64": "f64", "complex64": "c64",
         "complex128": "c128"}
+SMALL = {"float4_e2m1fn": "f4e2m1fn", "int4": "i4", "uint4": "u4", "float8_e8m0fnu": "f8e8m0fnu"}
 EIGHT = ("f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz")
 
 
@@ -42,6 +43,7 @@ ARTIFACTS: dict[str, list[str]] = {
     "step": ["step", "--arg", "f32[256,256]", "--arg", "f32[256,256]"],
     "matmul": ["matmul", "--arg", "f32[1024,1024]", "--arg", "f32[1024,1024]"],
     "types": ["types", "--arg", tree(WIDE, "3")],
+    "small": ["types", "--arg", tree(SMALL, "3")],
     "bits": ["bits", "--arg", tree({k: k for k in EIGHT}, "4")],
     "mixed": ["mixed", "--arg", "f32[3]", "--arg", "i32[2]", "--arg", "f32[0,5]", "--arg", "f32"],
     "update": ["update", "--arg", "f32[1000]", "--arg", "f32[1000]", "--donate", "0"],

@@ -109,6 +109,22 @@ void eight_bit_floats() {
   CHECK(results[3].view<float8_e5m2fnuz>()[3].bits == 0x01);
 }
 
+void less_than_a_byte() {
+  const std::vector<Array> results = load("small")["types"](
+      three(float4_e2m1fn{0x2}, float4_e2m1fn{0x5}, float4_e2m1fn{0xb}),
+      three(int4{1}, int4{7}, int4{0x8}), three(uint4{1}, uint4{9}, uint4{15}),
+      three(float8_e8m0fnu{127}, float8_e8m0fnu{1}, float8_e8m0fnu{255}));
+  CHECK(results[0].dtype() == DType::float4_e2m1fn);
+  const int floats[] = {0x4, 0x7, 0xd}, integers[] = {2, 0xe, 0}, naturals[] = {2, 2, 14},
+            powers[] = {128, 2, 255};
+  for (int i = 0; i < 3; ++i) {
+    CHECK(results[0].view<float4_e2m1fn>()[i].bits == floats[i]);
+    CHECK(results[1].view<int4>()[i].bits == integers[i]);  // wraps
+    CHECK(results[2].view<uint4>()[i].bits == naturals[i]);
+    CHECK(results[3].view<float8_e8m0fnu>()[i].bits == powers[i]);
+  }
+}
+
 void odd_arguments() {
   const Function function = load("mixed")["mixed"];
   const float values[] = {1, 2, 3};
@@ -260,6 +276,7 @@ int main(int, char** words) {
   own_kernel();
   element_types();
   eight_bit_floats();
+  less_than_a_byte();
   odd_arguments();
   dynamic_sizes();
   related_sizes();

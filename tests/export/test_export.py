@@ -163,6 +163,29 @@ def test_weak_types_and_unused_arguments() -> None:
 
 
 @pytest.mark.slow
+def test_numbers_of_less_than_a_byte() -> None:
+    """In StableHLO they have types of their own; no bytes are seen."""
+    def f(x: Any, w: Any, s: Any) -> Any:
+        return (jnp.where(x > 1, x, 0) + jnp.array([1, -2, 3, -4], jnp.int4), jnp.sort(x),
+                w * w + jnp.array([0.5, -2, 3, 6], w.dtype), jnp.max(w), s * 2, x // 2,
+                lax.bitcast_convert_type(x.reshape(2, 2), jnp.int8), lax.top_k(w, 2)[1],
+                jnp.take(x, np.array([9]), mode="fill"), x @ x)
+
+    args = (jnp.array([1, 2, -3, -8], jnp.int4), jnp.array([0.5, 1.5, 2, 6], jnp.float4_e2m1fn),
+            jnp.array([1, 2, 4, 8], jnp.float8_e8m0fnu))
+    made = export.export(calque.jit(f))(*args)
+    text = made.mlir_module()
+    assert all(t in text for t in ("tensor<4xi4>", "tensor<4xf4E2M1FN>", "tensor<4xf8E8M0FNU>"))
+    again = export.deserialize(made.serialize())
+    for got, want in zip(again.call(*args), f(*args), strict=True):
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        np.testing.assert_array_equal(np.asarray(got).astype(np.float32),
+                                      np.asarray(want).astype(np.float32))
+    bits = export.export(calque.jit(lambda w: lax.nextafter(w, -w)))
+    with pytest.raises(export.UnsupportedOperationError, match="float4_e2m1fn has no portable"):
+        bits(args[1])
+
+
 def test_keys() -> None:
     def f(key: Any) -> Any:
         a, b = calque.random.split(key)

@@ -4,7 +4,6 @@ All plain forms are compiled in one module; what does not compile or load has a 
 """
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 from math_harness import CLONG, F32, F64, LONG, Functions, complex_array, flushed, samples, ulps
@@ -18,7 +17,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"
 SIZE = 1 << 13
 C64, C128 = np.dtype(np.complex64), np.dtype(np.complex128)
 I32, U8, F16 = np.dtype(np.int32), np.dtype(np.uint8), np.dtype(np.float16)
-E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
 def op(name):
@@ -42,7 +40,6 @@ PLAIN = Functions({
     "to_i32": (lambda b, x: x.astype(I32), [F32]),
     "to_u8": (lambda b, x: x.astype(U8), [F32]),
     "f64_to_f16": (lambda b, x: x.astype(F16), [F64]),
-    "decode": (lambda b, x: b.emit("convert", [x.view(E4M3)], x.shape, F32), [U8]),
 }, size=SIZE)
 
 
@@ -120,12 +117,6 @@ def test_iree_still_needs_one_rounding_from_f64_to_f16():
     """lowering/math/convert.py: IREE rounds twice, by way of f32."""
     x = np.array([1 + 2.0**-11 + 2.0**-30, 3e-7])
     assert not np.array_equal(PLAIN("f64_to_f16", x), x.astype(F16))
-
-
-def test_iree_still_needs_fp8_decoding():
-    """lowering/math/convert.py."""
-    codes = np.arange(256, dtype=np.uint8)
-    assert not np.array_equal(PLAIN("decode", codes), codes.view(E4M3).astype(F32), equal_nan=True)
 
 
 @pytest.mark.parametrize("name", ["sine", "tanh", "cbrt", "atan2", "remainder"])

@@ -40,7 +40,7 @@ def _names() -> dict[str, Any]:
     known: dict[str, Any] = {}
     for dtype in dtypes.ALL:
         short = dtypes.short_name(dtype)
-        known |= {dtype.name: dtype, short: dtype, short.replace("f8_", "f8"): dtype}
+        known |= {dtype.name: dtype, short: dtype, short.replace("_", ""): dtype}
     return known | {"pred": dtypes.bool_, "i1": dtypes.bool_, "key": dtypes.key_dtype}
 
 

@@ -192,7 +192,7 @@ def _index_type(lower: ShapedArray, upper: ShapedArray) -> tuple[Any, bool]:
     """Dtype and weak type of a traced index: of equal bounds, or of a weak one and a signed one."""
     dtype, _ = dtypes.promote([(a.dtype, a.weak_type) for a in (lower, upper)])
     if lower.dtype != upper.dtype and not (
-            (lower.weak_type or upper.weak_type) and dtype.kind == "i"):
+            (lower.weak_type or upper.weak_type) and dtypes.is_signed(dtype)):
         raise TypeError(explain(
             "lower and upper arguments to fori_loop must have equal types, got "
             f"{lower.dtype.name} and {upper.dtype.name}.",

@@ -23,19 +23,34 @@ bool_ = np.dtype(bool)
 int32, float32 = np.dtype("int32"), np.dtype("float32")
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 float0 = np.dtype([("float0", np.void, 0)])  # tangent dtype of integers and booleans
-FLOAT8 = tuple(np.dtype(t) for t in (
-    ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2,
-    ml_dtypes.float8_e5m2fnuz))
+
+
+def _of_ml_dtypes(*names: str) -> tuple[Dtype, ...]:
+    """The dtypes of these names that the installed ml_dtypes has."""
+    return tuple(np.dtype(getattr(ml_dtypes, n)) for n in names if hasattr(ml_dtypes, n))
+
+
+FLOAT8 = _of_ml_dtypes(
+    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+FLOAT4 = _of_ml_dtypes("float4_e2m1fn")
+FLOAT6 = _of_ml_dtypes("float6_e2m3fn", "float6_e3m2fn")  # known by name: no array has them
+SMALL_FLOATS = (*FLOAT8, *FLOAT4)
+# integers of less than a byte; of these and of FLOAT4 an element takes a byte in memory
+SMALL_SIGNED = _of_ml_dtypes("int1", "int2", "int4")
+SMALL_UNSIGNED = _of_ml_dtypes("uint1", "uint2", "uint4")
+SMALL_INTEGERS = (*SMALL_SIGNED, *SMALL_UNSIGNED)
+_SMALL = frozenset((*SMALL_FLOATS, *SMALL_INTEGERS))
 
 _NARROW = {np.dtype(a): np.dtype(b) for a, b in (
     ("int64", "int32"), ("uint64", "uint32"), ("float64", "float32"),
     ("complex128", "complex64"))}
 
-SIGNED = tuple(np.dtype(f"int{n}") for n in (8, 16, 32, 64))
-UNSIGNED = tuple(np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+SIGNED = (*SMALL_SIGNED, *(np.dtype(f"int{n}") for n in (8, 16, 32, 64)))
+UNSIGNED = (*SMALL_UNSIGNED, *(np.dtype(f"uint{n}") for n in (8, 16, 32, 64)))
 FLOATS = (np.dtype("float16"), bfloat16, np.dtype("float32"), np.dtype("float64"))
 COMPLEX = (np.dtype("complex64"), np.dtype("complex128"))
-ALL = (bool_, *SIGNED, *UNSIGNED, *FLOATS, *COMPLEX, *FLOAT8)
+ALL = (bool_, *SIGNED, *UNSIGNED, *FLOATS, *COMPLEX, *SMALL_FLOATS)
 _KNOWN = frozenset(ALL)
 
 
@@ -124,7 +139,7 @@ def is_key(dtype: Any) -> bool:
 
 # ---- kinds
 def is_float(dtype: Any) -> bool:
-    """Real floating point, bfloat16 and fp8 included (their NumPy kind is 'V')."""
+    """Real floating point, those of ml_dtypes included (their NumPy kind is 'V')."""
     return dtype in _FLOAT_SET
 
 
@@ -137,19 +152,43 @@ def is_complex(dtype: Any) -> bool:
 
 
 def is_integer(dtype: Any) -> bool:
-    return dtype in SIGNED or dtype in UNSIGNED
+    return dtype in _SIGNED_SET or dtype in _UNSIGNED_SET
 
 
-_FLOAT_SET = frozenset((*FLOATS, *FLOAT8))
+def is_whole(dtype: Any) -> bool:
+    """An integer or a boolean."""
+    return dtype == bool_ or is_integer(dtype)
+
+
+def is_signed(dtype: Any) -> bool:
+    """A signed integer."""
+    return dtype in _SIGNED_SET
+
+
+def is_unsigned(dtype: Any) -> bool:
+    """An unsigned integer (no boolean)."""
+    return dtype in _UNSIGNED_SET
+
+
+def is_small(dtype: Any) -> bool:
+    """Of ml_dtypes and one byte: the floats of 8 and 4 bits, the integers of 4 and fewer."""
+    return dtype in _SMALL
+
+
+_FLOAT_SET = frozenset((*FLOATS, *SMALL_FLOATS))
+_SIGNED_SET, _UNSIGNED_SET = frozenset(SIGNED), frozenset(UNSIGNED)
 
 
 # NumPy's are not among them; also those that no array has here
-_EXTRA_FLOATS = frozenset(t for n, t in vars(ml_dtypes).items() if n.startswith((
-    "float", "bfloat")) and isinstance(t, type))
+_EXTRA: dict[type, tuple[type, ...]] = {
+    **{t: (np.floating, np.inexact, np.number, np.generic) for n, t in vars(ml_dtypes).items()
+       if n.startswith(("float", "bfloat")) and isinstance(t, type)},
+    **{d.type: (np.signedinteger, np.integer, np.number, np.generic) for d in SMALL_SIGNED},
+    **{d.type: (np.unsignedinteger, np.integer, np.number, np.generic) for d in SMALL_UNSIGNED}}
 
 
 def issubdtype(a: Any, b: Any) -> bool:
-    """Like np.issubdtype, knowing bfloat16, fp8 (floating) and keys (prng_key)."""
+    """Like np.issubdtype, knowing the numbers of ml_dtypes and keys (prng_key)."""
     if is_key(a):
         return isinstance(b, type) and issubclass(prng_key, b) or is_key(b)
     if isinstance(a, type) and issubclass(a, extended):
@@ -160,11 +199,11 @@ def issubdtype(a: Any, b: Any) -> bool:
         a = np.dtype(a)
         if a == float0:
             return b in (np.void, np.generic)
-        if a.type in _EXTRA_FLOATS:
+        if a.type in _EXTRA:
             if isinstance(b, type) and issubclass(b, np.generic) and b is not a.type:
-                return b in (np.floating, np.inexact, np.number, np.generic)
+                return b in _EXTRA[a.type]
             return bool(np.dtype(b) == a)
-    elif a in _EXTRA_FLOATS:
+    elif a in _EXTRA:
         return issubdtype(np.dtype(a), b)
     if isinstance(b, type) and issubclass(b, np.generic):
         return bool(np.issubdtype(a, b))
@@ -172,7 +211,7 @@ def issubdtype(a: Any, b: Any) -> bool:
 
 
 def itemsize_bits(dtype: Any) -> int:
-    """The bits that an element takes in memory.
+    """The bits of an element (of fewer than 8, each takes a byte in memory).
 
     Args:
       dtype: what numpy.dtype takes.
@@ -190,7 +229,10 @@ def itemsize_bits(dtype: Any) -> int:
     """
     if dtype is None:
         raise ValueError("dtype cannot be None.\n  Fix: name one.")
-    return 8 * int((dtype if is_key(dtype) else np.dtype(dtype)).itemsize)
+    found = dtype if is_key(dtype) else np.dtype(dtype)
+    if found in _SMALL or found in FLOAT6:
+        return int(iinfo(found).bits if found in SMALL_INTEGERS else finfo(found).bits)
+    return 8 * int(found.itemsize)
 
 
 def scalar_type_of(x: Any) -> type:
@@ -279,7 +321,7 @@ def plain_number(x: Any) -> Any:
 
 
 def _fits(x: int, dtype: Dtype) -> bool:
-    limits = np.iinfo(dtype)
+    limits = iinfo(dtype)
     return bool(limits.min <= x <= limits.max)
 
 
@@ -296,7 +338,7 @@ def check_fits(x: Any) -> None:
 def held(x: Any, dtype: Dtype) -> Any:
     """A Python int beyond the default integers as a scalar of a dtype that holds it; anything else
     as it is."""
-    if type(x) is int and not -0x80000000 <= x <= 0x7FFFFFFF and dtype.kind in "iu" and (
+    if type(x) is int and not -0x80000000 <= x <= 0x7FFFFFFF and is_integer(dtype) and (
             _fits(x, dtype)):
         return dtype.type(x)
     return x
@@ -313,12 +355,13 @@ def filling(x: Any, dtype: Any) -> Any:
 # ---- the promotion lattice (nodes: dtype names and the weak i*, f*, c*)
 _EDGES: dict[str, list[str]] = {
     "bool": ["i*"],
-    "i*": ["uint8", "int8"],
+    "i*": ["uint8", "int8", *(d.name for d in SMALL_INTEGERS)],
     "uint8": ["int16", "uint16"], "uint16": ["int32", "uint32"],
     "uint32": ["int64", "uint64"], "uint64": ["f*"],
     "int8": ["int16"], "int16": ["int32"], "int32": ["int64"], "int64": ["f*"],
-    "f*": ["c*", "float16", "bfloat16", *(d.name for d in FLOAT8)],
-    **{d.name: [] for d in FLOAT8},
+    "f*": ["c*", "float16", "bfloat16",
+           *(d.name for d in (*SMALL_FLOATS, *FLOAT6))],
+    **{d.name: [] for d in (*SMALL_FLOATS, *FLOAT6, *SMALL_INTEGERS)},
     "float16": ["float32"], "bfloat16": ["float32"], "float32": ["float64", "complex64"],
     "float64": ["complex128"],
     "c*": ["complex64"], "complex64": ["complex128"], "complex128": [],
@@ -338,11 +381,26 @@ def _join(nodes: frozenset[str]) -> str:
     common = frozenset.intersection(*[_above(n) for n in nodes])
     least = [n for n in common if common <= _above(n)]
     if len(least) != 1:
+        written = tuple(sorted(map(_written, nodes)))
         raise TypePromotionError(
-            f"Input dtypes {tuple(sorted(nodes))} have no available implicit dtype promotion "
-            "path.\n"
+            f"Input dtypes {written} have no available implicit dtype promotion "
+            f"path.{_of_small(nodes)}\n"
             "  Fix: cast one of them explicitly with .astype(...).")
     return least[0]
+
+
+def _written(node: str) -> str:
+    return str(_WEAK.get(node, node))
+
+
+def _of_small(nodes: frozenset[str]) -> str:
+    """Why dtypes of the few bits promote to nothing."""
+    for what, some in (
+            ("8-bit floats", FLOAT8), ("6-bit floats", FLOAT6), ("4-bit floats", FLOAT4),
+            ("1-bit, 2-bit and 4-bit integers", SMALL_INTEGERS)):
+        if any(d.name in nodes for d in some):
+            return f" To avoid unintended promotion, {what} do not support implicit promotion."
+    return ""
 
 
 def _node(dtype: Dtype, weak: bool) -> str:
@@ -369,8 +427,8 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
     if strict:
         strong = {d for d, w in pairs if not w}
         nodes = {_node(d, w) for d, w in pairs}
-        if len(strong) > 1 or (len(strong) == 1 and _join(frozenset(nodes)) != next(
-                iter(strong)).name):
+        if len(strong) > 1 or (len(strong) == 1 and not all(
+                next(iter(strong)).name in _above(n) for n in nodes)):
             names = sorted(f"{d}{' (weak)' if w else ''}" for d, w in pairs)
             raise TypePromotionError(
                 f"Input dtypes {', '.join(names)} have no available implicit dtype promotion path "
@@ -390,8 +448,12 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
 
 def promote(pairs: Iterable[tuple[Dtype, bool]]) -> tuple[Dtype, bool]:
     """The join of (dtype, weak) pairs: result dtype and whether it is weak."""
-    strict = config.jax_numpy_dtype_promotion == "strict" and not asked_by_ours(*_STRICT)
-    return _promote(frozenset(pairs), config.jax_enable_x64, strict)
+    return _promote(frozenset(pairs), config.jax_enable_x64, is_strict())
+
+
+def is_strict() -> bool:
+    """Whether dtypes may not be mixed here."""
+    return config.jax_numpy_dtype_promotion == "strict" and not asked_by_ours(*_STRICT)
 
 
 # where dtypes of operands are the user's; other functions of ours mix what they make themselves
@@ -462,12 +524,17 @@ def extreme(dtype: Dtype, largest: bool) -> Any:
         part = extreme(real_dtype(dtype), largest)
         return complex(part, part)
     if is_integer(dtype):
-        info: Any = np.iinfo(dtype)
-    elif dtype in FLOAT8 and dtype.name != "float8_e5m2":  # they have no infinities
+        info: Any = iinfo(dtype)
+    elif is_finite_only(dtype):
         info = finfo(dtype)
     else:
         return np.inf if largest else -np.inf
     return info.max if largest else info.min
+
+
+def is_finite_only(dtype: Any) -> bool:
+    """A float without infinities."""
+    return dtype in SMALL_FLOATS and not np.isinf(np.asarray(np.inf).astype(dtype))
 
 
 def real_dtype(dtype: Dtype) -> Dtype:
@@ -487,9 +554,9 @@ def tangent_dtype(dtype: Dtype) -> Dtype:
     return dtype if not is_key(dtype) and is_inexact(dtype) else float0
 
 
-_SHORT = {"bool": "bool", "bfloat16": "bf16", "float8_e4m3fn": "f8_e4m3fn",
-          "float8_e4m3fnuz": "f8_e4m3fnuz", "float8_e5m2": "f8_e5m2",
-          "float8_e5m2fnuz": "f8_e5m2fnuz"}
+_SHORT = {"bool": "bool", "bfloat16": "bf16",
+          **{d.name: d.name.replace("float", "f") for d in SMALL_FLOATS},
+          **{d.name: d.name.replace("int", "i").replace("ui", "u") for d in SMALL_INTEGERS}}
 
 
 @functools.cache
@@ -505,9 +572,10 @@ def short_name(dtype: Any) -> str:
 
 
 def finfo(dtype: Any) -> Any:
-    """np.finfo that knows bfloat16 and fp8."""
+    """np.finfo that knows the floats of ml_dtypes."""
     return ml_dtypes.finfo(np.dtype(dtype))
 
 
 def iinfo(dtype: Any) -> Any:
+    """np.iinfo that knows the integers of less than a byte."""
     return ml_dtypes.iinfo(np.dtype(dtype))

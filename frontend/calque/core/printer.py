@@ -128,7 +128,7 @@ class _Names:
     def atom(self, a: Atom) -> str:
         if isinstance(a, Literal):
             value = a.value
-            text = str(value.item() if isinstance(value, np.generic) and value.dtype.kind in "iufb"
+            text = str(value.item() if isinstance(value, np.generic) and value.dtype.kind in "iufbV"
                        else value)
             return f"{text}:{a.aval.short()}"
         return self.var(a)

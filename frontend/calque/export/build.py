@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.dims import Dim, is_static, max_dim
+from calque.core.dtypes import is_signed, is_whole, itemsize_bits
 from calque.core.lists import types_of
 from calque.core.types import Dtype, Ndarray, Shape
 from calque.export import hlo
@@ -67,6 +68,15 @@ class PortableBuilder(Builder):
     def emit(self, name: str, operands: Sequence[Value], shape: Shape, dtype: Dtype,
              attributes: dict[str, Any] | None = None) -> Value:
         return self.make(name, operands, [(shape, dtype)], **(attributes or {}))[0]
+
+    def bitcast(self, x: Value, dtype: Dtype) -> Value:
+        if x.dtype == dtype:
+            return x
+        if itemsize_bits(x.dtype) != itemsize_bits(dtype):
+            raise UnsupportedOperationError(
+                f"an operation on the bits of {x.dtype.name} has no portable form.\n"
+                "  Fix: convert to float32 first.")
+        return self.emit("bitcast_convert", [x], x.shape, dtype)
 
     def one(self, name: str, operands: Sequence[Value], shape: Sequence[int], dtype: Any,
             **attributes: Any) -> Value:
@@ -130,7 +140,8 @@ class PortableBuilder(Builder):
 
     def compare(self, direction: str, x: Value, y: Any, kind: str = "") -> Value:
         x, y = self.match(x, y)
-        kind = kind or {"b": "UNSIGNED", "u": "UNSIGNED", "i": "SIGNED"}.get(x.dtype.kind, "FLOAT")
+        kind = kind or ("SIGNED" if is_signed(x.dtype) else
+                        "UNSIGNED" if is_whole(x.dtype) else "FLOAT")
         return self.one("compare", [x, y], x.shape, bool,
                         compare_type=Enum("comparison_type", kind),
                         comparison_direction=Enum("comparison_direction", direction))

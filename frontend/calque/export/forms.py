@@ -102,7 +102,7 @@ def _add(use: Use) -> Value:
 @rule("sign")
 def _sign(use: Use) -> Value:
     x = use.x
-    if x.dtype.kind == "u":
+    if dtypes.is_unsigned(x.dtype):
         return use.b.select(x.eq(0), use.b.like(x, 0), use.b.like(x, 1))
     return use.b.unary("sign", x)
 
@@ -110,7 +110,7 @@ def _sign(use: Use) -> Value:
 @rule("pow")
 def _pow(use: Use) -> Value:
     x, y = broadcast_scalars(use)
-    if x.dtype.kind in "iub":
+    if dtypes.is_whole(x.dtype):
         return math.TABLE["pow"](use.b, x, y)
     return use.b.binary("power", x, y if y.dtype == x.dtype else y.astype(x.dtype))
 
@@ -273,7 +273,7 @@ def _cumulative(use: Use) -> Value:
     if name in ("cummax", "cummin"):
         start = dtypes.extreme(x.dtype, largest=name == "cummin")
     else:  # -0 keeps the sign of zeros
-        start = {"cumsum": -0.0 if x.dtype.kind in "fV" else 0, "cumprod": 1}.get(name, -np.inf)
+        start = {"cumsum": -0.0 if dtypes.is_float(x.dtype) else 0, "cumprod": 1}.get(name, -np.inf)
     while step < n:
         low, high = [0] * len(x.shape), list(x.shape)
         config = [(0, 0, 0)] * len(x.shape)

@@ -63,15 +63,15 @@ def _inside(w: Writer, indices: Value, limits: Sequence[int]) -> Value:
         if isinstance(limit, Dim):
             largest = b.number(limit, indices.dtype)
         else:
-            largest = b.splat(min(limit, np.iinfo(indices.dtype).max), (), indices.dtype)
+            largest = b.splat(min(limit, dtypes.iinfo(indices.dtype).max), (), indices.dtype)
         inside = inside & (column <= largest)
-        if indices.dtype.kind == "i":
+        if dtypes.is_signed(indices.dtype):
             inside = inside & (column >= 0)
     return inside
 
 
 def _clamped(w: Writer, indices: Value, limits: Sequence[int]) -> Value:
-    b, info = w.b, np.iinfo(indices.dtype)
+    b, info = w.b, dtypes.iinfo(indices.dtype)
     if not limits:
         return indices
     if is_static(limits):
@@ -314,9 +314,9 @@ def _before(w: Writer, x: Value, y: Value, descending: bool = False) -> tuple[Va
         less, same = _before(w, b.real(x), b.real(y), descending)
         less_im, same_im = _before(w, b.imag(x), b.imag(y), descending)
         return less | (same & less_im), same & same_im
-    if x.dtype.kind == "V" and x.dtype.itemsize == 1:  # NaN of fnuz types has the bits of -0
+    if x.dtype in dtypes.SMALL_FLOATS:  # NaN of fnuz types has the bits of -0
         x, y = x.astype(np.float32), y.astype(np.float32)
-    kind = "TOTALORDER" if x.dtype.kind in "fV" else ""
+    kind = "TOTALORDER" if dtypes.is_float(x.dtype) else ""
     if kind and not descending:
         x, y = _sorting_keys(w, x), _sorting_keys(w, y)
     return b.compare("GT" if descending else "LT", x, y, kind), b.compare("EQ", x, y, kind)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque import lax
+from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, is_complex, ndim_of, shape_of
 from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
@@ -106,7 +107,7 @@ def _elementwise(name: str, primitive: str, arity: int) -> None:
             return decided
         if name in _ON_BOOLEANS and dtype_of(xs[0]) == BOOL:
             return bind(_ON_BOOLEANS[name], *xs)
-        if name == "abs" and dtype_of(xs[0]).kind == "u":
+        if name == "abs" and dtypes.is_unsigned(dtype_of(xs[0])):
             return xs[0]
         return bind(primitive, *xs)
 
@@ -155,13 +156,15 @@ def _compare(r: Reader, op: Op, xs: list[Any]) -> Any:
     if made is not None:
         return made
     _same_shapes(op, xs)
-    if case(op, "compare_type") == "TOTALORDER" and dtype_of(xs[0]).kind in "fV":
+    if case(op, "compare_type") == "TOTALORDER" and dtypes.is_float(dtype_of(xs[0])):
         xs = [_total_order(x) for x in xs]
     return bind(direction.lower(), *xs)
 
 
 def _total_order(x: Any) -> Any:
     """Integers in the order -NaN < -inf < ... < -0 < 0 < ... < NaN."""
+    if dtype_of(x) in dtypes.FLOAT4:
+        x = lax.convert_element_type(x, dtypes.float32)
     bits = np.dtype(f"i{dtype_of(x).itemsize}")
     i = bind("bitcast_convert_type", x, new_dtype=bits)
     flipped = bind("xor", i, np.asarray(np.iinfo(bits).max, bits))

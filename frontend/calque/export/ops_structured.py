@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque import lax
+from calque.core import dtypes
 from calque.core.avals import dtype_of, is_complex, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.types import Axes, Params, Shape
@@ -321,7 +322,7 @@ def _top_k_axis(r: Reader, op: Op, key: regions.Key) -> int | None:
     if maker is None or maker.name != "iota" or integer(maker, "iota_dimension") != axis:
         return None
     x = op.operands[0].type
-    ok = key.operand == 0 and key.descending and (key.total or x.dtype.kind in "biu")
+    ok = key.operand == 0 and key.descending and (key.total or dtypes.is_whole(x.dtype))
     return x.shape[axis] if ok and op.operands[1].dtype == np.dtype("i4") else None
 
 
@@ -343,7 +344,7 @@ def _derived(key: regions.Key, x: Any) -> Any:
     if key.part:
         x = bind({"re": "real", "im": "imag"}[key.part], x)
     dtype = dtype_of(x)
-    if dtype.kind in "fV" and (key.total and not key.plain or key.descending):
+    if dtypes.is_float(dtype) and (key.total and not key.plain or key.descending):
         x = _total_order(x)
     if not key.descending:
         return x

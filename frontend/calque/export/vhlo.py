@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.types import Ndarray, Shape
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import (
@@ -270,7 +271,7 @@ def _double(s: Stream) -> float:
 
 
 def _float(s: Stream, dtype: Any) -> Number:
-    if not isinstance(dtype, np.dtype) or dtype.kind not in "fV":
+    if not isinstance(dtype, np.dtype) or not dtypes.is_float(dtype):
         raise damaged("a float of no float type")
     bits = s.byte() if dtype.itemsize == 1 else s.signed() & (2**(8 * dtype.itemsize) - 1)
     raw = np.frombuffer(bits.to_bytes(dtype.itemsize, "little"), dtype)
@@ -280,11 +281,11 @@ def _float(s: Stream, dtype: Any) -> Number:
 def _integer(s: Stream, dtype: Any) -> Number:
     if dtype == Special("index"):
         return Number(s.signed(), dtype)
-    if not isinstance(dtype, np.dtype) or dtype.kind not in "iuV":
+    if not isinstance(dtype, np.dtype) or not dtypes.is_integer(dtype):
         raise damaged("an integer of no integer type")
     bits = 8 * dtype.itemsize
     n = (s.byte() if bits == 8 else s.signed()) & (2**bits - 1)
-    return Number(n - 2**bits if dtype.kind == "i" and n >> (bits - 1) else n, dtype)
+    return Number(n - 2**bits if dtypes.is_signed(dtype) and n >> (bits - 1) else n, dtype)
 
 
 def _dense(t: Any, raw: bytes) -> Ndarray:
@@ -367,7 +368,7 @@ class Dictionary:
 
 def _write_number(value: Number, n: Numbers) -> bytes:
     dtype = value.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "fV":
+    if isinstance(dtype, np.dtype) and dtypes.is_float(dtype):
         raw = np.asarray(value.value, dtype).tobytes()
         bits = raw if dtype.itemsize == 1 else signed(int.from_bytes(raw, "little"))
         return varint(8) + varint(n.type(dtype)) + bits

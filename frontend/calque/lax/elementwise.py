@@ -14,7 +14,7 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
-from calque.lax.operands import as_operand, document
+from calque.lax.operands import NARROW, as_operand, document
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -23,13 +23,32 @@ def _unary(name: str, prim: Primitive, sentence: str, accepts: str, example: str
            accuracy: bool = False) -> Function:
     """A function of one array; accuracy=True adds JAX's (ignored) keyword."""
     def plain(x: Any) -> Any:
-        return prim.bind(as_operand(name, x))
+        return prim.bind(_taken(name, as_operand(name, x)))
 
     def with_accuracy(x: Any, *, accuracy: Any = None) -> Any:
         return prim.bind(as_operand(name, x))
 
     return document(with_accuracy if accuracy else plain, name, sentence, "x", accepts,
                     "An array of x's shape.", example, result)
+
+
+# what takes fewer dtypes than its primitive: the test, and what is said of them
+_SOME: dict[str, tuple[Function, str]] = {
+    "abs": (lambda d: not dtypes.is_unsigned(d) and d not in dtypes.SMALL_INTEGERS,
+            "floating, complexfloating, signedinteger"),
+    "conj": (lambda d: dtypes.is_complex(d) or d in ("float32", "float64"),
+             "float32, complexfloating, float64"),
+    "complex": (lambda d: d in ("float32", "float64"), "float32, float64")}
+
+
+def _taken(name: str, x: Any, position: str = "") -> Any:
+    """An operand, or TypeError where JAX has one."""
+    if name not in _SOME or _SOME[name][0](dtype := dtype_of(x)):
+        return x
+    why = (NARROW if dtypes.is_integer(dtype) and dtypes.is_signed(dtype) else
+           f"Accepted dtypes{position} are subtypes of {_SOME[name][1]}.")
+    raise TypeError(explain(f"{name} does not accept dtype {dtype.name}{position}. {why}",
+                            fix="cast the operand with .astype(...)."))
 
 
 def spread_ones(name: str, x: Any, y: Any) -> tuple[Any, Any]:
@@ -58,6 +77,8 @@ def _binary(name: str, prim: Primitive, sentence: str, accepts: str, example: st
 
     def call(x: Any, y: Any) -> Any:
         x, y = as_operand(name, x), as_operand(name, y, 1)
+        if name in _SOME:
+            x, y = (_taken(name, v, f" at position {i}") for i, v in enumerate((x, y)))
         if ordered and dtypes.is_complex(dtype_of(x)):
             raise TypeError(explain(
                 f"{name} does not accept dtype {dtype_of(x)} at position 0: complex numbers "

@@ -120,8 +120,8 @@ def gather(
 def _modulo(index: Any, size: int) -> Any:
     """index mod size, at least 0."""
     kind = dtype_of(index)
-    rest = ew.rem(index, kind.type(max(1, min(size, np.iinfo(kind).max))))
-    return rest if kind.kind == "u" else wrap_negative(rest, size)
+    rest = ew.rem(index, kind.type(max(1, min(size, dtypes.iinfo(kind).max))))
+    return rest if dtypes.is_unsigned(kind) else wrap_negative(rest, size)
 
 
 def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:

@@ -119,8 +119,8 @@ def reduced(kind: str, x: Any, names: Names, groups: Groups) -> Any:
     low = kind == "pmax"
     if dtype == np.dtype(bool):
         fill: Any = not low
-    elif dtype.kind in "iu":
-        fill = np.iinfo(dtype).min if low else np.iinfo(dtype).max
+    elif dtypes.is_integer(dtype):
+        fill = dtypes.iinfo(dtype).min if low else dtypes.iinfo(dtype).max
     else:
         fill = -np.inf if low else np.inf
     prim = rd.reduce_max_p if low else rd.reduce_min_p

@@ -52,7 +52,7 @@ def _start(name: str, index: Any, size: int, negative: bool) -> Any:
             f"{name}: index arguments must be integers of shape (), got {a.short()}.",
             fix="pass one integer scalar for each axis."))
     if isinstance(x, Tracer) or hasattr(x, "aval"):
-        return wrap_negative(x, size) if negative and a.dtype.kind != "u" else x
+        return wrap_negative(x, size) if negative and not dtypes.is_unsigned(a.dtype) else x
     value = int(x)
     kind = np.int32 if isinstance(size, Dim) or -2**31 <= size < 2**31 else np.int64
     if value.bit_length() > 31 and a.dtype == np.int32 and kind is np.int32:
@@ -65,6 +65,8 @@ def _start(name: str, index: Any, size: int, negative: bool) -> Any:
 
 def wrap_negative(index: Any, size: int) -> Any:
     """A traced index, counted from the end where it is negative."""
+    if dtypes.is_small(dtype_of(index)):
+        index = ew.convert(index, dtypes.int32)
     dtype = dtype_of(index)
     zero, shift = dtype.type(0), number(min_dim(size, int(np.iinfo(dtype).max)), dtype)
     return ew.select_n(ew.lt(index, zero), index, ew.add(index, shift))

@@ -81,7 +81,7 @@ def host_scalar(value: Any, dtype: Any, weak: bool) -> Any:
             fix="use its .real, or a complex dtype."))
     if dtype.kind != "c" and isinstance(value, np.complexfloating):
         value = value.real
-    if isinstance(value, int) and dtype.kind in "iu":
+    if isinstance(value, int) and dtypes.is_integer(dtype):
         value = np.uint64(value % 2**64)  # integers wrap around, as in JAX
     if isinstance(value, np.generic):
         with np.errstate(all="ignore"):

@@ -20,6 +20,9 @@ from calque.core.types import Function, Shape
 from calque.dispatch.array import Array
 
 _PASS = frozenset((Array, bool, int, float, complex))
+# what JAX says of int4 where XLA has nothing for it
+NARROW = ("Support for narrow-width integers is platform-dependent and limited to a few specific "
+          "operations, e.g. basic arithmetic and type casting.")
 _SCALARS = (bool, int, float, complex)
 
 

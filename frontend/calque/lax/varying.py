@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.trace import axis_env, checked_axes
@@ -84,7 +85,7 @@ def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes:
                for v in (input_offsets, send_sizes, output_offsets, recv_sizes)]
     for what, v in zip(("input_offsets", "send_sizes", "output_offsets", "recv_sizes"), numbers):
         a = aval_of(v)
-        if a.shape != (size,) or a.dtype.kind not in "iu":
+        if a.shape != (size,) or not dtypes.is_integer(a.dtype):
             raise ValueError(explain(
                 f"ragged_all_to_all {what} must be integers of shape ({size},), got {a}.",
                 fix="give one number for each position of the axis."))

@@ -190,7 +190,8 @@ def plan(index: Any, shape: Shape, wrap: bool = True) -> Fancy:
                 if not item.ndim:  # True is one more axis of size 1, False one of size 0
                     shapes.append((int(item),))
             for column in columns:
-                if type(column) is np.ndarray and not column.shape and column.dtype.kind in "iu":
+                if type(column) is np.ndarray and not column.shape and (
+                        dtypes.is_integer(column.dtype)):
                     ix.check_static(int(column), shape[len(runs)], len(runs))
                 if not shape[len(runs)] and column is item and not item.shape:
                     raise IndexError(explain(
@@ -244,6 +245,8 @@ def _common(shapes: list[Shape]) -> tuple[int, ...]:
 def _counted(column: Any, size: int, wrap: bool) -> Any:
     """Positions counted from the front; on the host those outside become -1 or size."""
     kind = ix.kind_of(size)
+    if isinstance(column, np.ndarray) and dtypes.is_small(column.dtype):
+        column = column.astype(np.int8)  # (int4: NumPy's functions know none)
     if isinstance(column, np.ndarray) and isinstance(size, Dim):
         least, most = np.iinfo(np.int32).min, np.iinfo(np.int32).max
         column = np.clip(column, least if column.dtype.kind == "i" else 0, most).astype(np.int32)
@@ -256,7 +259,8 @@ def _counted(column: Any, size: int, wrap: bool) -> Any:
         # as an Array it stays int64 where it becomes an argument of a program
         return from_numpy(column.astype(kind)) if is_far((size,)) else column.astype(kind)
     column = ix.widened(column, size)
-    return wrap_negative(column, size) if wrap and dtype_of(column).kind != "u" else column
+    wrap = wrap and not dtypes.is_unsigned(dtype_of(column))
+    return wrap_negative(column, size) if wrap else column
 
 
 def vectors(fancy: Fancy) -> Any:

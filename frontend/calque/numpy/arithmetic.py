@@ -12,6 +12,7 @@ from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.dispatch.array import Array
 from calque.lax.elementwise import RoundingMethod
+from calque.lax.operands import NARROW
 from calque.numpy import util
 from calque.numpy.ufuncs import binary
 from calque.primitives import elementwise as ew
@@ -207,9 +208,9 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
     if dtype.kind == "c":
         raise TypeError(explain("floor_divide does not support complex-valued inputs",
                                 fix="divide, and take the floor of the parts."))
-    if dtype.kind == "u":
+    if dtypes.is_unsigned(dtype):
         return ew.div(x, y)
-    if dtype.kind == "i":
+    if dtypes.is_signed(dtype):
         quotient = ew.div(x, y)
         inexact = ew.ne(ew.rem(x, y), constant(x, 0))
         apart = ew.ne(ew.sign(x), ew.sign(y))
@@ -303,7 +304,7 @@ def _remainder(name: str, x1: Any, x2: Any) -> Any:
     if dtypes.is_integer(dtype_of(x)):
         y = choose(ew.eq(y, zero), constant(x, 1), y)
     rest = ew.rem(x, y)
-    if dtype_of(x).kind == "u":
+    if dtypes.is_unsigned(dtype_of(x)):
         return rest
     apart = ew.ne(ew.lt(rest, zero), ew.lt(y, zero))
     return choose(ew.and_(apart, ew.ne(rest, zero)), ew.add(rest, y), rest)
@@ -435,7 +436,10 @@ def abs(x: Any, /) -> Any:
 def _absolute(name: str, x: Any) -> Any:
     x = util.one_array(name, x)
     dtype = dtype_of(x)
-    return util.array(x) if dtype == dtypes.bool_ or dtype.kind == "u" else ew.abs_(x)
+    if dtypes.is_small(dtype) and dtypes.is_signed(dtype):
+        raise TypeError(explain(f"abs does not accept dtype {dtype.name}. {NARROW}",
+                                fix="convert to int8 first."))
+    return util.array(x) if dtype == dtypes.bool_ or dtypes.is_unsigned(dtype) else ew.abs_(x)
 
 
 @util.planned

@@ -88,7 +88,7 @@ def _viewed(x: Any, wanted: Any) -> Any:
     own = dtype_of(x)
     if own == wanted:
         return util.cast(x, wanted)
-    old, new = own.itemsize, wanted.itemsize
+    old, new = dtypes.itemsize_bits(own), dtypes.itemsize_bits(wanted)
     if old != new and not shape_of(x):
         raise ValueError(explain("view() of a 0d array is only supported if the itemsize is "
                                  "unchanged.", fix="add an axis with x[None]."))

@@ -178,10 +178,10 @@ def _with_initial(name: str, what: str, prim: Primitive, x: Any, axis: Any, dtyp
         axis = 0
     axis = _axis(axis, len(shape))
     own = dtype_of(x)
-    if dtype is None and prim is cu.cumsum_p and own.kind in "iu":
+    if dtype is None and prim is cu.cumsum_p and dtypes.is_integer(own):
         wide = dtypes.default_dtype(int)
         if own.itemsize < wide.itemsize:
-            dtype = wide if own.kind == "i" else np.dtype(f"u{wide.name}")
+            dtype = wide if dtypes.is_signed(own) else np.dtype(f"u{wide.name}")
     with util.lazy_eval(name):
         y = _running(name, prim, x, axis, dtype, None)
         if include_initial:

@@ -93,7 +93,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     with lazy_eval("bincount"):
         kind = dtypes.default_dtype(int)
         at = asarray(values)
-        if dtype.kind != "u":
+        if not dtypes.is_unsigned(dtype):
             at = maximum(util.cast(at, dtypes.int32 if dtype == dtypes.bool_ else dtype), 0)
         w = (sh.broadcast_in_dim(kind.type(1), (n,), ()) if weights is None
              else asarray(weights))

@@ -124,7 +124,7 @@ def integer(item: Any) -> Any:
     if isinstance(item, dims.Dim):
         return item
     if isinstance(item, np.ndarray):
-        return int(item) if not item.ndim and item.dtype.kind in "iu" else None
+        return int(item) if not item.ndim and dtypes.is_integer(item.dtype) else None
     if isinstance(item, Array):
         aval = aval_of(item)
         if aval.shape or not dtypes.is_integer(aval.dtype):
@@ -311,7 +311,7 @@ def traced_starts(plan: Plan) -> list[Any]:
     sizes = [a.size for a in plan.axes if isinstance(a, Traced)]
     for a in plan.axes:
         if isinstance(a, Traced):
-            unsigned = dtype_of(a.index).kind == "u"
+            unsigned = dtypes.is_unsigned(dtype_of(a.index))
             starts.append(a.index if unsigned else wrap_negative(widened(a.index, *sizes), a.size))
         else:
             starts.append(None)

@@ -235,7 +235,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
       Array([131, 128], dtype=uint8)
     """
     a = util.one_array("packbits", a)
-    if dtype_of(a).kind not in "biu":
+    if not dtypes.is_whole(dtype_of(a)):
         raise TypeError(explain("Expected an input array of integer or boolean data type",
                                 fix="compare it, for example a != 0."))
     places = _order(bitorder)

@@ -56,7 +56,7 @@ def _wrapped(index: Any, size: int) -> Any:
 
 def _clamped(index: Any, size: int) -> Any:
     index = widened(asarray(index), size)
-    return rounding.clip(index, 0, min_dim(size - 1, int(np.iinfo(dtype_of(index)).max)))
+    return rounding.clip(index, 0, min_dim(size - 1, int(dtypes.iinfo(dtype_of(index)).max)))
 
 
 # ---- take
@@ -168,7 +168,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1, mode: Any = None,
             raise ValueError(explain("indices and arr must have the same number of dimensions; "
                                      f"{rank} vs. {n}"))
         axis = canonical_axis(axis, n)
-        if wrap_negative_indices is not False and dtype_of(i).kind != "u":
+        if wrap_negative_indices is not False and not dtypes.is_unsigned(dtype_of(i)):
             i = wrap_negative(widened(i, shape_of(x)[axis]), shape_of(x)[axis])
         return _along(x, i, axis, parsed, fill_value)
 

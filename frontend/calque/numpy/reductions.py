@@ -24,7 +24,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
 
-HALF = (np.dtype("float16"), dtypes.bfloat16, *dtypes.FLOAT8)
+HALF = (np.dtype("float16"), dtypes.bfloat16, *dtypes.SMALL_FLOATS)
 
 
 def with_axes(x: Any, shape: Shape, axes: Axes) -> Any:
@@ -105,9 +105,9 @@ def _sum_dtype(name: str, x: Any, dtype: Any, promote_integers: bool = True) -> 
     if own == dtypes.bool_:
         return dtypes.default_dtype(int)
     wide = dtypes.default_dtype(int)
-    if promote_integers and own.kind == "i" and own.itemsize < wide.itemsize:
+    if promote_integers and dtypes.is_signed(own) and own.itemsize < wide.itemsize:
         return wide
-    if promote_integers and own.kind == "u" and own.itemsize < wide.itemsize:
+    if promote_integers and dtypes.is_unsigned(own) and own.itemsize < wide.itemsize:
         return np.dtype(f"u{wide.name}")
     return own
 

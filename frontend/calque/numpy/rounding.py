@@ -249,7 +249,7 @@ def _clip(x: Any, low: Any, high: Any) -> Any:
 def _into_range(bound: Any, dtype: Any) -> Any:
     """A Python int bound that the integer dtype cannot hold, moved to its end."""
     if type(bound) is int and dtypes.is_integer(dtype):
-        limits = np.iinfo(dtype)
+        limits = dtypes.iinfo(dtype)
         return dtype.type(limits.min if bound < limits.min else
                           limits.max if bound > limits.max else bound)
     return bound

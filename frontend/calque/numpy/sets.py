@@ -39,8 +39,8 @@ def _host_order(value: Any, equal_nan: bool) -> tuple[Any, Any]:
     parts = [p for c in value.T for p in ([c.real, c.imag] if c.dtype.kind == "c" else [c])]
     columns = []
     for p in parts:
-        if p.dtype.kind in "biu":
-            columns.append([p])
+        if dtypes.is_whole(p.dtype):
+            columns.append([p.astype(np.int8) if dtypes.is_small(p.dtype) else p])
             continue
         wide = p.astype(np.float64)
         nan = np.isnan(wide)
@@ -50,7 +50,7 @@ def _host_order(value: Any, equal_nan: bool) -> tuple[Any, Any]:
     order = np.lexsort(keys[::-1]) if keys else np.arange(n)
     rows = value[order]
     same = rows[1:] == rows[:-1]
-    if equal_nan and value.dtype.kind not in "biu":
+    if equal_nan and not dtypes.is_whole(value.dtype):
         same |= (rows[1:] != rows[1:]) & (rows[:-1] != rows[:-1])
     return order, np.concatenate([np.ones(min(n, 1), bool), ~same.all(1)])
 

@@ -366,7 +366,7 @@ def bitwise_count(x: Any, /) -> Any:
       Array(3, dtype=uint8)
     """
     (x,) = util.promote_numeric("bitwise_count", x)
-    if dtype_of(x).kind == "i":
+    if dtypes.is_signed(dtype_of(x)):
         x = ew.abs_(x)
     return util.cast(ew.population_count(x), np.dtype("uint8"))
 

@@ -57,10 +57,21 @@ int8, int16, int32, int64 = (_scalar_type(f"int{n}", f"int{n}") for n in (8, 16,
 uint8, uint16, uint32, uint64 = (_scalar_type(f"uint{n}", f"uint{n}") for n in (8, 16, 32, 64))
 float16, float32, float64 = (_scalar_type(f"float{n}", f"float{n}") for n in (16, 32, 64))
 bfloat16 = _scalar_type("bfloat16", ml_dtypes.bfloat16)
+float8_e3m4 = _scalar_type("float8_e3m4", ml_dtypes.float8_e3m4)
+float8_e4m3 = _scalar_type("float8_e4m3", ml_dtypes.float8_e4m3)
+float8_e4m3b11fnuz = _scalar_type("float8_e4m3b11fnuz", ml_dtypes.float8_e4m3b11fnuz)
 float8_e4m3fn = _scalar_type("float8_e4m3fn", ml_dtypes.float8_e4m3fn)
 float8_e4m3fnuz = _scalar_type("float8_e4m3fnuz", ml_dtypes.float8_e4m3fnuz)
 float8_e5m2 = _scalar_type("float8_e5m2", ml_dtypes.float8_e5m2)
 float8_e5m2fnuz = _scalar_type("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz)
+float8_e8m0fnu = _scalar_type("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu)
+float6_e2m3fn = _scalar_type("float6_e2m3fn", ml_dtypes.float6_e2m3fn)
+float6_e3m2fn = _scalar_type("float6_e3m2fn", ml_dtypes.float6_e3m2fn)
+float4_e2m1fn = _scalar_type("float4_e2m1fn", ml_dtypes.float4_e2m1fn)
+int2, int4 = (_scalar_type(f"int{n}", getattr(ml_dtypes, f"int{n}")) for n in (2, 4))
+uint2, uint4 = (_scalar_type(f"uint{n}", getattr(ml_dtypes, f"uint{n}")) for n in (2, 4))
+if hasattr(ml_dtypes, "int1"):  # 0.6 and later
+    int1, uint1 = (_scalar_type(n, getattr(ml_dtypes, n)) for n in ("int1", "uint1"))
 complex64 = _scalar_type("complex64", np.complex64)
 complex128 = _scalar_type("complex128", np.complex128)
 
@@ -94,7 +105,7 @@ def _of_limits(x: Any) -> np.dtype[Any]:
 
 
 class finfo(ml_dtypes.finfo):  # type: ignore[misc]  # noqa: N801 (NumPy's name)
-    """Limits of a float dtype (bfloat16 and fp8 included).
+    """Limits of a float dtype (those of ml_dtypes included).
 
     Example:
       >>> import calque.numpy as jnp
@@ -117,7 +128,8 @@ class iinfo(ml_dtypes.iinfo):  # type: ignore[misc]  # noqa: N801 (NumPy's name)
 
     def __new__(cls, dtype: Any) -> Any:
         number = isinstance(dtype, int) and not isinstance(dtype, type)
-        return np.iinfo(np.dtype(int) if number else _of_limits(dtype))
+        kind = np.dtype(int) if number else _of_limits(dtype)
+        return dtypes.iinfo(kind) if kind in dtypes.SMALL_INTEGERS else np.iinfo(kind)
 
 
 def result_type(*args: Any) -> Any:
@@ -160,9 +172,10 @@ def promote_types(a: Any, b: Any) -> Any:
     """
     a, b = _plain(a), _plain(b)
     pairs = [(np.dtype(t), isinstance(t, type) and t in (int, float, complex)) for t in (a, b)]
-    joined = dtypes._promote(frozenset(pairs), True, False)[0]
-    # a 64-bit join of narrower dtypes is cut like any array's dtype
-    return joined if any(joined == d for d, _ in pairs) else dtypes.canonical(joined)
+    joined = dtypes._promote(frozenset(pairs), True, dtypes.is_strict())[0]
+    # the integers that hold those of both are cut like any array's
+    whole = dtypes.is_integer(joined) and all(joined != d for d, _ in pairs)
+    return dtypes.canonical(joined) if whole else joined
 
 
 def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
@@ -213,8 +226,8 @@ def isdtype(dtype: Any, kind: Any) -> builtins.bool:
 
 _KINDS: dict[str, Any] = {
     "bool": lambda d: d == dtypes.bool_,
-    "signed integer": lambda d: d.kind == "i",
-    "unsigned integer": lambda d: d.kind == "u",
+    "signed integer": dtypes.is_signed,
+    "unsigned integer": dtypes.is_unsigned,
     "integral": dtypes.is_integer,
     "real floating": dtypes.is_float,
     "complex floating": dtypes.is_complex,
@@ -331,9 +344,12 @@ def isscalar(element: Any) -> builtins.bool:
 __all__ = [
     "ComplexWarning", "bfloat16", "bool", "bool_", "can_cast", "cdouble", "character",
     "complex128", "complex64", "complex_", "complexfloating", "csingle", "double", "dtype", "e",
-    "euler_gamma", "finfo", "flexible", "float16", "float32", "float64", "float8_e4m3fn",
-    "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float_", "floating", "generic", "iinfo",
-    "inexact", "inf", "int16", "int32", "int64", "int8", "int_", "integer", "iscomplexobj",
-    "isdtype", "isrealobj", "isscalar", "issubdtype", "nan", "newaxis", "number", "object_", "pi",
-    "promote_types", "result_type", "signedinteger", "single", "uint", "uint16", "uint32",
-    "uint64", "uint8", "unsignedinteger"]
+    "euler_gamma", "finfo", "flexible", "float16", "float32", "float4_e2m1fn", "float64",
+    "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "float_", "floating", "generic", "iinfo", "inexact", "inf", "int16", "int2", "int32", "int4",
+    "int64", "int8", "int_", "integer", "iscomplexobj", "isdtype", "isrealobj", "isscalar",
+    "issubdtype", "nan", "newaxis", "number", "object_", "pi", "promote_types", "result_type",
+    "signedinteger", "single", "uint", "uint16", "uint2", "uint32", "uint4", "uint64", "uint8",
+    "unsignedinteger",
+    *(n for n in ("int1", "uint1") if hasattr(ml_dtypes, n))]

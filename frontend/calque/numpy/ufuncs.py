@@ -251,7 +251,7 @@ def right_shift(x1: Any, x2: Any, /) -> Any:
     """
     x1, x2 = util.check_arrays("right_shift", x1, x2)
     dtype, _ = util.joined((x1, x2))
-    prim = ew.shift_right_logical_p if dtype.kind == "u" else ew.shift_right_arithmetic_p
+    prim = ew.shift_right_logical_p if dtypes.is_unsigned(dtype) else ew.shift_right_arithmetic_p
     return binary("right_shift", prim, _NUMERIC, x1, x2)
 
 

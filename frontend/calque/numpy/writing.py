@@ -41,9 +41,9 @@ def inside_of(plan: Plan) -> Any:
     for a, start in zip(plan.axes, traced_starts(plan) if is_traced(plan) else ()):
         if isinstance(a, Traced):
             kind = dtype_of(start)
-            size = dims.min_dim(a.size, int(np.iinfo(kind).max))
+            size = dims.min_dim(a.size, int(dtypes.iinfo(kind).max))
             good = ew.lt(start, dims.number(size, kind))
-            if kind.kind == "i":
+            if dtypes.is_signed(kind):
                 good = ew.and_(good, ew.ge(start, kind.type(0)))
             result = good if result is None else ew.and_(result, good)
     return result

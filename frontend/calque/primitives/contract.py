@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, dtype_of, ndim_of
 from calque.core.errors import explain
 from calque.core.lists import other_axes
@@ -49,7 +50,8 @@ def _dot_abstract(x: ShapedArray, y: ShapedArray, *, dimension_numbers: Dims, pr
     dtype = _common(x.dtype, y.dtype)
     if preferred_element_type is not None:
         wanted = np.dtype(preferred_element_type)
-        if dtype.kind in "iu" and wanted.itemsize < dtype.itemsize:  # (floats may be rounded)
+        # (floats may be rounded)
+        if dtypes.is_integer(dtype) and dtypes.itemsize_bits(wanted) < dtypes.itemsize_bits(dtype):
             raise TypeError(explain(
                 "`preferred_element_type` must not be narrower than the original type, got "
                 f"preferred_element_type of {wanted.name} for result type of {dtype.name}.",
@@ -65,11 +67,11 @@ def _common(x: Any, y: Any) -> Any:
         return x
 
     def rank(d: Any) -> tuple[int, int]:
-        kind = {"b": 0, "i": 1, "u": 1, "c": 3}.get(d.kind, 2)
-        return kind, d.itemsize
+        kind = 1 if dtypes.is_integer(d) else {"b": 0, "c": 3}.get(d.kind, 2)
+        return kind, dtypes.itemsize_bits(d)
 
     if rank(x) == rank(y):
-        return x if x.kind != "u" else y
+        return y if dtypes.is_unsigned(x) else x
     return max(x, y, key=rank)
 
 

@@ -500,7 +500,7 @@ bitcast_convert_type_p = Primitive("bitcast_convert_type", differentiable=False,
 
 
 def _bitcast_abstract(x: ShapedArray, *, new_dtype: Any) -> ShapedArray:
-    old, new = x.dtype.itemsize, np.dtype(new_dtype).itemsize
+    old, new = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new_dtype)
     if x.dtype.kind == "c" or np.dtype(new_dtype).kind == "c":
         raise TypeError(explain(f"bitcast_convert_type: no bitcast from {x.dtype} to {new_dtype}.",
                                 fix="take real and imaginary parts first."))
@@ -512,9 +512,12 @@ def _bitcast_abstract(x: ShapedArray, *, new_dtype: Any) -> ShapedArray:
     if old > new:
         return ShapedArray((*x.shape, old // new), new_dtype)
     if not x.shape or x.shape[-1] != new // old:
+        had = f"{x.shape[-1]} * {old}" if x.shape else f"{old}"
         raise ValueError(explain(
-            f"bitcast_convert_type: {x.short()} to {np.dtype(new_dtype).name} needs a last axis of "
-            f"size {new // old}.", fix="reshape so that the last axis holds one element's parts."))
+            f"Attempting to convert array of shape {x.shape} from {x.dtype.name} of size {old} "
+            f"bits to {np.dtype(new_dtype).name} of size {new} bits, but {had} != {new}.",
+            where=f"bitcast_convert_type needs a last axis of size {new // old}",
+            fix="reshape so that the last axis holds one element's parts."))
     return ShapedArray(x.shape[:-1], new_dtype)
 
 

@@ -11,8 +11,6 @@ import enum
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, dtype_of
 from calque.core.errors import explain
@@ -455,5 +453,5 @@ def default_fill(dtype: Any) -> Any:
         return float("nan")
     if dtype == dtypes.bool_:
         return True
-    limits = np.iinfo(dtype)
-    return int(limits.max if dtype.kind == "u" else limits.min)
+    limits = dtypes.iinfo(dtype)
+    return int(limits.max if dtypes.is_unsigned(dtype) else limits.min)

@@ -52,7 +52,7 @@ def _blank(dtype: Any) -> Any:
         return np.full((), np.nan).astype(dtype)[()]
     if dtype == dtypes.bool_:
         return np.False_
-    return np.asarray(np.iinfo(dtype).min, dtype)[()]
+    return np.asarray(dtypes.iinfo(dtype).min, dtype)[()]
 
 
 def expanded(jaxpr: Program, grid: Shape, blocks: Sequence[Block],

@@ -51,7 +51,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
       Array([ 928981903, 3453687069], dtype=uint32)
     """
     d = dtypes.canonical(np.uint64 if dtype is None else dtype)
-    if d.kind != "u":
+    if not dtypes.is_unsigned(d):
         raise ValueError(explain(
             f"dtype argument to `bits` must be an unsigned int dtype, got {d}."))
     with lazy_eval("bits"):
@@ -245,7 +245,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
 
 def draw_randint(key: Any, shape: Shape, low: Any, high: Any, d: Dtype) -> Any:
     """Two words of bits for each number: their remainders by the span are nearly uniform."""
-    limits = np.iinfo(d)
+    limits = dtypes.iinfo(d)
     if d.itemsize < 4:
         wide = np.dtype(np.int32)
         low = _clipped(low, limits.min, limits.max)
@@ -268,7 +268,7 @@ def draw_randint(key: Any, shape: Shape, low: Any, high: Any, d: Dtype) -> Any:
 def _bound(x: Any, value: int) -> Any:
     """A limit of an integer dtype in the dtype of x, as far as that reaches."""
     if dtypes.is_integer(x.dtype):
-        info = np.iinfo(x.dtype)
+        info = dtypes.iinfo(x.dtype)
         value = min(max(value, info.min), info.max)
     return np.asarray(value).astype(x.dtype)[()]
 

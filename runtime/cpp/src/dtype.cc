@@ -15,6 +15,8 @@ constexpr Row kRows[] = {
     {"uint8", 1},    {"uint16", 2},    {"uint32", 4},  {"uint64", 8},  {"float16", 2},
     {"bfloat16", 2}, {"float32", 4},   {"float64", 8}, {"complex64", 8}, {"complex128", 16},
     {"float8_e4m3fn", 1}, {"float8_e5m2", 1}, {"float8_e4m3fnuz", 1}, {"float8_e5m2fnuz", 1},
+    {"float8_e3m4", 1}, {"float8_e4m3", 1}, {"float8_e4m3b11fnuz", 1}, {"float8_e8m0fnu", 1},
+    {"float4_e2m1fn", 1}, {"int2", 1}, {"int4", 1}, {"uint2", 1}, {"uint4", 1},
 };
 
 std::uint32_t bits_of(float value) noexcept {

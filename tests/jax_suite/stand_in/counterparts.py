@@ -152,9 +152,9 @@ def _dtypes() -> Names:
     defaults = {k: functools.partial(_canonical, n) for k, n in zip(
         "biufc", ("bool", "int64", "uint64", "float64", "complex128"))}
     return {
-        **small, "int1": None, "uint1": None, "canonicalize_dtype": _canonical,
+        **small, "canonicalize_dtype": _canonical,
         "float0": jax.dtypes.float0, "finfo": jnp.finfo, "iinfo": jnp.iinfo,
-        "issubdtype": jnp.issubdtype, "result_type": jnp.result_type,
+        "issubdtype": jnp.issubdtype, "result_type": jax.dtypes.result_type,
         "promote_types": jnp.promote_types, "_weak_types": [int, float, complex],
         "_intn_dtypes": [np.dtype(small[n]) for n in ("int2", "int4", "uint2", "uint4")],
         **{f"_float{bits}_dtypes": [np.dtype(t) for n, t in small.items()
@@ -170,7 +170,7 @@ def _dtypes() -> Names:
         "default_types": defaults, "python_scalar_types": set(_KINDS),
         "python_scalar_types_to_dtypes": {k: np.dtype(n) for k, n in _KINDS.items()},
         "dtype": _dtype_of, "is_opaque_dtype": lambda dtype: False,
-        "is_python_scalar": lambda x: type(x) in _KINDS, "itemsize_bits": _bits,
+        "is_python_scalar": lambda x: type(x) in _KINDS, "itemsize_bits": jax.dtypes.itemsize_bits,
         "supports_inf": lambda dtype: bool(np.isinf(np.asarray(np.inf).astype(dtype))),
         "int_dtypes": [np.dtype(n) for n in ("int8", "int16", "int32", "int64")]}
 

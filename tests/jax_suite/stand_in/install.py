@@ -165,14 +165,7 @@ def _absent_names(jax: Any) -> None:
         if not hasattr(jax, name):
             jax.__dict__[name] = FLAGS[f"jax_{name}"]
     import jax.experimental
-    import jax.numpy as jnp
     import jax.sharding
-    import ml_dtypes
-    for name in [
-        "int1", "int2", "int4", "uint1", "uint2", "uint4", "float4_e2m1fn", "float8_e3m4",
-        "float8_e4m3", "float8_e4m3b11fnuz", "float8_e8m0fnu"]:
-        if not hasattr(jnp, name) and hasattr(ml_dtypes, name):
-            setattr(jnp, name, getattr(ml_dtypes, name))
     for module, names in ((jax.sharding, "AbstractDevice make_single_device_sharding "
                            "ManualAxisType"),
                           (jax.experimental, "primal_tangent_dtype cur_qdd EArray")):

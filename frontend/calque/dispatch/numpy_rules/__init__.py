@@ -6,7 +6,8 @@ our compiled form gives (moving elements, IEEE arithmetic, integers, comparisons
 sums and products of floats are the exception, they agree within rounding.  A rule is
 f(out, *values, **params) -> array, or None for dtypes and sizes that it leaves to the compiler.
 PRNG keys come as uint64, their two words in one.  The rules: elementwise.py, shape.py (moving),
-reduce.py (with running sums and products), index.py (gather, scatter), draw.py (random bits).
+reduce.py (with running sums and products), index.py (gather, scatter), draw.py (random bits);
+small.py runs what lowering makes of computations in dtypes that these do not know (int4).
 Start reading at `evaluate`.
 """
 from __future__ import annotations
@@ -24,7 +25,7 @@ from calque.core.memo import Memo
 from calque.core.primitive import Primitive
 from calque.core.types import Function, Ndarray, Params
 from calque.dispatch.array import HOST_BYTES, Array, current_device
-from calque.dispatch.numpy_rules import draw, elementwise, index, reduce, shape
+from calque.dispatch.numpy_rules import draw, elementwise, index, reduce, shape, small
 from calque.dispatch.sharded import labels
 from calque.runtime import Buffer
 from calque.transforms.explicit import resolved
@@ -123,7 +124,10 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     elif out.nbytes > PARTS.get(prim.name, LIMIT):
         return None
     with np.errstate(all="ignore"):
-        made = rule(out, *values, **params)
+        if small.is_computed(prim, avals, out):
+            made = small.computed(prim, avals, params, values, RULES)
+        else:
+            made = rule(out, *values, **params)
     if made is None:
         return None
     device = device or current_device()

@@ -11,6 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from calque.core.dtypes import FLOAT4, SMALL_FLOATS
+
 Value = np.ndarray[Any, Any]
 Rule = Callable[..., Any]
 
@@ -107,6 +109,8 @@ def converts(x: Any, to: Any) -> bool:
 def _convert(out: Any, x: Value, *, new_dtype: Any, weak_type: bool, sharding: Any = None) -> Any:
     if x.dtype == out.dtype:
         return x
+    if x.dtype in SMALL_FLOATS or out.dtype in SMALL_FLOATS:
+        return _small(x, out.dtype)
     if not converts(x.dtype, out.dtype):
         return None
     if out.dtype == bool:
@@ -114,6 +118,16 @@ def _convert(out: Any, x: Value, *, new_dtype: Any, weak_type: bool, sharding: A
     if x.dtype in FLOATS and out.dtype in INTEGERS:
         return _whole(x, out.dtype)
     return (x.real if x.dtype in COMPLEX and out.dtype not in COMPLEX else x).astype(out.dtype)
+
+
+def _small(x: Value, to: Any) -> Any:
+    """To and from floats of a byte, by float32; None where that would be one rounding more."""
+    if x.dtype.itemsize > 4 or x.dtype in COMPLEX:
+        return None
+    wide = x.astype(np.float32)
+    if to in FLOAT4:  # it has no NaN: -0
+        wide = np.where(np.isnan(wide), np.float32(-0.0), wide)
+    return wide.astype(to) if to in SMALL_FLOATS or to == np.float32 else None
 
 
 def _whole(x: Value, to: Any) -> Value:

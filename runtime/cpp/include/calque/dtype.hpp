@@ -14,6 +14,8 @@ enum class DType : int {
   boolean, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
   float16, bfloat16, float32, float64, complex64, complex128,
   float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz,
+  float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e8m0fnu, float4_e2m1fn,
+  int2, int4, uint2, uint4,
 };
 
 // NumPy's name of a type ("float32"), and the bytes of one element.
@@ -38,6 +40,16 @@ struct float8_e4m3fn { std::uint8_t bits; };
 struct float8_e5m2 { std::uint8_t bits; };
 struct float8_e4m3fnuz { std::uint8_t bits; };
 struct float8_e5m2fnuz { std::uint8_t bits; };
+struct float8_e3m4 { std::uint8_t bits; };
+struct float8_e4m3 { std::uint8_t bits; };
+struct float8_e4m3b11fnuz { std::uint8_t bits; };
+struct float8_e8m0fnu { std::uint8_t bits; };
+// Of less than a byte: each takes one, whose low bits count; the others are 0 in results.
+struct float4_e2m1fn { std::uint8_t bits; };
+struct int2 { std::uint8_t bits; };
+struct int4 { std::uint8_t bits; };
+struct uint2 { std::uint8_t bits; };
+struct uint4 { std::uint8_t bits; };
 
 // dtype_of<float>::value is DType::float32; a type without one does not compile.
 template <class T> struct dtype_of;
@@ -62,6 +74,15 @@ CALQUE_DTYPE(calque::float8_e4m3fn, float8_e4m3fn);
 CALQUE_DTYPE(calque::float8_e5m2, float8_e5m2);
 CALQUE_DTYPE(calque::float8_e4m3fnuz, float8_e4m3fnuz);
 CALQUE_DTYPE(calque::float8_e5m2fnuz, float8_e5m2fnuz);
+CALQUE_DTYPE(calque::float8_e3m4, float8_e3m4);
+CALQUE_DTYPE(calque::float8_e4m3, float8_e4m3);
+CALQUE_DTYPE(calque::float8_e4m3b11fnuz, float8_e4m3b11fnuz);
+CALQUE_DTYPE(calque::float8_e8m0fnu, float8_e8m0fnu);
+CALQUE_DTYPE(calque::float4_e2m1fn, float4_e2m1fn);
+CALQUE_DTYPE(calque::int2, int2);
+CALQUE_DTYPE(calque::int4, int4);
+CALQUE_DTYPE(calque::uint2, uint2);
+CALQUE_DTYPE(calque::uint4, uint4);
 #undef CALQUE_DTYPE
 
 static_assert(sizeof(bool) == 1, "a bool array has one byte an element");

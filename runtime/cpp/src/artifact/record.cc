@@ -15,7 +15,7 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 62;  // allocators add some
 const char* kFix = "compile it again; the file was written by something else or is damaged.";
 
 DType dtype_of_name(const std::string& name) {
-  for (int i = 0; i <= static_cast<int>(DType::float8_e5m2fnuz); ++i)
+  for (int i = 0; i <= static_cast<int>(DType::uint4); ++i)
     if (name == name_of(static_cast<DType>(i))) return static_cast<DType>(i);
   throw Unreadable("'" + name + "' is no type that a device has");
 }
