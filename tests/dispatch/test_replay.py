@@ -29,7 +29,7 @@ def count_compiles(monkeypatch):
         made.append(kwargs.get("reason"))
         return real(*args, **kwargs)
 
-    for module in ("lowering.attempts", "dispatch.shape_polymorphic"):
+    for module in ("lowering.driver.attempts", "dispatch.shape_polymorphic"):
         monkeypatch.setattr(f"calque.{module}.compile_cached", counted)
     return made
 
