@@ -20,6 +20,7 @@ import calque
 from calque.core import dtypes, mesh, primitive, source, trace, tracebacks, zeros
 from calque.core.errors import explain
 from calque.core.types import Function
+from calque.primitives.elementwise import convert_element_type_p
 from calque.trees.nodes import NAMESPACE
 
 JAX_VERSION = "0.10.2"  # the release whose API is kept
@@ -91,6 +92,19 @@ def _core() -> dict[str, Any]:
             "Ref": calque.Ref,
             "trace_state_clean": trace.at_bottom, "is_constant_dim": lambda d: isinstance(d, int),
             "get_aval": calque.typeof, "typeof": calque.typeof}
+
+
+@_made("jax._src.array")
+def _array() -> dict[str, Any]:
+    def _reconstruct_array(make: Function, args: Any, state: Any, aval: dict[str, Any]) -> Any:
+        """An array of JAX's out of a pickle: NumPy's values, and whether its type is weak."""
+        value = make(*args)
+        value.__setstate__(state)
+        x = calque.numpy.asarray(value)
+        return convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None) \
+            if aval.get("weak_type") else x
+
+    return {"_reconstruct_array": _reconstruct_array}
 
 
 @_made("jax._src.dtypes")
