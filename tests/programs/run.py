@@ -25,9 +25,9 @@ from collections.abc import Iterator
 from typing import Any
 
 HERE = pathlib.Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "jax_docs"))
-import cells
-import compare
+sys.path.append(str(HERE.parent / "jax_docs"))
+import cells  # noqa: E402
+import compare  # noqa: E402
 
 ROOT = HERE.parents[1]
 OUT = ROOT / "build" / "programs"
@@ -88,7 +88,8 @@ def run_program(program: dict[str, Any], run: str, options: argparse.Namespace) 
         "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg", "CALQUE_PROGRESS": "0", "TQDM_DISABLE": "1",
         "CALQUE_CACHE_DIR": str(cache), "PYTHONHASHSEED": "0", "WANDB_MODE": "disabled",
         "PROGRAM": str(home / program["file"]), "PYTHONPATH": os.pathsep.join(
-            [os.environ.get("PYTHONPATH", ""), str(home), str(home / "src"), str(place)])}
+            [os.environ.get("PYTHONPATH", ""), str(home), str(home / "src"), str(place),
+             *(str(home / p) for p in program.get("path", ()))])}
     command = [sys.executable, *([] if run == "jax" else ["-m", "calque.compat"]),
                str(HERE / "typist.py"), str(source), str(rows), str(options.seconds)]
     for _ in range(PROCESSES):
@@ -165,30 +166,34 @@ def seconds_of(run: str, program: dict[str, Any]) -> float:
 
 def line(program: dict[str, Any], folder: pathlib.Path) -> tuple[str, bool, list[float]] | None:
     """A program's row of the table, whether it is as under jax, and its seconds."""
-    if not all(rows_of(run, program["name"]).exists() for run in RUNS):
+    if not all(rows_of(run, program["name"]).exists() for run in RUNS[:2]):
         return None
     bad = [f"{kind} in cell {c}" for c, kind, _ in judged(program) if kind not in ("same", "jax")]
     failed = sum(kind == "jax" for _, kind, _ in judged(program))
-    took = [seconds_of(run, program) for run in RUNS]
+    took = [seconds_of(run, program) for run in RUNS if rows_of(run, program["name"]).exists()]
     rule = program.get("rule", "values")
     said = "as jax" if not bad else program.get("differs") or ", ".join(bad[:3])
     if failed:
         said += f"; {failed} cell{'s' * (failed > 1)} not run by jax"
     size = sum(len(t.splitlines()) for t in texts(program, folder))
     return (f"| {program['what']} | {program['repository']}: {program['file']} | {size} | {said} | "
-            f"{rule} | {took[0]:.1f} | {took[1] / max(took[0], 1e-3):.2f} | "
-            f"{took[2] / max(took[0], 1e-3):.2f} |"), not bad, took
+            f"{rule} | {took[0]:.1f} | {_ratios(took)} |"), not bad, took
+
+
+def _ratios(took: list[float]) -> str:
+    return " | ".join(f"{t / max(took[0], 1e-3):.2f}" for t in took[1:]) + " |" * (3 - len(took))
 
 
 def table(programs: list[dict[str, Any]], folder: pathlib.Path) -> str:
     made = [x for x in (line(p, folder) for p in programs) if x]
-    totals = [sum(t) for t in zip(*(x[2] for x in made), strict=True)]
+    whole = [x[2] for x in made if len(x[2]) == len(RUNS)]
+    totals = [sum(t) for t in zip(*whole, strict=True)] or [0.0]
     ratios = sorted(x[2][1] / max(x[2][0], 1e-3) for x in made)
     return "\n".join([
         "| what it is | whose | lines | result | judged by | jax, s | first run | next run |",
         "|---" * 8 + "|", *(x[0] for x in made),
-        f"| **{sum(x[1] for x in made)} of {len(made)} as jax** | | | | | {totals[0]:.0f} | "
-        f"{totals[1] / totals[0]:.2f} | {totals[2] / totals[0]:.2f} |", "",
+        f"| **{sum(x[1] for x in made)} of {len(made)} as jax** | | | | of those run three times | "
+        f"{totals[0]:.0f} | {_ratios(totals)} |", "",
         f"The median of the first runs' ratios is {ratios[len(ratios) // 2]:.2f}."])
 
 
@@ -208,7 +213,8 @@ def main() -> int:
     programs = tomllib.loads(options.list.read_text())["program"]
     for p in programs:
         p["name"] = f"{p['repository'].split('/')[1]}/{p['file']}"
-    chosen = [p for p in programs if not options.names or any(n in p["name"] for n in options.names)]
+    chosen = [p for p in programs
+              if not options.names or any(n in p["name"] for n in options.names)]
     for p in () if options.table else chosen:
         for run in () if options.show else RUNS:
             if options.only in (None, run):

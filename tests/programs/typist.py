@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "jax_docs"))
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "jax_docs"))
 import type_cells
 
 LEAVES = 60  # of one value
@@ -58,7 +58,7 @@ def opened(cell: str) -> str:
     """A cell whose function `main` hands out its names when it ends."""
     tree = ast.parse(cell)
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "main":
+        if isinstance(node, ast.FunctionDef) and node.name == "main" and not node.decorator_list:
             keep = ast.parse(f"{KEEP}(locals())").body
             node.body = [ast.Try(body=node.body, handlers=[], orelse=[], finalbody=keep)]
             return ast.unparse(ast.fix_missing_locations(tree))
@@ -85,9 +85,9 @@ def main(arguments: Sequence[str]) -> None:
     names.update({KEEP: kept.update, "display": print, "get_ipython": lambda: None,
                   "__file__": os.environ["PROGRAM"]})
     sys.argv[1:] = []
+    import jax  # (which draws from NumPy)
     numpy.random.seed(0)
     random.seed(0)
-    import jax
     seen = dict(names)
     done = len(pathlib.Path(rows).read_text().splitlines())
     with open(rows, "a", buffering=1) as out:

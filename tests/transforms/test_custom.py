@@ -406,8 +406,8 @@ def test_linear_solves_within_loops(each: bool) -> None:
         if each:
             return lax.while_loop(lambda x: jnp.abs(x).sum() > 1, halve, x)
         key = calque.random.key(0)
-        return lax.fori_loop(0, 2, lambda i, s: (halve(s[0]) + 0 * calque.random.uniform(s[1]), s[1]),
-                             (x, key))[0]
+        return lax.fori_loop(0, 2, lambda i, s: (
+            halve(s[0]) + 0 * calque.random.uniform(s[1]), s[1]), (x, key))[0]
 
     x = np.array([[9, 1], [0.1, 0.2], [40, -30]], np.float32)
     want = []
