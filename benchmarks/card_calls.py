@@ -21,7 +21,7 @@ import numpy as np
 
 def before() -> None:
     """Undo what changed."""
-    from calque.lowering.targets import Target
+    from calque.lowering.target.targets import Target
     from calque.runtime import device, memory, pending
     memory.DEVICE_USAGE = memory.HOST_USAGE
     device._CUDA_FLAGS = "--cuda_async_allocations=true"

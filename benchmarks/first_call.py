@@ -27,7 +27,7 @@ COLUMNS = ("trace", "lower", "input", "abi", "preprocessing", "global-optimizati
 def phases(call: Callable[[], float]) -> dict[str, float]:
     """Seconds of CPU in each part of a call that compiles."""
     from calque.dispatch import eager, tracing
-    from calque.lowering import compiler_server
+    from calque.lowering.compiler import server as compiler_server
     found, running = dict.fromkeys(COLUMNS, 0.0), list[float]()
 
     def timed(module: Any, name: str, label: Callable[..., str]) -> None:

@@ -110,11 +110,11 @@ def serve() -> None:
 
 def ours(case: tuple[Any, ...] | None, kernel: bool) -> Callable[[], Any]:
     import calque
-    import calque.lowering.targets
+    import calque.lowering.target.targets
     import calque.numpy as jnp
     from calque.lowering.kernels import gemm
     takes = gemm.takes
-    assert takes(calque.lowering.targets.cpu_target(), "float32"), "no C kernel here"
+    assert takes(calque.lowering.target.targets.cpu_target(), "float32"), "no C kernel here"
     if not kernel:
         gemm.takes = lambda target, dtype: False
     calque.clear_caches()

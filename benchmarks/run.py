@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from arrays import rows as array_rows
+from attention import rows as attention_rows
 from eager import rows as eager_rows
 from fourier import rows as fourier_rows
 from linalg import rows as linalg_rows
@@ -192,6 +193,12 @@ def training() -> list[Row]:
 
 
 @case
+def attention() -> list[Row]:
+    """softmax(q k^T) v (benchmarks/attention.py)."""
+    return attention_rows()
+
+
+@case
 def fourier() -> list[Row]:
     """Transforms (benchmarks/fourier.py)."""
     return fourier_rows()
@@ -217,11 +224,11 @@ print(imported - start, time.perf_counter() - t)
 """
 _BARE = """
 import time
-from calque.lowering.compile import compile_module
-from calque.lowering.targets import cpu_target
+from calque.lowering.compiler.compile import compile_module
+from calque.lowering.target.targets import cpu_target
 import calque, calque.numpy as jnp
 calque.jit(lambda x: x - 3)(jnp.asarray([1.0, 2.0]))
-from calque.lowering.module import lower
+from calque.lowering.driver.module import lower
 p = calque.jit(lambda x: x * 2 + 1).trace(jnp.asarray([1.0, 2.0])).jaxpr
 source = lower(p, cpu_target()).module
 t = time.perf_counter()

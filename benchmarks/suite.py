@@ -71,12 +71,12 @@ def serve(name: str) -> None:
             answer = [processor_time() - cpu, wall]
         elif what == "run":
             answer = call(given[0])
-        elif what == "short":  # (short_way.py)
-            from calque.lowering.compile import short_way_counts
+        elif what == "short":  # (shortcuts.py)
+            from calque.lowering.compiler.compile import shortcut_counts
             leaves = lib.top.tree.leaves(made["jit"](*made["args"]))
             data = b"".join(lib.top.random.key_data(v).tobytes() if "key" in str(v.dtype)
                             else numpy.asarray(v).tobytes() for v in leaves)
-            answer = [hashlib.sha256(data).hexdigest(), short_way_counts()]
+            answer = [hashlib.sha256(data).hexdigest(), shortcut_counts()]
         elif what == "memory":
             answer = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps(answer), file=answers, flush=True)
@@ -85,7 +85,7 @@ def serve(name: str) -> None:
 def processor_time() -> float:
     """Seconds of this process and of the compiler's, all threads."""
     total = time.process_time()
-    module = sys.modules.get("calque.lowering.compiler_process")
+    module = sys.modules.get("calque.lowering.compiler.process")
     for server in getattr(module, "_servers", {}).values():
         fields = Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         # (its own, and that of the linkers it started)

@@ -4,7 +4,7 @@
 
 A part is left out by CALQUE_OFF (lowering/plan/switches.py).  Only workloads whose module differs
 are run: first calls (CPU time of all threads and the compiler's process, empty caches), then
-steady calls, both in processes of their own.  The shortcuts past IREE (CALQUE_SHORT_WAY) change no
+steady calls, both in processes of their own.  The shortcuts past IREE (CALQUE_SHORTCUTS) change no
 module: they are timed on every sixth workload.  Ratios are without / with: above 1 the part pays.
 --write puts the table into docs/architecture.md.  Start at `measure`.
 """
@@ -33,7 +33,7 @@ def digests() -> dict[str, str]:
 
     import calque
     from calque.dispatch.eager import named_target
-    from calque.lowering.module import LowerOptions, lower
+    from calque.lowering.driver.module import LowerOptions, lower
     lib, found = workloads.library("calque"), {}
     for name, make in workloads.WORKLOADS.items():
         f, args = make(lib, 0)
@@ -97,7 +97,7 @@ def table(parts: Sequence[str], seconds: float, show: Any) -> list[str]:
         if parts and part not in parts:
             continue
         if part == SHORTCUTS:
-            names, off = list(plain)[::EVERY], {"CALQUE_SHORT_WAY": "0"}
+            names, off = list(plain)[::EVERY], {"CALQUE_SHORTCUTS": "0"}
         else:
             found, off = digests_without(part), {"CALQUE_OFF": part}
             names = [n for n in plain if found[n] != plain[n]]

@@ -29,7 +29,7 @@ import calque
 from calque.core.config import config
 from calque.core.primitive import registry
 from calque.lowering.passes import cost
-from calque.lowering.targets import TargetError, runnable_target
+from calque.lowering.target.targets import TargetError, runnable_target
 
 SIZE = 400_000
 LEVEL = "x86-64-v3"

@@ -2,9 +2,9 @@
 
 The C++ library is built with the same file (cpp/src/artifact/features.cc).  `cpu`: LLVM's names,
 and the Linux kernel's in /proc/cpuinfo; what is not listed (clflushopt, fsgsbase, ...) is never
-chosen by the code generator.  `vulkan`: words of a record (lowering/vulkan.py), and Vulkan's names.
-`vulkan_switches`: of each of those the VkStructureType of the structure that holds it, its place
-there, and the version of Vulkan (1.x) or else the extension that knows the structure.
+chosen by the code generator.  `vulkan`: words of a record (lowering/target/vulkan.py), and Vulkan's
+names.  `vulkan_switches`: of each of those the VkStructureType of the structure that holds it, its
+place there, and the version of Vulkan (1.x) or else the extension that knows the structure.
 """
 from __future__ import annotations
 

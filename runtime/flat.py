@@ -1,4 +1,4 @@
-"""Programs over flat arrays of any size: elementwise work, whatever the shape (lowering/flat).
+"""Programs over flat arrays of any size: elementwise work, any shape (lowering/driver/flat).
 
 An entry point takes arrays of one size (or rank 0) as one axis, and behind them memory for each
 result.  Calls of little work whose arguments are ready run inline, others are queued.

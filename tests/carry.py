@@ -31,8 +31,8 @@ import calque
 import calque.numpy as jnp
 from calque import aot
 from calque.core.precision import EXACT
-from calque.lowering.compile import CompileError
-from calque.lowering.targets import parse_target
+from calque.lowering.compiler.compile import CompileError
+from calque.lowering.target.targets import parse_target
 
 ROOT = Path(__file__).parents[1]
 GROUP = 40

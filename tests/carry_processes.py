@@ -40,9 +40,9 @@ def entry():
     return FOLDER / "programs" / f"{{calque.process_index()}}-{{place[0] - 1}}.pickle"
 """
 RECORD = COMMON + """
-from calque.lowering.attempts import compile_lowered
-from calque.lowering.module import LowerOptions, lower
-from calque.lowering.targets import parse_target
+from calque.lowering.driver.attempts import compile_lowered
+from calque.lowering.driver.module import LowerOptions, lower
+from calque.lowering.target.targets import parse_target
 plain = eager.compile_program
 
 def compile_program(program, device, donated=(), reason=""):
@@ -60,7 +60,7 @@ def compile_program(program, device, donated=(), reason=""):
 eager.compile_program = compile_program
 """
 REPLAY = COMMON + """
-from calque.lowering.module import Lowered
+from calque.lowering.driver.module import Lowered
 
 def compile_program(program, device, donated=(), reason=""):
     path = entry()

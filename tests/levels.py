@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from calque.core.config import config
-from calque.lowering.targets import TargetError, runnable_target
+from calque.lowering.target.targets import TargetError, runnable_target
 
 ROOT = Path(__file__).resolve().parents[1]
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")

@@ -14,8 +14,10 @@ SHARE = 0.6  # of a list's texts that are names of primitives: such a list is me
 LEAST = 3
 # files whose lists are of other names, many of which primitives have, too
 OTHERS = {
-    "lowering/folding.py": "StableHLO's operations", "lowering/math/table.py": "the table's keys",
-    "lowering/sizes.py": "operations on sizes", "frontend/calque/core/dimension.py": "the same",
+    "lowering/emit/folding.py": "StableHLO's operations",
+    "lowering/math/table.py": "the table's keys",
+    "lowering/emit/sizes.py": "operations on sizes",
+    "frontend/calque/core/dimension.py": "the same",
     "frontend/calque/export": "StableHLO's operations, and those on sizes"}
 
 

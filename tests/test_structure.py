@@ -92,6 +92,23 @@ def test_imports_point_one_way(name: str, path: pathlib.Path) -> None:
     assert not wrong, f"{name} must not import {sorted(wrong)}"
 
 
+# The floors of lowering, in their order: a folder sees those before it.
+FLOORS = ("compiler", "target", "plan", "emit", "math", "passes", "native", "kernels", "rules",
+          "driver")
+EXCEPT = {"calque.lowering.compiler.process": {"emit"}}  # (the error of a missing compiler)
+
+
+def test_lowering_is_built_in_floors() -> None:
+    beside = {n.split(".")[2] for n, _ in modules() if n.startswith("calque.lowering.")}
+    assert beside == set(FLOORS), "each file of lowering lies in a folder"
+    names = [n for n, _ in modules()]
+    for name, path in modules():
+        if name.startswith("calque.lowering."):
+            seen = {n.split(".")[2] for n in needs(path, names) if n.startswith("calque.lowering.")}
+            allowed = set(FLOORS[:FLOORS.index(name.split(".")[2]) + 1])
+            assert not seen - allowed - EXCEPT.get(name, set()), name
+
+
 def test_the_hall_only_shows_what_the_rooms_have() -> None:
     beside = [p for _, p in modules() if p.parent.name == "calque" and not p.name.startswith("__")]
     assert {p.stem for p in beside} <= set(calque._MODULES), "only public modules"

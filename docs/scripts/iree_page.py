@@ -29,10 +29,10 @@ the cure it names, then the test.
 3. `pytest tests/lowering tests/native tests/runtime`: compilation, bits, memory, artifacts of the
    version before. Artifacts carry the version of IREE that made them; which older ones still load
    is `tests/runtime/test_aot.py`'s to say.
-4. What is asked of the compiler by name may have changed it: flags (`lowering/compile.py`,
-   `lowering/passes/cost.py`), the passes and dialects that kernels are written in
-   (`lowering/kernels`), the names of CPU features (`lowering/targets.py`), and the imports of
-   `lowering/compiler_server.py`.
+4. What is asked of the compiler by name may have changed it: flags
+   (`lowering/compiler/compile.py`, `lowering/passes/cost.py`), the passes and
+   dialects that kernels are written in (`lowering/kernels`), the names of CPU features
+   (`lowering/target/targets.py`), and the imports of `lowering/compiler/server.py`.
 5. `make bench`: the numbers that choose between IREE's forms and ours (`lowering/passes/cost.py`,
    `lowering/kernels/gemm.py`) were measured with the version before (`benchmarks/border.py`,
    `benchmarks/products.py`).

@@ -359,7 +359,7 @@ def cache(clear: Annotated[bool, typer.Option(
     """
     from calque_cli.doctor import cache_report
     if clear:
-        from calque.lowering.cache import clear_disk_cache
+        from calque.lowering.driver.cache import clear_disk_cache
         typer.echo(f"deleted {clear_disk_cache()} programs")
     cache_report()
 

@@ -17,12 +17,13 @@ import typer
 from calque import runtime
 from calque.core.config import config
 from calque.dispatch import precompiled
-from calque.lowering import cache, compiler_process
-from calque.lowering.forms import missing_objects
+from calque.lowering.compiler import process as compiler_process
+from calque.lowering.driver import cache
 from calque.lowering.kernels import nvrtc
+from calque.lowering.kernels.forms import missing_objects
 from calque.lowering.kernels.native import level_of
 from calque.lowering.kernels.user_vulkan import GLSLANG
-from calque.lowering.targets import TargetError, host_target, runnable_target
+from calque.lowering.target.targets import TargetError, host_target, runnable_target
 from calque_cli.report import progress, size_text
 
 _NEEDED = ("calque", "iree-base-compiler", "iree-base-runtime", "numpy", "ml_dtypes", "optree")

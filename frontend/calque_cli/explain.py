@@ -22,10 +22,10 @@ from calque.dispatch import numpy_rules
 from calque.dispatch.eager import named_target
 from calque.export import make  # noqa: F401  (fills the table of portable forms)
 from calque.export.write import rules as portable_rules
-from calque.lowering.forms import FORMS, form_of
-from calque.lowering.module import LowerOptions, lower
+from calque.lowering.driver.module import LowerOptions, lower
+from calque.lowering.kernels.forms import FORMS, form_of
 from calque.lowering.rules import rules as lowering_rules
-from calque.lowering.targets import parse_target
+from calque.lowering.target.targets import parse_target
 from calque_cli.report import UsageError
 
 _ROOT = Path(calque.__file__).parents[1]

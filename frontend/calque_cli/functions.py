@@ -19,9 +19,9 @@ from calque import aot
 from calque.aot.specs import SpecError, has_64_bits, parse_tree
 from calque.core.config import config
 from calque.core.dims import SymbolicScope
-from calque.lowering.compile import compile_to
-from calque.lowering.module import LowerOptions, lower, module_text
-from calque.lowering.targets import Target
+from calque.lowering.compiler.compile import compile_to
+from calque.lowering.driver.module import LowerOptions, lower, module_text
+from calque.lowering.target.targets import Target
 from calque_cli.report import UsageError, UserCodeError
 
 _KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=\s*(.*)", re.DOTALL)

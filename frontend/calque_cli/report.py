@@ -64,9 +64,9 @@ def _classes() -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]
     second, and `calque --help` does without."""
     from calque.aot.artifacts import ArgumentError
     from calque.aot.specs import SpecError
-    from calque.lowering.compile import CompileError
-    from calque.lowering.mlir import NoCompilerError
-    from calque.lowering.targets import TargetError
+    from calque.lowering.compiler.compile import CompileError
+    from calque.lowering.emit.mlir import NoCompilerError
+    from calque.lowering.target.targets import TargetError
     from calque.runtime import ArtifactError
     return (UsageError, ArgumentError, ArtifactError, SpecError, TargetError), (
         CompileError, NoCompilerError, RunError)

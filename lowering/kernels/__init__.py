@@ -11,14 +11,16 @@ and what it would make many dispatches of.
   registers.py  loops whose rows hold few numbers; passes/registers says which
   rows.py       sums and what follows of them row by row as one dispatch; passes/rows says which;
                 stretch.py: without sums, many operations on a few vectors
+  attention.py  products around a group of rows; passes/attention says which
   lists.py      elementwise work on each array of a list; passes/lists says which
   sort.py       the order of keys         move.py   large arrays moved
   scatter.py    rows written at positions
   native.py     calls of lowering/native: gemm.py and convolve.py (products), fft.py (fft_tables.py)
-  user.py       kernels of the user's own: user_c.py (elf.py reads objects) for CPUs, between
+  user.py       kernels of the user's own: user_c.py for CPUs, between
                 guard pages by user_guard.py; user_gpu.py with user_cuda.py (ptx.py, nvrtc.py) and
                 user_vulkan.py (spirv.py)
   cuda/         kernels in Triton, for CUDA: products, convolutions
+  forms.py      which form of a primitive a target takes
   dispatch.py   a dispatch of an executable that is written as text
 """
 from calque.lowering.kernels.loop import emit_kernel as emit_kernel

@@ -13,13 +13,13 @@ from typing import Any
 
 from calque.core.lists import other_axes
 from calque.core.types import Dtype
-from calque.lowering.builder import Value
-from calque.lowering.dtypes import summed
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.dtypes import summed
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.native import level_of
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 
 Axes = list[tuple[int, int]]  # size and stride of each
 MOST_ROWS, MOST_VECTORS = 8, 8  # of a block

@@ -14,8 +14,8 @@ from typing import Any
 
 from calque.core.dims import is_static
 from calque.core.types import Dtype
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.native import emit_native, level_of
 from calque.lowering.plan.switches import off

@@ -11,10 +11,10 @@ from typing import Any
 from calque.core.lists import types_of
 from calque.core.program import Equation
 from calque.core.types import Dtype
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import signed
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import signed
 
 Spec = tuple[tuple[int, ...], Dtype]
 

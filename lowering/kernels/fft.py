@@ -13,10 +13,10 @@ import numpy as np
 
 from calque.core.dtypes import real_dtype
 from calque.core.types import Dtype, Ndarray, Shape
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.forms import form_of
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
 from calque.lowering.kernels import fft_tables
+from calque.lowering.kernels.forms import form_of
 from calque.lowering.kernels.native import emit_native
 from calque.lowering.passes.cost import is_dynamic
 

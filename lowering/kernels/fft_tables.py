@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.lowering.dtypes import F64, I64
+from calque.lowering.emit.dtypes import F64, I64
 
 Array = np.ndarray[Any, Any]
 

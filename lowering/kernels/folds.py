@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 from calque.core.dtypes import extreme
 from calque.core.program import Equation
-from calque.lowering import mlir
-from calque.lowering.builder import Value, int_array
-from calque.lowering.dtypes import BF16, F16, F32, I32, summed
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value, int_array
+from calque.lowering.emit.dtypes import BF16, F16, F32, I32, summed
 from calque.lowering.kernels.tensors import FOLDS
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 

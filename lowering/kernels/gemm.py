@@ -14,15 +14,15 @@ from calque.core.dims import is_static
 from calque.core.lists import other_axes
 from calque.core.program import Equation
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import F32, F64
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import F32, F64
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.passes.cost import TILED_SIZE
 from calque.lowering.plan.refusal import Refusal
 from calque.lowering.plan.switches import off
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 
 SUFFIXES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16"}
 LEVELS = {"x86-64-v2": 16, "x86-64-v3": 32, "x86-64-v4": 64}  # where it wins: bytes of a vector

@@ -10,7 +10,7 @@ from typing import Any
 
 from calque.core.lists import other_axes
 from calque.core.program import Equation
-from calque.lowering.builder import Value
+from calque.lowering.emit.builder import Value
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.types import Dtype, Shape
-from calque.lowering.builder import Value
+from calque.lowering.emit.builder import Value
 from calque.lowering.kernels.memory import Memory
 
 ROW = 16  # elements of a box's rows from which on boxes pay

@@ -12,11 +12,11 @@ from typing import Any
 from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Literal, Program, Var
 from calque.core.types import Dtype
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.compiler_server import FUNCTIONS
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL
+from calque.lowering.compiler.server import FUNCTIONS
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BOOL
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.dispatch import dispatch, executable, insert
 from calque.lowering.kernels.memory import Memory

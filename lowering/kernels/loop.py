@@ -14,9 +14,9 @@ from calque.core.avals import ShapedArray
 from calque.core.lists import split_list
 from calque.core.program import Equation, Literal, Program, inner_of
 from calque.core.types import Params
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
 from calque.lowering.kernels import joined, memory, registers
 from calque.lowering.kernels.contract import panel_width, registers_of
 from calque.lowering.kernels.joined import Part

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.dtypes import BOOL, I8, I32
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.dtypes import BOOL, I8, I32
 from calque.lowering.kernels.values import SCALAR, KernelBuilder, scalar_text
 
 Index = Any  # int, or an MLIR value of type index

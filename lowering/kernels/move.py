@@ -17,10 +17,10 @@ import numpy as np
 
 from calque.core.dims import is_static
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.aliasing import AliasAnalysis
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
+from calque.lowering.emit import mlir
+from calque.lowering.emit.aliasing import AliasAnalysis
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
 from calque.lowering.kernels.dispatch import dispatch, executable, insert
 from calque.lowering.plan.switches import off
 

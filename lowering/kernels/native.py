@@ -1,7 +1,7 @@
 """Calls of the C kernels (lowering/native): one dispatch that IREE links an object into.
 
 An object is found by the target's level (`level_of`) and exists where a C compiler was there when
-the package was built; `available` tells, and other forms are taken where not (lowering/forms.py).
+the package was built; `available` tells, and other forms are taken where not (forms.py).
 The name of an executable holds the object's digest, so that the compile cache knows its version.
 Start reading at `emit_native`.
 """
@@ -16,10 +16,10 @@ from typing import Any
 
 from calque.core.dims import Dim
 from calque.core.types import Dtype
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
 from calque.lowering.kernels.dispatch import Spec, dispatch, insert
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 
 OBJECTS = Path(__file__).resolve().parent.parent / "native" / "objects"
 NATIVE_DTYPES = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
@@ -52,9 +52,25 @@ def available(target: Target | None, source: str, dtype: Dtype) -> bool:
     return dtype.name in NATIVE_DTYPES and object_of(target, source) is not None
 
 
+def digest_of(path: Path) -> str:
+    """Of an object's content."""
+    return _digest(path, path.stat().st_mtime_ns)
+
+
 @functools.cache
 def _digest(path: Path, changed: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def linked(ctx: Context, path: Path) -> str:
+    """The attribute of an executable whose code calls what an object has."""
+    assert ctx.target is not None
+    arch = ctx.target.arch
+    elf = {"aarch64": "arm_64"}.get(arch, arch)  # IREE's word
+    return f"""attributes {{hal.executable.objects = #hal.executable.objects<{{
+    #hal.executable.target<"llvm-cpu", "embedded-elf-{elf}", {{target_triple =
+    "{arch}-unknown-unknown-eabi-elf"}}> = [#hal.executable.object<{{path = "{path.as_posix()}"}}>]
+    }}>}} """
 
 
 def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value],
@@ -90,7 +106,7 @@ def call_object(ctx: Context, family: str, path: Path, entry: str, operands: Seq
     (it is no argument of the function then)."""
     assert ctx.target is not None
     ctx.kernels += 1
-    name = f"{entry}_{ctx.kernels}_{_digest(path, path.stat().st_mtime_ns)}"
+    name = f"{entry}_{ctx.kernels}_{digest_of(path)}"
     places = [-1] * len(results) if into is None else into
     specs = [*[(x.shape, x.dtype) for x in operands],
              *[s for s, i in zip(results, places) if i < 0]]

@@ -12,8 +12,8 @@ import numpy as np
 
 from calque.core.program import Equation
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Value, int_array
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value, int_array
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import apply

@@ -17,10 +17,10 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Literal, Program, Var, param_key
 from calque.core.types import Axes, Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, I32
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BOOL, I32
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.folds import Fold, across, fold_of
 from calque.lowering.kernels.memory import Index, Memory
@@ -89,15 +89,22 @@ class _Space:
 
 
 class Kernel:
-    def __init__(self, shell: Shell, p: Program, rows: Rows) -> None:
+    """A group's code over memory of `operands` and `results` (by default the shell's), of all its
+    rows, shared among workgroups, or of those from first to end."""
+
+    def __init__(self, shell: Shell, p: Program, rows: Rows,
+                 operands: Sequence[Memory] | None = None,
+                 results: Sequence[Memory] | None = None,
+                 span: tuple[Index, Index] | None = None) -> None:
         self.shell, self.p = shell, p
-        inputs = dict(zip(p.inputs, shell.operands))
+        inputs = dict(zip(p.inputs, shell.operands if operands is None else operands))
         made: dict[Atom, Axes] = {e.outputs[0]: a for e, a in zip(p.equations, rows.made)}
         places: dict[tuple[Atom, Axes], tuple[int, ...]] = {
-            (a, axes): _strides(a, axes, len(rows.sizes))
+            (a, axes): _strides(inputs[a], axes, len(rows.sizes))
             for e, reads in zip(p.equations, rows.reads)
             for a, axes in zip(e.inputs, reads) if a in inputs}
-        places |= {(o, made[o]): _strides(o, made[o], len(rows.sizes)) for o in p.outputs}
+        outputs = list(zip(p.outputs, shell.results if results is None else results))
+        places |= {(o, made[o]): _strides(m, made[o], len(rows.sizes)) for o, m in outputs}
         counted = {axes[e.params["dimension"]] for e, axes in zip(p.equations, rows.made)
                    if e.name == "iota"}
         self.space = _Space(rows, places, counted)
@@ -113,18 +120,23 @@ class Kernel:
         if math.prod(self.space.sizes) <= FEW:
             self.shell.often = 2
         self.targets = [(self.env[o], self.view(m, self.space.places[o, made[o]]))
-                        for o, m in zip(p.outputs, shell.results)]
+                        for o, m in outputs]
         self.lanes = self.width()
         self.units = [self.space.sizes[i] for i in self.row_axes]
         if self.columns:
             self.units[-1] = -(-self.units[-1] // self.lanes)
-        units = math.prod(self.units)
-        groups = max(1, min(GROUPS, units, cost.work(p) // WORTH))
-        self.each = -(-units // groups)  # units of a workgroup
-        self.first = memory.times(shell.distribute(-(-units // self.each)), self.each)
+        self.span = self.share() if span is None else span
         self.scratch: dict[Node, Memory] = {}
         self.prices: dict[Node, int] = {}
         self.plan()
+
+    def share(self) -> tuple[Index, Index]:
+        """The units of this workgroup."""
+        units = math.prod(self.units)
+        groups = max(1, min(GROUPS, units, cost.work(self.p) // WORTH))
+        each = -(-units // groups)
+        first = memory.times(self.shell.distribute(-(-units // each)), each)
+        return first, memory.computed("minsi", memory.add(first, each), units)
 
     # ---- values
     def view(self, m: Memory, strides: Sequence[int]) -> Memory:
@@ -251,11 +263,11 @@ class Kernel:
     # ---- emission
     def emit(self) -> None:
         def unit(u: Index) -> list[Any]:
-            self.row(_indices(u, self.units))
+            self.row(indices_of(u, self.units))
             return []
 
-        end = memory.computed("minsi", memory.add(self.first, self.each), math.prod(self.units))
-        memory.loop(end, unit, start=self.first)
+        first, end = self.span
+        memory.loop(end, unit, start=first)
 
     def row(self, where: list[Index]) -> None:
         """All of one row, or of as many columns as there are lanes."""
@@ -455,16 +467,16 @@ class _Chains:
         return memory.loop(stop, block, carry, step=CHAIN * step)
 
 
-def _strides(a: Atom, axes: Axes, rank: int) -> Shape:
+def _strides(m: Memory, axes: Axes, rank: int) -> Shape:
     """How far apart neighbours along each axis of the space lie in an array."""
     found = [0] * rank
-    for axis, step in zip(axes, memory.row_major(a.aval.shape)):
+    for axis, step in zip(axes, m.strides):
         if axis >= 0:
             found[axis] = step
     return tuple(found)
 
 
-def _indices(u: Index, sizes: Sequence[int]) -> list[Index]:
+def indices_of(u: Index, sizes: Sequence[int]) -> list[Index]:
     """The place of a number in row-major order."""
     found: list[Index] = []
     for n in reversed(sizes[1:]):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from calque.core.dims import is_static
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import F32, F64
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import F32, F64
 from calque.lowering.kernels.dispatch import dispatch
 
 VECTOR_BYTES = 64

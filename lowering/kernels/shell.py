@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,16 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, param_key
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.compiler_server import FUNCTIONS
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, I8
+from calque.lowering.compiler.server import FUNCTIONS
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BOOL, I8
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.contract import registers_of
 from calque.lowering.kernels.dispatch import dispatch
 from calque.lowering.kernels.memory import Index, Memory
+from calque.lowering.kernels.native import digest_of, linked
 from calque.lowering.kernels.tensors import apply
 from calque.lowering.kernels.values import KernelBuilder
 from calque.lowering.passes.cost import MOST_BINDINGS
@@ -54,26 +56,29 @@ def bundles(operands: Sequence[Spec], results: Sequence[Spec], most: int
 
 
 class Shell:
-    """One executable with one function: operands, results and scratch as bindings.
+    """One executable with one function: operands, results and scratch as bindings; `c`: the object
+    of the functions in C that it calls.
 
     A dispatch has few bindings: where there are more arrays, small ones share one.
     """
 
     def __init__(self, ctx: Context, family: str, xs: Sequence[Value],
-                 outs: Sequence[ShapedArray]) -> None:
+                 outs: Sequence[ShapedArray], c: Path | None = None) -> None:
         ir = mlir.ir()
         self.family = family
         self.ctx, self.outs = ctx, [(o.shape, o.dtype) for o in outs]
         self.registers = registers_of(ctx.target)
         ctx.kernels += 1
-        self.name = f"loop_{ctx.kernels}"
+        self.name = f"loop_{ctx.kernels}" + ("" if c is None else f"_{digest_of(c)}")
         self.groups = 1
         self.functions: dict[Any, str] = {}  # names of what is called, by what it does
+        self.declared: set[str] = set()  # of those in C
         self.uses: Counter[Any] = Counter()
         self.often = OFTEN
         with ir.InsertionPoint.at_block_begin(ctx.module.body):
             self.executable = ir.Operation.parse(
-                f"stream.executable private @{self.name} {{ builtin.module {{ }} }}")
+                f"stream.executable private @{self.name} {'' if c is None else linked(ctx, c)}"
+                "{ builtin.module { } }")
             ir.InsertionPoint.current.insert(self.executable)
         self.exports = self.executable.regions[0].blocks[0]
         self.module = self.exports.operations[0]
@@ -209,6 +214,26 @@ class Shell:
         with ir.InsertionPoint(block):
             mlir.operation("func.return", [], body(list(block.arguments)))
         return name
+
+    def pointer(self, m: Memory, at: Index) -> list[Any]:
+        """An array and a place in it as functions in C take them."""
+        kind = mlir.ir().MemRefType(m.ref.type)
+        bare = mlir.ir().Type.parse(f"memref<{kind.element_type}>", mlir.context())
+        parts = mlir.operation("iree_codegen.extract_strided_metadata",
+                               [bare, *[memory.index_type()] * 3], [m.ref]).results
+        return [parts[0], memory.index(memory.add(memory.add(parts[1], m.base), at))]
+
+    def call_c(self, entry: str, given: Sequence[Any]) -> None:
+        """A call of a function in C."""
+        ir = mlir.ir()
+        if entry not in self.declared:
+            self.declared.add(entry)
+            types = ", ".join(str(v.type) for v in given)
+            with ir.InsertionPoint.at_block_begin(self.module.regions[0].blocks[0]):
+                ir.InsertionPoint.current.insert(ir.Operation.parse(
+                    f"func.func private @{entry}({types}) "
+                    "attributes {hal.import.static, llvm.bareptr = true}"))
+        mlir.operation("func.call", [], given, {"callee": f"@{entry}"})
 
     def dispatch(self, xs: Sequence[Value], equations: Sequence[Equation] = ()) -> list[Value]:
         """Close the function and call it from the program; `equations` as in dispatch."""

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.dims import is_static
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import I32
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import I32
 from calque.lowering.kernels.dispatch import dispatch, executable, insert
 
 INSERTION = 32  # rows up to this are sorted by insertion

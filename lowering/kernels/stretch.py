@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calque.core.types import Dtype
-from calque.lowering import mlir
-from calque.lowering.builder import Value
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
 from calque.lowering.kernels import memory
 
 if TYPE_CHECKING:

@@ -15,16 +15,16 @@ from calque.core.dtypes import extreme
 from calque.core.lists import other_axes
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Dtype, Shape
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, summed
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BOOL, F32, summed
+from calque.lowering.emit.registry import Op, rules
 from calque.lowering.kernels import indexing, joined, memory
 from calque.lowering.kernels.contract import dot_general
 from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes.loops import decomposition
-from calque.lowering.rules.registry import Op, rules
 
 if TYPE_CHECKING:
     from calque.lowering.kernels.shell import Shell
@@ -435,7 +435,7 @@ class _Run:
         if len(branches) == 1:
             branch(branches[0])
             return
-        from calque.lowering import mlir
+        from calque.lowering.emit import mlir
         ir = mlir.ir()
         op = mlir.operation("scf.if", [], [(index <= at).ir], regions=2)
         for region, part in zip(op.regions, (branches[:1], branches[1:])):

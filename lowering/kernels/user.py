@@ -19,14 +19,14 @@ from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.kernel import Kernel, three
 from calque.core.types import Dtype, Shape
-from calque.lowering.dtypes import I8
-from calque.lowering.folders import (
+from calque.lowering.compiler.folders import (
     cache_directory,
     is_own_file,
     own_directory,
     passing,
     temporary,
 )
+from calque.lowering.emit.dtypes import I8
 from calque.lowering.kernels.dispatch import Spec
 
 _MOST_GROUPS = 1 << 16  # on a CPU: each costs a call

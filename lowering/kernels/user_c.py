@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from calque.core.dims import Dim
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.folders import is_own_file, passing
-from calque.lowering.kernels import elf
+from calque.lowering.compiler.folders import is_own_file, passing
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
 from calque.lowering.kernels.native import call_object, level_of
 from calque.lowering.kernels.user import Call, folder
+from calque.lowering.native import elf
 from calque.lowering.native.toolchain import choices_for, compiler_for, flags_for
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 
 _NATIVE = Path(__file__).resolve().parent.parent / "native"
 LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")  # each runs what those before it are for

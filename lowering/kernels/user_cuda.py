@@ -12,10 +12,10 @@ import re
 import struct
 
 from calque.core.types import Shape
-from calque.lowering.folders import is_own_file
+from calque.lowering.compiler.folders import is_own_file
 from calque.lowering.kernels import nvrtc, ptx
 from calque.lowering.kernels.user import Call, Code, folder, kept
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 
 _SIZES, _THREADS, _GRID = (1024, 1024, 64), 1024, (2**31 - 1, 65535, 65535)
 _STATIC = 48 << 10  # what is declared with a size

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
 from calque.lowering.kernels.dispatch import dispatch, insert
 from calque.lowering.kernels.user import Call, Code
 from calque.lowering.kernels.user_cuda import cuda_code

@@ -20,7 +20,7 @@ from calque.core.errors import explain
 from calque.core.types import Shape
 from calque.lowering.kernels.user import Call
 from calque.lowering.kernels.user_c import linked
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 
 _FAULT = 3
 _PROGRAM = r"""

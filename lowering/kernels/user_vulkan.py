@@ -12,10 +12,10 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from calque.lowering.folders import is_own_file, passing
+from calque.lowering.compiler.folders import is_own_file, passing
 from calque.lowering.kernels import spirv
 from calque.lowering.kernels.user import Call, Code, folder, kept
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 
 GLSLANG = "glslangValidator"
 # SPIR-V 1.3 is what every device takes that IREE runs on

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.dtypes import BF16, BOOL, F16, F32, unsigned
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.dtypes import BF16, BOOL, F16, F32, unsigned
 from calque.lowering.math.region import BodyBuilder
 
 

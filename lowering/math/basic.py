@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BOOL, F32, F64, I8, I32, U32, U64, signed, unsigned
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import BOOL, F32, F64, I8, I32, U32, U64, signed, unsigned
 from calque.lowering.math.common import (
     BIAS,
     MANTISSA,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import F64
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import F64
 from calque.lowering.math import power
 from calque.lowering.math.gamma import widened
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from calque.core.types import Dtype
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BF16, F16, F32, F64, I16, I32, I64
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import BF16, F16, F32, F64, I16, I32, I64
 from calque.lowering.math.region import elementwise
 
 # mantissa bits, exponent bias, smallest normal number

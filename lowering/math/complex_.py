@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from calque.core.dtypes import real_dtype
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import F32, F64
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import F32, F64
 from calque.lowering.math import exp_log, hyperbolic, trig
 from calque.lowering.math.common import (
     BIAS,

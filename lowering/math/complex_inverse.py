@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from calque.lowering.builder import Builder, Value
+from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.math import exp_log, trig
 from calque.lowering.math.common import BIAS, negative, with_sign
 from calque.lowering.math.complex_ import Pair, all_of, any_of, complexes, hypot, log_abs

@@ -15,9 +15,9 @@ import numpy as np
 
 from calque.core.dtypes import real_dtype
 from calque.core.types import Dtype
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, U8, U16, U32
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, U8, U16, U32
 from calque.lowering.math.region import elementwise
 
 

@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import F32, F64, I32
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import F32, F64, I32
 from calque.lowering.math.common import (
     MANTISSA,
     TINY,

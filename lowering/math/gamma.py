@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BF16, F16, F32, F64, I32
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import BF16, F16, F32, F64, I32
 from calque.lowering.math import exp_log, power
 from calque.lowering.math.common import horner, integral, odd, round_small
 from calque.lowering.math.region import BodyBuilder, elementwise

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from calque.lowering.builder import Builder, Value
+from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.math.common import floating, with_sign
 from calque.lowering.math.exp_log import NEGLIGIBLE, exp_scaled, expm1_quarter, log1p
 

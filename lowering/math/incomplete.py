@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import F32, F64
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import F32, F64
 from calque.lowering.math import exp_log, power
 from calque.lowering.math.common import horner
 from calque.lowering.math.gamma import (

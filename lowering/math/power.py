@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BF16, F16, F32, F64, I32, I64, U32, unsigned
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import BF16, F16, F32, F64, I32, I64, U32, unsigned
 from calque.lowering.math.common import (
     BIAS,
     MANTISSA,

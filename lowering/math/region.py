@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import ROUNDED, SOFT_BF16, Builder, Value
-from calque.lowering.dtypes import BF16, BOOL, F16
-from calque.lowering.folding import guarded_from_one_number
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import ROUNDED, SOFT_BF16, Builder, Value
+from calque.lowering.emit.dtypes import BF16, BOOL, F16
+from calque.lowering.emit.folding import guarded_from_one_number
 
 _ARITH = {  # StableHLO name -> (float op, signed op, unsigned op)
     "add": ("arith.addf", "arith.addi", "arith.addi"),

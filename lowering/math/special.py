@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import F32, F64
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import F32, F64
 from calque.lowering.math import exp_log
 from calque.lowering.math.common import floating, horner, scale, with_sign
 from calque.lowering.math.power import head

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from calque.lowering.builder import Builder, Value
+from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.math import (
     basic,
     bessel,

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import F32, F64, I32, I64, U32, U64
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import F32, F64, I32, I64, U32, U64
 from calque.lowering.math.common import (
     as_index,
     bits,

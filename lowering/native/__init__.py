@@ -2,4 +2,5 @@
 
   toolchain.py   which compiler makes objects for which architecture, with which flags
   build.py       the objects of every level; commands.py: setuptools' commands around it
+  elf.py         reads objects
 """

@@ -34,10 +34,9 @@ def _beside(path: str) -> Any:
 
 
 if TYPE_CHECKING:
-    from calque.lowering.kernels import elf
-    from calque.lowering.native import toolchain
+    from calque.lowering.native import elf, toolchain
 else:
-    elf, toolchain = _beside("../kernels/elf.py"), _beside("toolchain.py")
+    elf, toolchain = _beside("elf.py"), _beside("toolchain.py")
 
 
 def levels() -> list[list[str]]:

@@ -114,38 +114,88 @@ ONCE void IN(pack_b)(R *restrict to, VIEW b, int64_t depth, int64_t columns) {
 
 #include "gemm_windows.inc.h"
 
+/* Rows of c, or of what is added to it, = a block of a, packed here strip by strip, times a packed
+ * block of b. */
+INLINE void IN(strips)(R *restrict c, int64_t ldc, VIEW a, const R *restrict packed_b, int64_t rows,
+                       int64_t columns, int64_t depth, int64_t add, R *restrict packed_a,
+                       AHEAD *ahead) {
+  int64_t strips = parts(rows, TALL), steps = parts(depth, STEP);
+  for (int64_t r = 0; r < strips; r++) {
+    int64_t i = start_of(rows, strips, r), tall = start_of(rows, strips, r + 1) - i;
+    int64_t panels = parts(tall, TILE_ROWS);
+    (a.windows ? IN(pack_windows_a) : IN(pack_a))(packed_a, IN(from)(a, 0, i), depth, tall);
+    for (int64_t t = 0; t < panels; t++) {
+      int64_t first = start_of(tall, panels, t), height = start_of(tall, panels, t + 1) - first;
+      for (int64_t j = 0; j < columns; j += COLUMNS) {
+        fetch(ahead);
+        SUM(tiles)(height, steps, packed_a + first * steps * STEP,
+                   packed_b + j / COLUMNS * PANEL(steps), c + (i + first) * ldc + j, ldc,
+                   smaller(columns - j, COLUMNS), add);
+      }
+    }
+  }
+}
+
 /* A cell of c, rows x columns, of operands that begin with it.  While a block is multiplied, what the
  * next one packs of b is fetched from memory. */
 ONCE void IN(cell)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, int64_t columns,
                    int64_t k, R *restrict work) {
-  int64_t blocks = parts(k, DEPTH), strips = parts(rows, TALL);
-  int64_t widest = parts(parts(k, blocks), STEP);
+  int64_t blocks = parts(k, DEPTH), widest = parts(parts(k, blocks), STEP);
   int64_t tiles = parts(rows, TILE_ROWS) * parts(columns, COLUMNS);
-  R *packed_a = work, *packed_b = work + widest * STEP * parts(rows, strips);
+  R *packed_a = work, *packed_b = work + widest * STEP * parts(rows, parts(rows, TALL));
   for (int64_t n = 0; n < blocks; n++) {
     int64_t p = start_of(k, blocks, n), next = start_of(k, blocks, n + 1), depth = next - p;
-    int64_t steps = parts(depth, STEP);
     (b.windows ? IN(pack_windows_b) : IN(pack_b))(packed_b, IN(from)(b, p, 0), depth, columns);
     AHEAD ahead = {(const char *)(b.at + next * b.deep), 0, 0, 0, 0};
-    if (n + 1 < blocks && strips == 1 && !b.windows && (b.across == 1 || b.deep == 1)) {
+    if (n + 1 < blocks && rows <= TALL && !b.windows && (b.across == 1 || b.deep == 1)) {
       ahead.length = (b.across == 1 ? columns : depth) * (int64_t)sizeof(T);
       ahead.apart = (b.across == 1 ? b.deep : b.across) * (int64_t)sizeof(T);
       ahead.ration = parts((b.across == 1 ? depth : columns) * parts(ahead.length, LINE), tiles);
     }
-    for (int64_t r = 0; r < strips; r++) {
-      int64_t i = start_of(rows, strips, r), tall = start_of(rows, strips, r + 1) - i;
-      int64_t panels = parts(tall, TILE_ROWS);
-      (a.windows ? IN(pack_windows_a) : IN(pack_a))(packed_a, IN(from)(a, p, i), depth, tall);
-      for (int64_t t = 0; t < panels; t++) {
-        int64_t first = start_of(tall, panels, t), height = start_of(tall, panels, t + 1) - first;
-        for (int64_t j = 0; j < columns; j += COLUMNS) {
-          fetch(&ahead);
-          SUM(tiles)(height, steps, packed_a + first * steps * STEP,
-                     packed_b + j / COLUMNS * PANEL(steps), c + (i + first) * ldc + j, ldc,
-                     smaller(columns - j, COLUMNS), n);
-        }
-      }
-    }
+    IN(strips)(c, ldc, IN(from)(a, p, 0), packed_b, rows, columns, depth, n, packed_a, &ahead);
+  }
+}
+
+/* All of b (k x columns), packed block by block, for products with many a: `packed_size` of
+ * kernels/attention.py says how much that is. */
+#define PACKED(k, columns) \
+  (parts(columns, COLUMNS) * PANEL(parts(parts(k, parts(k, DEPTH)), STEP)))
+
+void IN(calque_pack)(const T *b_base, int64_t b_at, R *to_base, int64_t to_at, int64_t k,
+                     int64_t columns, int64_t b_row, int64_t b_column) {
+  VIEW b = {b_base + b_at, b_row, b_column, 0, 0, 0};
+  int64_t blocks = parts(k, DEPTH);
+  for (int64_t n = 0; n < blocks; n++) {
+    int64_t p = start_of(k, blocks, n);
+    IN(pack_b)(to_base + to_at + n * PACKED(k, columns), IN(from)(b, p, 0),
+               start_of(k, blocks, n + 1) - p, columns);
+  }
+}
+
+/* c (rows x columns, rows c_row apart), or what is added to it, = a times what calque_pack made.  Whole
+ * tiles of a's rows are read as they lie, where they do side by side and are numbers of R. */
+void IN(calque_packed)(const T *a_base, int64_t a_at, const R *packed_base, int64_t packed_at,
+                       R *c_base, int64_t c_at, R *work_base, int64_t work_at, int64_t rows,
+                       int64_t columns, int64_t k, int64_t a_row, int64_t a_column, int64_t c_row,
+                       int64_t add) {
+  int64_t blocks = parts(k, DEPTH);
+  int64_t as_is = sizeof(T) == sizeof(R) && (a_row == 1 || a_column == 1) ? columns / COLUMNS : 0;
+  AHEAD none = {0, 0, 0, 0, 0};
+  for (int64_t n = 0; n < blocks; n++) {
+    int64_t p = start_of(k, blocks, n), depth = start_of(k, blocks, n + 1) - p, done = 0;
+    VIEW a = {a_base + a_at + p * a_column, a_column, a_row, 0, 0, 0};
+    const R *b = packed_base + packed_at + n * PACKED(k, columns);
+    R *c = c_base + c_at;
+    for (int64_t j = 0; j < as_is; j++)
+      done = SUM(in_place)(rows, depth, (const R *)a.at, a_row, a_column,
+                           b + j * PANEL(parts(depth, STEP)), c + j * COLUMNS, c_row, add + n);
+    int64_t left = as_is * COLUMNS;
+    if (done < rows && left)
+      IN(strips)(c + done * c_row, c_row, IN(from)(a, 0, done), b, rows - done, left, depth,
+                 add + n, work_base + work_at, &none);
+    if (left < columns)
+      IN(strips)(c + left, c_row, a, b + as_is * PANEL(parts(depth, STEP)), rows, columns - left,
+                 depth, add + n, work_base + work_at, &none);
   }
 }
 
@@ -264,3 +314,4 @@ void IN(calque_convolve)(const T *x_base, int64_t x_at, const T *y_base, int64_t
 #undef WIDEN
 #undef VIEW
 #undef PANEL
+#undef PACKED

@@ -39,6 +39,48 @@ INLINE void SUM(tile)(const int rows, int64_t steps, const R *restrict a, const 
   }
 }
 
+/* TILE_ROWS rows of c, or of what is added to it, = a, read as it lies, times a panel of b: a's
+ * elements of a row lie side by side (`along`), or those of a column; `apart` are its rows, or its
+ * columns. */
+INLINE void SUM(tile_in_place)(const int along, int64_t depth, const R *restrict a, int64_t apart,
+                               const R *restrict b, R *restrict c, int64_t ldc, int64_t add) {
+  V sum[TILE_ROWS][2];
+  UNROLL for (int i = 0; i < TILE_ROWS; i++) {
+    sum[i][0] = sum[i][1] = (V){0};
+    __builtin_prefetch(c + i * ldc, 1);
+    __builtin_prefetch(c + i * ldc + COLUMNS - 1, 1);
+  }
+  const R *row[(TILE_ROWS + 2) / 3]; /* of every third row: a register each */
+  UNROLL for (int i = 0; i < TILE_ROWS; i += 3) row[i / 3] = a + i * apart;
+  int64_t p = 0;
+  for (; along && p + STEP <= depth; p += STEP) {
+    STEPS for (int q = 0; q < STEP; q++) {
+      V b0 = *(const V *)(b + q * COLUMNS), b1 = *(const V *)(b + q * COLUMNS + VL);
+      UNROLL for (int i = 0; i < TILE_ROWS; i++) {
+        R x = row[i / 3][i % 3 * apart + q];
+        sum[i][0] += x * b0;
+        sum[i][1] += x * b1;
+      }
+    }
+    UNROLL for (int i = 0; i < TILE_ROWS; i += 3) row[i / 3] += STEP;
+    b += STEP * COLUMNS;
+  }
+  for (; p < depth; p++) {
+    V b0 = *(const V *)b, b1 = *(const V *)(b + VL);
+    UNROLL for (int i = 0; i < TILE_ROWS; i++) {
+      R x = along ? a[i * apart + p] : a[p * apart + i];
+      sum[i][0] += x * b0;
+      sum[i][1] += x * b1;
+    }
+    b += COLUMNS;
+  }
+  UNROLL for (int i = 0; i < TILE_ROWS; i++) {
+    V *to = (V *)(c + i * ldc);
+    if (add) sum[i][0] += to[0], sum[i][1] += to[1];
+    to[0] = sum[i][0], to[1] = sum[i][1];
+  }
+}
+
 #define TILE(n)                                     \
   case n:                                           \
     SUM(tile)(n, steps, a, b, to, apart, add);      \
@@ -77,6 +119,19 @@ ONCE void SUM(tiles)(int64_t rows, int64_t steps, const R *a, const R *b, R *c, 
     for (int64_t j = 0; j < columns; j++) c[i * ldc + j] = part[i * COLUMNS + j];
 }
 #undef TILE
+
+/* Whole tiles of rows of c (or of what is added to it) = rows of a, read as they lie, times a panel of
+ * b; how many rows. */
+ONCE int64_t SUM(in_place)(int64_t rows, int64_t depth, const R *a, int64_t a_row, int64_t a_column,
+                           const R *b, R *c, int64_t ldc, int64_t add) {
+  int64_t i = 0;
+  for (; i + TILE_ROWS <= rows; i += TILE_ROWS)
+    if (a_column == 1)
+      SUM(tile_in_place)(1, depth, a + i * a_row, a_row, b, c + i * ldc, ldc, add);
+    else
+      SUM(tile_in_place)(0, depth, a + i, a_column, b, c + i * ldc, ldc, add);
+  return i;
+}
 
 /* Four rows of four to columns. */
 INLINE void SUM(turn)(QUAD *x) {

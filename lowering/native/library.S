@@ -1,4 +1,4 @@
-# What programs call of a C library, in machine code: lowering/elf_link.py has the bytes of these
+# What programs call of a C library, in machine code: lowering/compiler/elf_link.py has the bytes of these
 # functions (tests/lowering/test_elf_library.py assembles this and compares).  Every x86-64 CPU has
 # what they use.  C's rules: arguments in rdi, rsi, rdx or xmm0, xmm1; results in rax or xmm0.
 .intel_syntax noprefix

@@ -19,7 +19,7 @@ from calque.core.lists import other_axes
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.types import Dtype
-from calque.lowering.dtypes import F16
+from calque.lowering.emit.dtypes import F16
 from calque.lowering.passes.cost import is_dynamic, is_unrolled
 from calque.lowering.passes.flat import flat
 

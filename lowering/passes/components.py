@@ -16,7 +16,7 @@ from calque.core.dims import guess
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var
 from calque.core.types import Params, Shape
-from calque.lowering.dtypes import HALVES
+from calque.lowering.emit.dtypes import HALVES
 from calque.lowering.passes import cost
 from calque.lowering.passes.rows import VIEWS, is_elementwise, is_fold
 

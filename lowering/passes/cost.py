@@ -192,7 +192,7 @@ def refusal(e: Equation) -> Refusal | None:
 def is_whole(p: Program) -> bool:
     """Whether a Program becomes one kernel of ours on CPU targets: IREE would make a dispatch of
     each of its sums, products and joins, which costs more than what a few hundred elements do; and
-    of one dispatch, too, the kernel is compiled in half the time (lowering/stream_module.py)."""
+    of one dispatch, too, the kernel is compiled in half the time (compiler/stream_module.py)."""
     return whole_refusal(p) is None
 
 

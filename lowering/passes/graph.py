@@ -62,7 +62,7 @@ class Graph:
             after |= self.after[i]
             inside |= 1 << i
         places = [self.position[i] for i in members]
-        return not (before & after & ~inside) and not any(
+        return not (before & after & self.alive & ~inside) and not any(
             min(places) < i < max(places) for i in self.effects)
 
     def contract(self, members: Sequence[int], one: Equation, again: Sequence[int]) -> None:

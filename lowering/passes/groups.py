@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.lowering.passes import cost, loops
+from calque.lowering.passes.attention import attention
 from calque.lowering.passes.chains import chains
 from calque.lowering.passes.components import split_components
 from calque.lowering.passes.flat import flat
@@ -35,6 +36,8 @@ def _grouped(p: Program) -> Program:
         if is_fold(e.primitive) and i in finder.live and not off("rows"):
             group = finder.grow(i)
             found |= group is not None and finder.join(group)
+    if not off("attention"):
+        found |= attention(finder, results)
     if not off("lists"):
         before = len(finder.equations)
         lists(finder)

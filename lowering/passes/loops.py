@@ -14,7 +14,7 @@ import numpy as np
 from calque.core.config import is_off
 from calque.core.program import Atom, Equation, Program, inner_of
 from calque.core.types import Shape
-from calque.lowering.dtypes import BOOL
+from calque.lowering.emit.dtypes import BOOL
 from calque.lowering.plan.refusal import Refusal
 
 BITS = "bitcast_convert_type"

@@ -17,7 +17,7 @@ from calque.core.lists import other_axes
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Dtype, Shape
-from calque.lowering.dtypes import summed
+from calque.lowering.emit.dtypes import summed
 from calque.lowering.passes.cost import WHILE_STEPS
 from calque.lowering.passes.flat import flat
 

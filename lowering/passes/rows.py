@@ -18,7 +18,7 @@ from calque.core.lists import without
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Shape
-from calque.lowering.dtypes import BOOL
+from calque.lowering.emit.dtypes import BOOL
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.graph import Graph
 from calque.lowering.plan.refusal import Refusal

@@ -20,7 +20,7 @@ from calque.core.dims import is_static
 from calque.core.lists import other_axes, split_list, without
 from calque.core.program import Atom, Equation, Literal, Program, Var, inner_of
 from calque.core.types import Dtype, Function, Params, Shape
-from calque.lowering.dtypes import BOOL, summed
+from calque.lowering.emit.dtypes import BOOL, summed
 from calque.lowering.passes.loops import DTYPES, is_map
 from calque.lowering.plan.refusal import Refusal
 

@@ -18,7 +18,7 @@ from calque.core.lists import other_axes, split_list
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.types import Params
-from calque.lowering.dtypes import I32
+from calque.lowering.emit.dtypes import I32
 from calque.lowering.passes.loops import is_map
 from calque.lowering.plan.refusal import Refusal
 

@@ -22,6 +22,7 @@ FAMILIES = {
     "registers": "loop in registers",
     "memory": "loop over memory",
     "rows": "reductions and what is around them",
+    "attention": "products and what is computed of their rows",
     "list": "elementwise work on a list of arrays",
     "chain": "elementwise chain",
     "product": "product in C",

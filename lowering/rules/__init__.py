@@ -1,6 +1,6 @@
 """Lowering rules; importing this package fills the table.
 
-registry.py holds the table and what a rule is given (`Op`).  A primitive of
+emit/registry.py holds the table and what a rule is given (`Op`).  A primitive of
 calque/primitives has its rule in the file of the same name: call.py (with while: control.py;
 loops within each other: views.py),
 callback.py, collectives.py, contract.py, control.py, conv.py, cumulative.py, custom.py,
@@ -10,7 +10,8 @@ sort.py, special.py, spectral.py, window.py; client.py: those of libraries and u
 """
 from __future__ import annotations
 
-from calque.lowering.context import Context, physical
+from calque.lowering.emit.context import Context, physical
+from calque.lowering.emit.registry import Op, rules
 from calque.lowering.rules import (  # noqa: F401
     call,
     callback,
@@ -38,6 +39,5 @@ from calque.lowering.rules import (  # noqa: F401
     spectral,
     window,
 )
-from calque.lowering.rules.registry import Op, rules
 
 __all__ = ["Context", "Op", "physical", "rules"]

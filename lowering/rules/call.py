@@ -1,11 +1,15 @@
 """Calls are inlined: IREE would inline them anyway, and the context sees through."""
 from __future__ import annotations
 
-from calque.lowering.builder import Value
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.registry import Op, rule
+from calque.lowering.kernels import gemm
+from calque.lowering.kernels.attention import emit_attention
 from calque.lowering.kernels.lists import emit_list
 from calque.lowering.kernels.rows import emit_rows
+from calque.lowering.passes.attention import Attention
 from calque.lowering.passes.lists import List
-from calque.lowering.rules.registry import Op, rule
+from calque.lowering.rules.reduce import emit_reduce, fold
 
 
 @rule("jit")
@@ -14,6 +18,21 @@ def _jit(op: Op) -> list[Value]:
     if isinstance(how, List):
         return emit_list(op.ctx, how, [op.operands[k] for k in how.order], op.outs,
                          op["jaxpr"].equations)
+    if isinstance(how, Attention):
+        return _attention(op, how)
     if how is not None:
         return emit_rows(op.ctx, op["jaxpr"], op["rows"], op.operands, op.outs)
     return op.ctx.emit_program(op["jaxpr"], op.operands)
+
+
+def _attention(op: Op, how: Attention) -> list[Value]:
+    if not gemm.takes(op.ctx.target, "float32"):
+        return op.ctx.emit_program(op["jaxpr"], op.operands)
+    equations = [q for e in op["jaxpr"].equations for q in (
+        how.middle.equations if e.name == "jit" else [e])]
+    made = []
+    for v, out in zip(emit_attention(op.ctx, how, op.operands, op.outs, equations), op.outs):
+        if v.ndim > len(out.shape):
+            v = emit_reduce(op.b, [v], [0], [0], fold("add"))[0]
+        made.append(v.astype(out.dtype))
+    return made

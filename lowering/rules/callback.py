@@ -10,10 +10,10 @@ import numpy as np
 
 from calque.core.lists import types_of
 from calque.core.types import Dtype
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BF16, BOOL, I16
-from calque.lowering.rules.registry import Op, rule
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import BF16, BOOL, I16
+from calque.lowering.emit.registry import Op, rule
 
 
 def carriers(dtype: Dtype) -> list[Dtype]:

@@ -15,11 +15,11 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.types import Function
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.registry import Op, Rule
 from calque.lowering.passes.clients import closed_by_constants, const_p
-from calque.lowering.rules.registry import Op, Rule
 
 
 class LoweringContext:

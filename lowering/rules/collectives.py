@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from calque.core.errors import explain
-from calque.lowering.builder import Value
-from calque.lowering.rules.registry import Op, rule
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.registry import Op, rule
 
 
 @rule("psum", "pmax", "pmin", "ppermute", "all_gather", "reduce_scatter", "all_to_all",

@@ -9,17 +9,17 @@ from calque.core.dims import is_static
 from calque.core.dtypes import real_dtype
 from calque.core.lists import other_axes
 from calque.core.types import Dtype
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BF16, BOOL, F32, F64, HALVES, I32, I64, summed
-from calque.lowering.folding import guarded_one
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BF16, BOOL, F32, F64, HALVES, I32, I64, summed
+from calque.lowering.emit.folding import guarded_one
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.cuda import products
 from calque.lowering.math.region import generic
 from calque.lowering.rules.elementwise import in_float32
 from calque.lowering.rules.reduce import emit_reduce, fold
-from calque.lowering.rules.registry import Op, rule
 from calque.lowering.rules.window import fill
 
 

@@ -13,12 +13,13 @@ from calque.core.avals import ShapedArray
 from calque.core.lists import split_list
 from calque.core.primitive import registry
 from calque.core.program import Program
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context, physical
-from calque.lowering.dtypes import F32, I32
-from calque.lowering.forms import form_of
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context, physical
+from calque.lowering.emit.dtypes import F32, I32
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import emit_kernel, emit_whole
+from calque.lowering.kernels.forms import form_of
 from calque.lowering.passes.cost import (
     MOST_BINDINGS,
     calls_python,
@@ -33,7 +34,6 @@ from calque.lowering.plan.refusal import Refusal
 from calque.lowering.rules import views
 from calque.lowering.rules.index import emit_slice, emit_update
 from calque.lowering.rules.reduce import emit_reduce, fold
-from calque.lowering.rules.registry import Op, rule
 
 
 @rule("cond")

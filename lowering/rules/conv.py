@@ -19,18 +19,19 @@ from calque.core.dims import floordiv, guess, is_static
 from calque.core.dtypes import real_dtype
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.core.types import Dtype, Params
-from calque.lowering import math, mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, F64, HALVES, I32, I64, is_narrow
-from calque.lowering.folding import guarded_one
+from calque.lowering import math
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BOOL, F32, F64, HALVES, I32, I64, is_narrow
+from calque.lowering.emit.folding import guarded_one
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.convolve import convolve
 from calque.lowering.kernels.cuda import convolutions, products
 from calque.lowering.kernels.native import level_of
 from calque.lowering.rules.contract import by_parts, matmul, real_dot
 from calque.lowering.rules.reduce import emit_reduce, fold
-from calque.lowering.rules.registry import Op, rule
 from calque.lowering.rules.shape import padded, with_windows
 
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features

@@ -16,11 +16,12 @@ import numpy as np
 from calque.core.dims import Dim, is_larger
 from calque.core.dtypes import extreme
 from calque.core.types import Dtype
-from calque.lowering import math, mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import F32, is_narrow, signed
+from calque.lowering import math
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import F32, is_narrow, signed
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.math.region import BodyBuilder, scalar_type
-from calque.lowering.rules.registry import Op, rule
 
 Combine = Callable[[Builder, Value, Value], Value]
 

@@ -15,9 +15,9 @@ from calque.core.primitive import registry
 from calque.core.program import Literal
 from calque.core.types import Shape
 from calque.lowering import math
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BOOL, F32
-from calque.lowering.rules.registry import Op, Rule, rule, rules
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import BOOL, F32
+from calque.lowering.emit.registry import Op, Rule, rule, rules
 
 Emit = Callable[..., Value]
 

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 from calque.core.dims import is_static
 from calque.core.errors import explain
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, I8, signed
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BOOL, I8, signed
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels.user import is_empty, prepared
 from calque.lowering.kernels.user_c import call_c
 from calque.lowering.kernels.user_gpu import call_gpu
 from calque.lowering.kernels.user_guard import guarded, wanted
 from calque.lowering.rules.callback import call_host
-from calque.lowering.rules.registry import Op, rule
 
 
 @rule("ffi_call")

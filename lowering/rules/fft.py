@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from calque.core.types import Shape
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import I32
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import I32
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import fft as kernel
 from calque.lowering.kernels import fft_tables
 from calque.lowering.rules.contract import emit_dot
-from calque.lowering.rules.registry import Op, rule
 
 RADIX = 64  # the largest dense matrix
 TABLE = 4096  # twiddles beyond are products from two small tables

@@ -15,12 +15,12 @@ import numpy as np
 from calque.core.dims import in_int32, is_larger, is_static, min_dim
 from calque.core.lists import other_axes, without
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import I32, I64, signed
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import I32, I64, signed
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import move
-from calque.lowering.rules.registry import Op, rule
 
 WIDE = 4  # rows from here on are moved by linalg_ext.gather (by vectors; elements gain nothing)
 

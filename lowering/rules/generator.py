@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 
 from calque.core.types import Dtype, Shape
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import I32, U32, U64
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import I32, U32, U64
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.math.region import elementwise
 from calque.lowering.rules.random import threefry
-from calque.lowering.rules.registry import Op, rule
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)

@@ -9,10 +9,10 @@ import numpy as np
 
 from calque.core.dims import in_int32, min_dim
 from calque.core.types import Shape
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import I32, I64
-from calque.lowering.rules.registry import Op, rule
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import I32, I64
+from calque.lowering.emit.registry import Op, rule
 
 
 def clamped(b: Builder, starts: Sequence[Value], shape: Sequence[int],

@@ -13,13 +13,13 @@ from typing import Any
 from calque.core.avals import ShapedArray
 from calque.core.dims import Dim, guess, max_dim, min_dim, operation
 from calque.core.errors import InconclusiveDimensionOperation
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.forms import FORMS, form_of
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels.dispatch import Spec
+from calque.lowering.kernels.forms import FORMS, form_of
 from calque.lowering.kernels.native import NATIVE_DTYPES, emit_native
 from calque.lowering.passes.cost import is_open
-from calque.lowering.rules.registry import Op, rule
 
 GROUPS = 64  # workgroups that a batch is spread over at most
 WORTH = 4096  # elements that a workgroup should have

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core import processes
-from calque.lowering.builder import Value
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.rules.callback import call_host
-from calque.lowering.rules.registry import Op, rule
 
 
 class Message:

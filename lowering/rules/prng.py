@@ -16,14 +16,14 @@ import numpy as np
 
 from calque.core.dtypes import is_key
 from calque.core.types import Shape
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import I32, U32
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import I32, U32
+from calque.lowering.emit.registry import Op, rule, rules
 from calque.lowering.math.region import elementwise
 from calque.lowering.rules import elementwise as _elementwise  # noqa: F401  eq and ne are there
 from calque.lowering.rules import generator, random
 from calque.lowering.rules.reduce import emit_reduce, fold
-from calque.lowering.rules.registry import Op, rule, rules
 
 _PARITY = 0x1BD11BDA
 _ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))

@@ -13,8 +13,8 @@ import numpy as np
 
 from calque.core.dims import Dim, bounds
 from calque.core.types import Shape
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import I32, U32, U64
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import I32, U32, U64
 from calque.lowering.math.region import elementwise
 from calque.lowering.rules.elementwise import pointwise
 

@@ -14,14 +14,14 @@ from calque.core.dims import Dim, floordiv, is_static
 from calque.core.dtypes import FLOAT8, extreme, real_dtype
 from calque.core.lists import without
 from calque.core.types import Dtype
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value, int_array
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, I8, I32, I64, is_narrow
-from calque.lowering.folding import computes_positions, guarded
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value, int_array
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BOOL, F32, I8, I32, I64, is_narrow
+from calque.lowering.emit.folding import computes_positions, guarded
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.math.convert import convert
 from calque.lowering.math.region import BodyBuilder, elementwise
-from calque.lowering.rules.registry import Op, rule
 
 Body = Callable[[Builder, list[Value]], list[Value]]
 BLOCK = 1024  # reductions longer than this are split
@@ -133,7 +133,7 @@ def on_cuda(ctx: Context) -> bool:
 
 def _by_blocks(b: Builder, x: Value, axes: list[int], start: Any, body: Body) -> Value:
     """A reduction on CUDA: a block of threads a row, a thread a column, in stages where these are
-    too few for the card, or one would sum too many (lowering/gpu_configuration.py cuts rows)."""
+    too few for the card, or one would sum too many (compiler/gpu_configuration.py cuts rows)."""
     if not axes or 0 in x.shape:
         return emit_reduce(b, [x], [start], axes, body)[0]
     if x.dtype.kind in "iu" and x.dtype.itemsize == 8:

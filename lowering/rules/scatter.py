@@ -19,15 +19,15 @@ from calque.core.dtypes import extreme, real_dtype
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.core.lists import other_axes
 from calque.core.types import Dtype
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, I8, I32, I64, is_narrow, signed
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BOOL, F32, I8, I32, I64, is_narrow, signed
+from calque.lowering.emit.registry import Op, rule, rules
 from calque.lowering.kernels.scatter import scatter_rows
 from calque.lowering.math.convert import convert
 from calque.lowering.rules.gather import Addresses, addresses, clamped, columns
 from calque.lowering.rules.index import emit_slice, emit_update
-from calque.lowering.rules.registry import Op, rule, rules
 
 NAMES = {"scatter": "set", "scatter-add": "add", "scatter-sub": "sub", "scatter-mul": "mul",
          "scatter-min": "min", "scatter-max": "max"}

@@ -9,12 +9,12 @@ import numpy as np
 
 from calque.core.dims import Dim, is_static, max_dim
 from calque.core.dtypes import real_dtype
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import I32
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import I32
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import move
 from calque.lowering.math.convert import convert
 from calque.lowering.passes.cost import MOST_BINDINGS
-from calque.lowering.rules.registry import Op, rule
 
 LARGE = 1 << 14  # elements from which an iota of several axes is a constant, repeated
 ROW = 4096  # elements of such a constant at most

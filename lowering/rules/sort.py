@@ -14,15 +14,15 @@ import numpy as np
 
 from calque.core.dims import in_int32, is_static
 from calque.lowering import math as lowering_math
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import BOOL, F32, I32, I64, U8, U32, signed, unsigned
-from calque.lowering.forms import form_of
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import BOOL, F32, I32, I64, U8, U32, signed, unsigned
+from calque.lowering.emit.registry import Op, rule
+from calque.lowering.kernels.forms import form_of
 from calque.lowering.kernels.native import emit_native
 from calque.lowering.kernels.sort import FEW, GROUPS, WORTH, emit_order
 from calque.lowering.rules.gather import take_rows
 from calque.lowering.rules.reduce import emit_reduce, fold
-from calque.lowering.rules.registry import Op, rule
 
 SELECTED = 256  # results up to this are selected by the C kernel
 RANKED = 64  # axes up to this are ranked by comparing all pairs: two dispatches, no stages

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import U64
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import U64
 from calque.lowering.rules.elementwise import pointwise
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
-from calque.lowering.builder import Value
-from calque.lowering.forms import form_of
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.registry import Op, rule
+from calque.lowering.kernels.forms import form_of
 from calque.lowering.rules.callback import call_host
 from calque.lowering.rules.linalg import call_native
-from calque.lowering.rules.registry import Op, rule
 
 
 @rule("eig", "schur")

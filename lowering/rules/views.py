@@ -17,11 +17,11 @@ from typing import Any
 
 from calque.core.dims import is_static
 from calque.core.lists import types_of
-from calque.lowering import mlir
-from calque.lowering.aliasing import Roots
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import I32, signed
+from calque.lowering.emit import mlir
+from calque.lowering.emit.aliasing import Roots
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import I32, signed
 
 Spec = tuple[tuple[int, ...], Any]
 

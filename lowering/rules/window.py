@@ -20,15 +20,16 @@ from calque.core.dims import is_static
 from calque.core.dtypes import FLOAT8, extreme
 from calque.core.lists import replaced
 from calque.core.types import Dtype, Params, Shape
-from calque.lowering import math, mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BOOL, F32, I8, I32, is_narrow, signed
-from calque.lowering.folding import guarded
+from calque.lowering import math
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import BOOL, F32, I8, I32, is_narrow, signed
+from calque.lowering.emit.folding import guarded
+from calque.lowering.emit.registry import Op, rule
 from calque.lowering.math.common import MANTISSA
 from calque.lowering.math.region import BodyBuilder, elementwise, generic, scalar_type
 from calque.lowering.rules import shape as shape_rules
 from calque.lowering.rules.elementwise import pointwise
-from calque.lowering.rules.registry import Op, rule
 
 LONG = 32  # windows longer than this along an axis are doubled: log2 passes
 

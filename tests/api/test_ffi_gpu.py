@@ -18,7 +18,7 @@ from support import ffi_kernels as kernels
 import calque
 from calque import aot, ffi
 from calque.lowering.kernels import nvrtc, spirv
-from calque.lowering.targets import parse_target
+from calque.lowering.target.targets import parse_target
 from calque.runtime import ArtifactError, Device, cuda
 from calque.runtime.aot import read_parts
 from calque.runtime.target import check_target
@@ -71,7 +71,7 @@ def test_ptx_text_and_its_record() -> None:
         "cuda")
     x = S((5,), np.float32)
     traced = aot.trace(lambda x: ffi.ffi_call("half", x)(x, by=0.5), x, name="f")
-    from calque.lowering.module import module_text
+    from calque.lowering.driver.module import module_text
     lowered = aot.lower_for(traced, parse_target("cuda:sm_80"))
     assert lowered.module is not None and lowered.needs == ("ptx=7.0",)
     text = module_text(lowered.module)

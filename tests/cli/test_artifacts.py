@@ -11,8 +11,8 @@ import pytest
 import calque
 from calque import aot, lax
 from calque.aot.specs import parse_spec
-from calque.lowering.compile import compile_module
-from calque.lowering.targets import parse_target
+from calque.lowering.compiler.compile import compile_module
+from calque.lowering.target.targets import parse_target
 from calque.runtime.aot import read_records
 
 F32 = np.float32

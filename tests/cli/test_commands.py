@@ -11,7 +11,7 @@ from calque_cli import report
 from calque import __version__
 from calque.core.config import config
 from calque.core.primitive import registry
-from calque.lowering.targets import parse_target
+from calque.lowering.target.targets import parse_target
 
 CPU = parse_target("cpu").name
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

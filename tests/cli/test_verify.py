@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.harness import partly_slow
 
-from calque.lowering.targets import _lacking, parse_target
+from calque.lowering.target.targets import _lacking, parse_target
 
 # the functions of conftest.MODEL that compile, with their types
 FUNCTIONS = {

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from calque_cli import main
 
-from calque.lowering.compile import compile_module
-from calque.lowering.targets import parse_target
+from calque.lowering.compiler.compile import compile_module
+from calque.lowering.target.targets import parse_target
 from calque.runtime import ArtifactError
 from calque.runtime.aot import read_records
 from calque.runtime.container import join, split

@@ -18,7 +18,7 @@ import calque.numpy as jnp
 from calque.core.primitive import registry
 from calque.dispatch import eager, numpy_rules
 from calque.dispatch.numpy_rules import draw
-from calque.lowering import cache
+from calque.lowering.driver import cache
 
 pytestmark = pytest.mark.usefixtures("x64")
 NAMES = sorted(n for n in numpy_rules.RULES if n in ROWS)

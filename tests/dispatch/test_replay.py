@@ -10,7 +10,7 @@ import calque
 import calque.numpy as jnp
 from calque import nn, random
 from calque.dispatch import replay
-from calque.lowering import cache
+from calque.lowering.driver import cache
 
 RNG = np.random.default_rng(0)
 

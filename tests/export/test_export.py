@@ -194,7 +194,7 @@ def _written_and_read(name: str, samples: int) -> None:
 
     from calque.core.avals import ShapedArray
     from calque.export import bytecode, read, text
-    from calque.lowering import mlir
+    from calque.lowering.emit import mlir
     row = ROWS[name]
     for s in (*row.samples, *row.specials)[:samples]:
         f = function(row, s, s.parameters(row.main))

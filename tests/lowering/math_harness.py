@@ -14,10 +14,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.compile import run_compiler
-from calque.lowering.targets import host_target
+from calque.lowering.compiler.compile import run_compiler
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.target.targets import host_target
 
 FLAGS = (*host_target().flags(), "--iree-input-type=stablehlo",
          "--iree-input-demote-f64-to-f32=false", "--iree-llvmcpu-reassociate-fp-reductions")

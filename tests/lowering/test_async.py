@@ -10,8 +10,8 @@ from support.harness import partly_slow
 
 import calque
 import calque.numpy as jnp
-from calque.lowering.compile import compile_to
-from calque.lowering.targets import cpu_target
+from calque.lowering.compiler.compile import compile_to
+from calque.lowering.target.targets import cpu_target
 
 N = 3000
 

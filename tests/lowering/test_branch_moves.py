@@ -1,13 +1,13 @@
-"""Loops on the host whose branches IREE writes wrongly (lowering/branch_moves.py): first values in
+"""Loops on the host whose branches IREE writes wrongly (compiler/branch_moves.py): first values in
 one piece of memory, registers read after they were written.  The oracle is the loop in NumPy."""
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from calque.lowering import branch_moves
-from calque.lowering.compile import all_flags, compile_module, run_compiler
-from calque.lowering.targets import cpu_target
+from calque.lowering.compiler import branch_moves
+from calque.lowering.compiler.compile import all_flags, compile_module, run_compiler
+from calque.lowering.target.targets import cpu_target
 from calque.runtime import Buffer, CallSpec, DeviceError, Executable, default_device
 
 # Carries of which two begin in one allocation and stay apart: a row that is copied, and a stack
@@ -149,7 +149,7 @@ def test_a_loop_that_carries_the_next_steps_matrices() -> None:
 
 
 def test_iree_still_reads_a_register_after_it_was_written() -> None:
-    """`mend` in lowering/branch_moves.py: a counter that begins with a part of a size."""
+    """`mend` in lowering/compiler/branch_moves.py: a counter that begins with a part of a size."""
     raw = run_compiler(PIPELINE.encode(), all_flags(cpu_target()))
     with pytest.raises((DeviceError, IndexError), match="OUT_OF_RANGE"):
         _pipeline(raw)
@@ -179,7 +179,7 @@ def test_an_exchange_that_no_order_makes_right_is_refused() -> None:
 
 
 def test_iree_still_moves_what_a_block_keeps() -> None:
-    """`mend` in lowering/branch_moves.py: a loop over carries that begin in one allocation."""
+    """`mend` in compiler/branch_moves.py: a loop over carries that begin in one allocation."""
     raw = run_compiler(LOOP.encode(), all_flags(cpu_target()))
     with pytest.raises(DeviceError, match="requires a buffer but none"):
         _run(raw)

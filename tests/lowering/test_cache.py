@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from calque.lowering import cache
-from calque.lowering.cache import (
+from calque.lowering.driver import cache
+from calque.lowering.driver.cache import (
     cache_info,
     cache_key,
     clear_disk_cache,
@@ -18,7 +18,7 @@ from calque.lowering.cache import (
     lowering_version,
     parse_size,
 )
-from calque.lowering.targets import parse_target
+from calque.lowering.target.targets import parse_target
 
 CPU = parse_target("cpu")
 
@@ -212,8 +212,8 @@ def test_the_log_says_why(compiles, monkeypatch, capsys):
 
 WRITER = """
 import sys
-from calque.lowering import cache
-from calque.lowering.targets import parse_target
+from calque.lowering.driver import cache
+from calque.lowering.target.targets import parse_target
 cache.compile_module = lambda source, target, options=(): source * 100000
 target = parse_target("cpu:x86-64-v3")
 for i in range(int(sys.argv[1])):
@@ -252,8 +252,8 @@ def test_entries_are_private_files(compiles, folder):
 
 SLOW = """
 import sys, time
-from calque.lowering import cache
-from calque.lowering.targets import parse_target
+from calque.lowering.driver import cache
+from calque.lowering.target.targets import parse_target
 def compiled(source, target, options=()):
     print("compiled", flush=True)
     time.sleep(float(sys.argv[1]))

@@ -19,12 +19,12 @@ from calque.core.config import config
 from calque.core.dtypes import bfloat16
 from calque.core.primitive import registry
 from calque.core.program import Program
-from calque.lowering.compiler_server import FUNCTIONS
+from calque.lowering.compiler.server import FUNCTIONS
+from calque.lowering.driver.module import LONGEST_CHAIN, lower, module_text
 from calque.lowering.kernels import stretch
-from calque.lowering.module import LONGEST_CHAIN, lower, module_text
 from calque.lowering.passes import chains, loops
 from calque.lowering.passes.groups import grouped
-from calque.lowering.targets import TargetError, cpu_target, runnable_target
+from calque.lowering.target.targets import TargetError, cpu_target, runnable_target
 
 RNG = np.random.default_rng(0)
 CUT = "iree_tensor_ext.compute_barrier.start"

@@ -10,9 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calque.lowering import compiler_process
-from calque.lowering.compile import STAGES, CompileError, compile_module, compile_to, run_compiler
-from calque.lowering.targets import Target, parse_target
+from calque.lowering.compiler import process as compiler_process
+from calque.lowering.compiler.compile import (
+    STAGES,
+    CompileError,
+    compile_module,
+    compile_to,
+    run_compiler,
+)
+from calque.lowering.target.targets import Target, parse_target
 from calque.runtime import Buffer, CallSpec, Executable, devices
 from calque.runtime.errors import ArtifactError
 
@@ -55,7 +61,7 @@ def test_sums_are_not_serial():
 
 
 def test_iree_still_fuses_more_numbers_than_a_dispatch_may_have():
-    """FusionWidth.most_numbers in lowering/fusion.py: 21 operands, 20 results: one dispatch."""
+    """FusionWidth.most_numbers in emit/fusion.py: 21 operands, 20 results: one dispatch."""
     n, kind = 21, "tensor<f32>"
     args = ", ".join(f"%a{i}: {kind}" for i in range(n))
     steps = [f"%s{i} = stablehlo.{'add' if i % 2 else 'multiply'} "
@@ -151,8 +157,8 @@ def test_threads_compile_together():
 
 LONG = """
 import os, signal, sys, threading, time
-from calque.lowering import compile as c, compiler_process
-from calque.lowering.targets import parse_target
+from calque.lowering.compiler import compile as c, process as compiler_process
+from calque.lowering.target.targets import parse_target
 body = "".join(f"  %{i + 1} = stablehlo.dot_general %{i}, %{i}, contracting_dims = [1] x [0]"
                f" : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>\\n" for i in range(2000))
 source = ("func.func @main(%a: tensor<8x8xf32>) -> tensor<8x8xf32> {\\n"
@@ -219,8 +225,8 @@ def test_the_compiler_inside_this_process_gives_the_same(tmp_path):
     """CALQUE_COMPILE=inside, and wherever Python cannot be started again."""
     inside = python(f"small = {ADD!r}" + """
 import os, sys
-from calque.lowering import compile as c, compiler_process
-from calque.lowering.targets import parse_target
+from calque.lowering.compiler import compile as c, process as compiler_process
+from calque.lowering.target.targets import parse_target
 def compiled():
     made = c.compile_module(small, parse_target("cpu:x86-64-v2"))
     print(len(made), not compiler_process._servers)
@@ -286,7 +292,7 @@ def test_a_full_disk_is_an_error(tmp_path):
 import calque, calque.numpy as jnp
 try:
     calque.jit(lambda x: x + 1)(jnp.arange(3.))
-except calque.lowering.compile.CompileError as error:
+except calque.lowering.compiler.compile.CompileError as error:
     print(error)
 """, tmp_path, env={**os.environ, "TMPDIR": str(small), "CALQUE_CACHE": "0"})
     finally:

@@ -13,9 +13,9 @@ from calque.dispatch import costs, numpy_rules, precompiled
 from calque.export import make  # noqa: F401  (fills the table of portable forms)
 from calque.export.write import CALLS
 from calque.export.write import rules as portable
-from calque.lowering.aliasing import _IDENTITIES
-from calque.lowering.forms import FORMS
+from calque.lowering.emit.aliasing import _IDENTITIES
 from calque.lowering.kernels import tensors
+from calque.lowering.kernels.forms import FORMS
 from calque.lowering.passes import accumulate, cost, rows, scalars
 from calque.lowering.rules import rules
 

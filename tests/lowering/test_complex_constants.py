@@ -2,7 +2,7 @@
 
 Two equal constants are one to IREE, and of complex ones it makes no copy where both are updated in
 place: the gradient of a loop that reads two elements of a complex array was wrong.  The cure is
-AliasAnalysis.owned (lowering/aliasing.py).  The oracle is NumPy.
+AliasAnalysis.owned (lowering/emit/aliasing.py).  The oracle is NumPy.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.harness import partly_slow
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering.aliasing import AliasAnalysis
+from calque.lowering.emit.aliasing import AliasAnalysis
 
 BASES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "zeros": (lambda n, d, u: jnp.zeros(n, d), lambda n, d, u: np.zeros(n, d)),
@@ -73,7 +73,7 @@ def test_gradient_of_a_loop_that_reads_two_complex_elements() -> None:
 
 def test_iree_still_updates_equal_complex_constants_in_one_place(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """AliasAnalysis.owned in lowering/aliasing.py."""
+    """AliasAnalysis.owned in lowering/emit/aliasing.py."""
     monkeypatch.setattr(AliasAnalysis, "owned", lambda self, x: x)
 
     def f(u: Any, v: Any, i: Any, j: Any) -> Any:

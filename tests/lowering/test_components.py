@@ -15,7 +15,7 @@ from calque.core.dtypes import bfloat16
 from calque.lowering.passes import components
 from calque.lowering.passes.components import split_components
 from calque.lowering.passes.flat import flat
-from calque.lowering.targets import TargetError, runnable_target
+from calque.lowering.target.targets import TargetError, runnable_target
 
 RNG = np.random.default_rng(0)
 

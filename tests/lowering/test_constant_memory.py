@@ -7,9 +7,9 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque.errors import JaxRuntimeError
-from calque.lowering.context import CONSTANT_BYTES
-from calque.lowering.module import lower
-from calque.lowering.targets import cpu_target
+from calque.lowering.driver.module import lower
+from calque.lowering.emit.context import CONSTANT_BYTES
+from calque.lowering.target.targets import cpu_target
 
 LATER = "--iree-opt-const-expr-hoisting=false"
 

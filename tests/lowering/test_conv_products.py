@@ -12,9 +12,9 @@ from support.harness import Case, drawn, run
 import calque
 from calque import lax
 from calque.core.config import config
+from calque.lowering.driver.module import lower, module_text
 from calque.lowering.kernels import gemm
-from calque.lowering.module import lower, module_text
-from calque.lowering.targets import cpu_target, parse_target
+from calque.lowering.target.targets import cpu_target, parse_target
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 GRID = list(itertools.product(

@@ -8,7 +8,7 @@ from test_conv_products import case
 import calque
 from calque.core.config import config
 from calque.lowering.rules.conv import _is_uneven
-from calque.lowering.targets import parse_target
+from calque.lowering.target.targets import parse_target
 
 
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])

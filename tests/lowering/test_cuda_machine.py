@@ -163,7 +163,7 @@ def test_convolutions(tmp_path: Path) -> None:
 
 
 def test_rows_and_elements(tmp_path: Path) -> None:
-    """What lowering/gpu_configuration.py cuts into other blocks."""
+    """What lowering/compiler/gpu_configuration.py cuts into other blocks."""
     def norm(x: Any) -> Any:
         return (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
     big = numbers(200, 800)
@@ -280,8 +280,8 @@ def test_iree_still_starts_maxima_of_signed_integers_from_zero(
 def test_iree_still_compiles_no_rows_that_widen_to_64_bits(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """Builder.barrier in `_by_blocks`, lowering/rules/reduce.py."""
-    from calque.lowering.builder import Builder
-    from calque.lowering.compile import CompileError
+    from calque.lowering.compiler.compile import CompileError
+    from calque.lowering.emit.builder import Builder
     calque.config.update("jax_enable_x64", True)
     try:
         spec = calque.ShapeDtypeStruct((3, 1024), np.int8)

@@ -11,11 +11,11 @@ import calque
 import calque.numpy as jnp
 from calque import aot, lax
 from calque.aot.specs import parse_spec
-from calque.lowering.builder import Builder
-from calque.lowering.compile import CompileError, compile_to
-from calque.lowering.module import lower
+from calque.lowering.compiler.compile import CompileError, compile_to
+from calque.lowering.driver.module import lower
+from calque.lowering.emit.builder import Builder
 from calque.lowering.rules import views
-from calque.lowering.targets import parse_target
+from calque.lowering.target.targets import parse_target
 from calque.primitives import orthogonal_programs as programs
 from calque.primitives import shape as sh
 
@@ -81,6 +81,6 @@ def tridiagonal(xs: Any) -> Any:
     (tridiagonal, "c64[4] c64[4] c64[4] c64[4,2]")],
     ids=["sums", "products", "numbers", "tridiagonal"])
 def test_a_dispatch_has_no_more_than_sixteen_arrays(f: Any, spec: str) -> None:
-    """CUDA_BINDINGS in lowering/fusion.py: IREE's driver loads no program with a larger one (of the
+    """CUDA_BINDINGS in emit/fusion.py: IREE's driver loads no program with a larger one (of the
     primitives' samples, run on an H200, the complex tridiagonal_solve)."""
     assert 2 <= most_bindings(f, spec) <= 16

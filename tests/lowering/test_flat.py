@@ -1,4 +1,4 @@
-"""Elementwise programs for every shape (lowering/flat, dispatch/shape_polymorphic.py) and those
+"""Elementwise programs for every shape (driver/flat, dispatch/shape_polymorphic.py) and those
 compiled ahead."""
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import calque
 import calque.numpy as jnp
 from calque.core.primitive import registry
 from calque.dispatch import eager, numpy_rules, precompiled, shape_polymorphic
-from calque.lowering import cache
-from calque.lowering.flat import entry_name, flatten, is_flat, lower_flat
-from calque.lowering.targets import cpu_target
+from calque.lowering.driver import cache
+from calque.lowering.driver.flat import entry_name, flatten, is_flat, lower_flat
+from calque.lowering.target.targets import cpu_target
 from calque.runtime import Module
 
 pytestmark = pytest.mark.usefixtures("x64")

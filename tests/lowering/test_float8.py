@@ -12,8 +12,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 import calque
 from calque import lax
 from calque.dispatch.array import current_device
-from calque.lowering.compile import compile_module
-from calque.lowering.targets import cpu_target
+from calque.lowering.compiler.compile import compile_module
+from calque.lowering.target.targets import cpu_target
 from calque.runtime import Buffer, CallSpec, Executable
 
 special = pytest.importorskip("scipy.special")

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from calque.lowering import cache, folders
-from calque.lowering.cache import cache_info, compile_cached
+from calque.lowering.compiler import folders
+from calque.lowering.driver import cache
+from calque.lowering.driver.cache import cache_info, compile_cached
 from calque.lowering.kernels import user
-from calque.lowering.targets import parse_target
+from calque.lowering.target.targets import parse_target
 
 CPU = parse_target("cpu:x86-64-v3")
 
@@ -135,7 +136,7 @@ def test_locks_do_not_follow_links(compiles, tmp_path):
 
 
 def test_the_host_is_not_read_from_a_folder_of_another(tmp_path, monkeypatch):
-    from calque.lowering import targets
+    from calque.lowering.target import targets
     assert targets._host_record_path().parent == place()
     monkeypatch.setattr(os, "geteuid", lambda me=os.geteuid(): me + 1)
     place().mkdir(0o700)
@@ -146,8 +147,8 @@ def test_the_host_is_not_read_from_a_folder_of_another(tmp_path, monkeypatch):
 
 CHILD = """
 import sys, time
-from calque.lowering.compile import run_compiler
-from calque.lowering.folders import temporary
+from calque.lowering.compiler.compile import run_compiler
+from calque.lowering.compiler.folders import temporary
 temporary()
 run_compiler(b"module {}", ("--iree-hal-target-device=local",
                             "--iree-hal-local-target-device-backends=llvm-cpu"), "input")

@@ -1,4 +1,4 @@
-"""Reductions, products and windows of what is constant when it is compiled (lowering/folding).
+"""Reductions, products and windows of what is constant when it is compiled (lowering/emit/folding).
 
 The oracle is NumPy in float64.  The default suite draws some of the grid, the slow one runs it all,
 at every CPU level that this machine has; `-m vulkan` runs the draw on a Vulkan device.
@@ -18,9 +18,9 @@ import calque.numpy as jnp
 from calque import lax
 from calque.core.config import config
 from calque.dispatch.array import current_device
-from calque.lowering.compile import compile_module
+from calque.lowering.compiler.compile import compile_module
 from calque.lowering.passes import cost
-from calque.lowering.targets import TargetError, cpu_target, runnable_target
+from calque.lowering.target.targets import TargetError, cpu_target, runnable_target
 from calque.runtime import CallSpec, Executable
 
 LEVELS = ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -256,7 +256,7 @@ def test_on_a_gpu(source: str, gpu: Any) -> None:
 
 
 def test_iree_still_adds_a_constant_once() -> None:
-    """lowering/folding.py."""
+    """lowering/emit/folding.py."""
     text = """func.func @main() -> tensor<f32> {
       %c = stablehlo.constant dense<1.0> : tensor<7xf32>
       %two = stablehlo.constant dense<2.0> : tensor<7xf32>
@@ -268,4 +268,4 @@ def test_iree_still_adds_a_constant_once() -> None:
     program = Executable(compile_module(text, cpu_target()), current_device(),
                          CallSpec(run_inline=True))
     (out,) = program([])
-    assert out.numpy() != 3.5, "lowering/folding can go"
+    assert out.numpy() != 3.5, "lowering/emit/folding can go"

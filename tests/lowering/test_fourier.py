@@ -11,9 +11,9 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque.lowering.compile import CompileError, compile_module, compile_to
+from calque.lowering.compiler.compile import CompileError, compile_module, compile_to
 from calque.lowering.kernels import fft_tables, native
-from calque.lowering.targets import cpu_target
+from calque.lowering.target.targets import cpu_target
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import aot, config
-from calque.lowering import forms
-from calque.lowering.kernels import gemm
+from calque.lowering.kernels import forms, gemm
 from calque.lowering.passes import cost
-from calque.lowering.targets import cpu_target, host_target, parse_target
+from calque.lowering.target.targets import cpu_target, host_target, parse_target
 
 HERE = [level for level in gemm.LEVELS if host_target().arch == "x86_64" and set(
     parse_target(f"cpu:{level}").features) <= set(host_target().features)]

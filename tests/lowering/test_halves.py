@@ -14,7 +14,7 @@ import calque
 import calque.numpy as jnp
 from calque import lax
 from calque.core.config import config
-from calque.lowering.targets import parse_target
+from calque.lowering.target.targets import parse_target
 
 F16 = np.dtype(np.float16)
 

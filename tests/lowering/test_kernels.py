@@ -16,7 +16,7 @@ import calque
 import calque.numpy as jnp
 from calque import lax
 from calque.core.primitive import registry
-from calque.lowering.dtypes import HALVES
+from calque.lowering.emit.dtypes import HALVES
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.legalize import legalize

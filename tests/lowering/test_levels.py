@@ -16,7 +16,7 @@ from support.samples import ANY, C64, F64, FLOAT8, FUNCTIONS, ROWS, Sample, op, 
 import calque.numpy as jnp
 from calque.core.config import config
 from calque.core.dtypes import bfloat16
-from calque.lowering.targets import TargetError, runnable_target
+from calque.lowering.target.targets import TargetError, runnable_target
 
 LEVEL = "x86-64-v3"
 

@@ -11,8 +11,7 @@ from support.harness import Case, compare, expected, function, run
 from support.samples import C64, F32, F64, ROWS
 
 import calque
-from calque.lowering import forms
-from calque.lowering.kernels import native
+from calque.lowering.kernels import forms, native
 
 SMALL = 120  # elements of an operand: larger ones take long to compile in these forms
 NAMES = ("cholesky", "triangular_solve", "lu", "geqrf", "geqp3", "householder_product", "qr",

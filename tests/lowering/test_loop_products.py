@@ -20,7 +20,7 @@ from calque.lowering.kernels.contract import LEVELS, Registers, panel_width, til
 from calque.lowering.passes import cost
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.panels import Panels, panels
-from calque.lowering.targets import TargetError, runnable_target
+from calque.lowering.target.targets import TargetError, runnable_target
 
 pytestmark = pytest.mark.usefixtures("x64", "loops_over_memory")
 STEPS = 260

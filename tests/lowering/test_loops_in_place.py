@@ -14,10 +14,10 @@ from test_kernels import scans
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering.compile import compile_to
+from calque.lowering.compiler.compile import compile_to
 from calque.lowering.kernels import joined
 from calque.lowering.passes import cost, registers
-from calque.lowering.targets import cpu_target
+from calque.lowering.target.targets import cpu_target
 
 F = np.float32
 RNG = np.random.default_rng(9)

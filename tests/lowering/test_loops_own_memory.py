@@ -14,7 +14,7 @@ from support.harness import check_loop, partly_slow
 
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering.aliasing import AliasAnalysis
+from calque.lowering.emit.aliasing import AliasAnalysis
 
 pytestmark = pytest.mark.usefixtures("host_loops")
 
@@ -106,7 +106,7 @@ def test_what_loops_start_from_is_their_own(within: str) -> None:
 
 def test_iree_still_writes_into_the_initial_values_of_loops(monkeypatch: pytest.MonkeyPatch
                                                             ) -> None:
-    """AliasAnalysis.private in lowering/aliasing.py."""
+    """AliasAnalysis.private in lowering/emit/aliasing.py."""
     monkeypatch.setattr(AliasAnalysis, "private", lambda self, x: x)
     with pytest.raises(AssertionError, match="seed 43"):
         check_loop(program_of(43), arguments(43), "seed 43")

@@ -16,8 +16,8 @@ import calque
 import calque.numpy as jnp
 from calque import aot, flatten_util, lax
 from calque.aot import artifacts
-from calque.lowering import attempts
-from calque.lowering.attempts import most_bindings
+from calque.lowering.driver import attempts
+from calque.lowering.driver.attempts import most_bindings
 from calque.lowering.passes import cost
 
 Form = tuple[Callable[[int, Any], Any], Callable[..., Any], Callable[..., Any]]

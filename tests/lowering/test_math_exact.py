@@ -16,7 +16,7 @@ from calque.core.config import config
 from calque.lowering.math import TABLE, convert, integer_pow
 from calque.lowering.math.convert import FLOAT8
 from calque.lowering.math.power import integer_power
-from calque.lowering.targets import TargetError
+from calque.lowering.target.targets import TargetError
 
 # the oracles meet NaN and overflow on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")

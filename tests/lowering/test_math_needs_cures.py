@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from math_harness import CLONG, F32, F64, LONG, Functions, complex_array, flushed, samples, ulps
 
-from calque.lowering.compile import CompileError
+from calque.lowering.compiler.compile import CompileError
 from calque.lowering.math.region import elementwise
 
 # the oracles meet NaN and overflow on purpose

@@ -11,11 +11,10 @@ import pytest
 import calque
 from calque.core.avals import ShapedArray
 from calque.core.primitive import Primitive, registry
-from calque.lowering import forms
-from calque.lowering.builder import Value
-from calque.lowering.kernels import native
+from calque.lowering.emit.builder import Value
+from calque.lowering.kernels import forms, native
 from calque.lowering.rules import Op, rules
-from calque.lowering.targets import cpu_target, parse_target
+from calque.lowering.target.targets import cpu_target, parse_target
 
 FLAGS = (Path(native.__file__).parents[1] / "native" / "FLAGS").read_text().split()
 SOURCE = """

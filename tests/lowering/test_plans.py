@@ -19,12 +19,12 @@ import calque
 import calque.numpy as jnp
 from calque import aot, export, lax, nn, random
 from calque.core.program import inner_of
-from calque.lowering.forms import missing_objects
-from calque.lowering.module import LowerOptions, lower
+from calque.lowering.driver.module import LowerOptions, lower
+from calque.lowering.kernels.forms import missing_objects
 from calque.lowering.passes import cost, loops, registers
 from calque.lowering.plan import record, show
 from calque.lowering.plan.refusal import _TEXTS, Refusal
-from calque.lowering.targets import parse_target
+from calque.lowering.target.targets import parse_target
 
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN = HERE / "plans.txt"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from calque.core.config import config
-from calque.lowering import progress
+from calque.lowering.driver import progress
 
 PROGRAM = """
 import calque, calque.numpy as jnp
-from calque.lowering import cache, progress
+from calque.lowering.driver import cache, progress
 import time
 progress.PATIENCE = 0.05
 compile = cache.compile_module

@@ -13,8 +13,8 @@ from support.harness import Case, drawn, run
 
 import calque
 import calque.numpy as jnp
-from calque.lowering.compile import CompileError, compile_module
-from calque.lowering.targets import cpu_target
+from calque.lowering.compiler.compile import CompileError, compile_module
+from calque.lowering.target.targets import cpu_target
 
 SHAPES = [(3, 2), (8, 16), (2, 500), (2, 3, 4), (4, 1, 3)]
 

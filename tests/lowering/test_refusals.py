@@ -18,10 +18,10 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering.compile import CompileError, compile_module
-from calque.lowering.module import lower, module_text
+from calque.lowering.compiler.compile import CompileError, compile_module
+from calque.lowering.driver.module import lower, module_text
 from calque.lowering.rules import Context, views
-from calque.lowering.targets import cpu_target, parse_target
+from calque.lowering.target.targets import cpu_target, parse_target
 
 A = (np.arange(120).reshape(12, 10) * 37 % 101).astype(np.float32)
 I = np.array([1, 3, 0, 2, 1], np.int32)
@@ -182,7 +182,7 @@ def test_a_boolean_and_its_byte() -> None:
 
 
 def test_iree_still_writes_a_boolean_and_its_byte_twice() -> None:
-    """Builder.convert in lowering/builder.py."""
+    """Builder.convert in lowering/emit/builder.py."""
     refused("""func.func @main(%x: tensor<6xf32>, %i: tensor<6xi32>)
           -> (tensor<6xi1>, tensor<6xi8>) {
       %z = stablehlo.constant dense<0.0> : tensor<6xf32>
@@ -210,7 +210,7 @@ def test_one_element_with_more_axes() -> None:
 
 
 def test_iree_still_gives_a_slice_more_axes_than_its_operand() -> None:
-    """Builder._cut_out_of in lowering/builder.py."""
+    """Builder._cut_out_of in lowering/emit/builder.py."""
     refused("""func.func @main(%x: tensor<35xf32>) -> tensor<3x3xf32> {
       %z = stablehlo.constant dense<0.0> : tensor<f32>
       %s = stablehlo.slice %x [9:10] : (tensor<35xf32>) -> tensor<1xf32>
@@ -244,7 +244,7 @@ def test_constants_of_host_loops() -> None:
 
 def test_iree_still_makes_constants_of_loops_in_the_wrong_place(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """Context.opaque in lowering/context.py."""
+    """Context.opaque in lowering/emit/context.py."""
     calque.clear_caches()
     monkeypatch.setattr(Context, "opaque", lambda self, x: x)
     monkeypatch.setattr(views, "is_possible", lambda values: False)
@@ -324,7 +324,7 @@ def test_pads_with_wide_patterns() -> None:
 
 
 def test_iree_still_merges_wide_fills_across_regions() -> None:
-    """Builder.pad in lowering/builder.py."""
+    """Builder.pad in lowering/emit/builder.py."""
     chains = "".join(f"""
       %p{i} = stablehlo.pad %x{i}, %v, low = [1, 1], high = [1, 1], interior = [0, 0]
         : (tensor<5x6xi64>, tensor<i64>) -> tensor<7x8xi64>
@@ -411,7 +411,7 @@ def test_changes_of_a_scalar_broadcast_twice() -> None:
 
 
 def test_iree_still_refuses_changes_of_a_scalar_broadcast_twice() -> None:
-    """Builder.broadcast in lowering/builder.py."""
+    """Builder.broadcast in lowering/emit/builder.py."""
     refused("""func.func @main(%x: tensor<1xf32>) -> (tensor<4x1xf32>, tensor<2x2xf32>) {
       %s = stablehlo.reshape %x : (tensor<1xf32>) -> tensor<f32>
       %a = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<4x1xf32>
@@ -451,11 +451,11 @@ def test_carries_that_the_body_does_not_read() -> None:
 
 
 def test_iree_still_dies_of_carries_that_the_body_does_not_read() -> None:
-    """Context.reads in lowering/context.py."""
+    """Context.reads in lowering/emit/context.py."""
     code = """
 import numpy as np, calque, calque.numpy as jnp
 from calque import lax
-from calque.lowering.module import lower, module_text
+from calque.lowering.driver.module import lower, module_text
 from calque.lowering.rules import Context, views
 Context.reads = lambda self, old, new: new
 views.is_possible = lambda values: False

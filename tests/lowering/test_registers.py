@@ -25,7 +25,7 @@ from test_kernels import KNOWN, STEPS, parts, scans
 import calque
 import calque.numpy as jnp
 from calque import config, lax
-from calque.lowering.dtypes import HALVES
+from calque.lowering.emit.dtypes import HALVES
 from calque.lowering.passes import loops, registers
 
 pytestmark = pytest.mark.usefixtures("x64")

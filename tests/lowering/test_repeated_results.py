@@ -1,5 +1,5 @@
 """What folds to a value that other work reads, too: IREE gives another result of the dispatch for
-it, unless told to fuse otherwise (MANDATORY in lowering/compile.py).  The oracle is NumPy."""
+it, unless told to fuse otherwise (MANDATORY in compiler/compile.py).  The oracle is NumPy."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from support.harness import numpys
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering.compile import compile_module
-from calque.lowering.targets import cpu_target
+from calque.lowering.compiler.compile import compile_module
+from calque.lowering.target.targets import cpu_target
 from calque.runtime import Buffer, CallSpec, Executable, default_device
 
 M = np.array([True, False, True, False, False, True, False])
@@ -146,7 +146,7 @@ def test_second_derivatives_of_branches_in_branches_at_two_points() -> None:
 
 
 def test_iree_still_gives_another_result_where_a_dispatch_gives_one_twice() -> None:
-    """MANDATORY in lowering/compile.py."""
+    """MANDATORY in lowering/compiler/compile.py."""
     vmfb = compile_module("""func.func @main(%m: tensor<2xi1>, %x: tensor<2xf32>, %y: tensor<2xf32>)
         -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) {
       %z = stablehlo.constant dense<0.0> : tensor<2xf32>

@@ -10,10 +10,10 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering import compile as compiling
-from calque.lowering.module import LowerOptions, lower, module_text
+from calque.lowering.compiler import compile as compiling
+from calque.lowering.driver.module import LowerOptions, lower, module_text
 from calque.lowering.passes import repeats
-from calque.lowering.targets import cpu_target
+from calque.lowering.target.targets import cpu_target
 
 N = 24  # 12 layers of this size are more than a kernel of ours takes whole
 NUMBERS = [0.5, -0.0, 0.0, np.inf, -np.inf, np.nan, 1e-30, 3.0, -7.25, 1e30, 0.1, 2.0]

@@ -18,7 +18,7 @@ from calque.core.program import Program, eliminate_dead_code
 from calque.lowering.passes import rows
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
-from calque.lowering.targets import TargetError, runnable_target
+from calque.lowering.target.targets import TargetError, runnable_target
 
 RNG = np.random.default_rng(0)
 F32 = np.dtype(np.float32)

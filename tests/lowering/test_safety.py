@@ -1,7 +1,7 @@
 """Arguments are never overwritten, indices never reach outside, wide expressions load.
 
 IREE writes dynamic_update_slice into the memory of its operand, an argument's included; the cure
-is AliasAnalysis.owned (lowering/aliasing.py).  Every way an argument's memory may reach an update
+is AliasAnalysis.owned (emit/aliasing.py).  Every way an argument's memory may reach an update
 is tried inline (small) and queued (large), then random programs against the NumPy interpreter.
 The last tests fail when plain IREE no longer needs a cure.
 """
@@ -25,11 +25,11 @@ from calque import lax
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.dispatch.array import current_device
-from calque.lowering.aliasing import AliasAnalysis
-from calque.lowering.compile import CompileError, compile_module
-from calque.lowering.module import lower, module_text
+from calque.lowering.compiler.compile import CompileError, compile_module
+from calque.lowering.driver.module import lower, module_text
+from calque.lowering.emit.aliasing import AliasAnalysis
 from calque.lowering.passes import cost, hazards
-from calque.lowering.targets import cpu_target
+from calque.lowering.target.targets import cpu_target
 from calque.runtime import Buffer, CallSpec, Executable
 from calque.transforms.stage import stage
 
@@ -357,7 +357,7 @@ def test_copies_of_one_array_are_not_merged() -> None:
 
 
 def test_iree_still_merges_equal_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AliasAnalysis.copy in lowering/aliasing.py."""
+    """AliasAnalysis.copy in lowering/emit/aliasing.py."""
     def halves(self: AliasAnalysis, x: Any) -> Any:
         half, *rest = x.shape[0] // 2, *x.shape[1:]
         zero = [0] * len(x.shape)
@@ -481,7 +481,7 @@ def plain(text: str, *args: Array) -> list[Array]:
 
 
 def test_iree_still_overwrites_arguments() -> None:
-    """AliasAnalysis.owned in lowering/aliasing.py."""
+    """AliasAnalysis.owned in lowering/emit/aliasing.py."""
     *_, x, _ = plain("""
       func.func @main(%x: tensor<8xf32>, %u: tensor<2xf32>) -> tensor<8xf32> {
         %i = stablehlo.constant dense<3> : tensor<i32>
@@ -587,7 +587,7 @@ def test_iree_still_reads_narrow_unsigned_dots_as_signed() -> None:
 
 
 def test_iree_still_refuses_many_bindings() -> None:
-    """FusionWidth.limit in lowering/fusion.py."""
+    """FusionWidth.limit in lowering/emit/fusion.py."""
     n = 40
     args = ", ".join(f"%a{i}: tensor<8xf32>" for i in range(n))
     adds = "\n".join(f"%s{i} = stablehlo.add %{f's{i - 1}' if i > 1 else 'a0'}, %a{i} : "

@@ -17,9 +17,9 @@ import calque
 import calque.numpy as jnp
 from calque import clear_caches, lax
 from calque.dispatch.array import current_device
-from calque.lowering.compile import CompileError, compile_module
+from calque.lowering.compiler.compile import CompileError, compile_module
 from calque.lowering.rules import Context
-from calque.lowering.targets import cpu_target
+from calque.lowering.target.targets import cpu_target
 from calque.runtime import Buffer, CallSpec, Executable
 
 Array = np.ndarray[Any, Any]

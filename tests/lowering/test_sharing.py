@@ -11,8 +11,8 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering.module import lower
-from calque.lowering.targets import cpu_target
+from calque.lowering.driver.module import lower
+from calque.lowering.target.targets import cpu_target
 
 N = 70_000
 INTEGERS: dict[str, Callable[[Any], Any]] = {

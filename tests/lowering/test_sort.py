@@ -11,10 +11,10 @@ from support.samples import ROWS, Row, Sample
 import calque
 from calque import clear_caches, lax
 from calque.dispatch.array import current_device
-from calque.lowering.compile import compile_module
+from calque.lowering.compiler.compile import compile_module
 from calque.lowering.rules import Context
 from calque.lowering.rules import sort as rules
-from calque.lowering.targets import cpu_target
+from calque.lowering.target.targets import cpu_target
 from calque.runtime import Buffer, CallSpec, Executable
 
 

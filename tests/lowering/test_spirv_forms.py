@@ -17,8 +17,8 @@ import calque
 import calque.numpy as jnp
 from calque import aot, lax
 from calque.core.primitive import registry
-from calque.lowering.compile import CompileError, compile_module
-from calque.lowering.targets import parse_target
+from calque.lowering.compiler.compile import CompileError, compile_module
+from calque.lowering.target.targets import parse_target
 
 INTS = [np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)]
 

@@ -14,11 +14,11 @@ from support import samples
 import calque
 import calque.numpy as jnp
 from calque import aot, lax
-from calque.lowering import compile as compiling
-from calque.lowering import stream_module
+from calque.lowering.compiler import compile as compiling
+from calque.lowering.compiler import stream_module
 from calque.lowering.kernels.native import object_of
 from calque.lowering.passes import cost, loops
-from calque.lowering.targets import cpu_target
+from calque.lowering.target.targets import cpu_target
 
 RNG = np.random.default_rng(5)
 X = (RNG.standard_normal((5, 7)) * 3).astype(np.float32)
@@ -42,12 +42,12 @@ def answers(f: Callable[..., Any], args: Any, **options: Any) -> list[tuple[str,
 def same(f: Callable[..., Any], *args: Any, taken: bool = True, **options: Any) -> list[Any]:
     """The results of f, which have an ordinary compile's bits; whether IREE's stages were left."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CALQUE_SHORT_WAY", "0")
+        patch.setenv("CALQUE_SHORTCUTS", "0")
         plain = answers(f, args, **options)
-        patch.delenv("CALQUE_SHORT_WAY")
+        patch.delenv("CALQUE_SHORTCUTS")
         compiling._short_counts.clear()
         assert answers(f, args, **options) == plain
-    counts = compiling.short_way_counts()
+    counts = compiling.shortcut_counts()
     assert (set(counts) == {"taken"}) == taken, counts
     return calque.tree.leaves(calque.jit(f)(*args))
 
@@ -167,7 +167,7 @@ def test_artifacts_say_what_they_are() -> None:
     """Their record, with quotes in it, comes through both ways."""
     compiling._short_counts.clear()
     made = aot.compile(lambda x: {'the "sum"': x.sum(0), "a\\b": x @ x.T}, "f32[5,7]", name="f")
-    assert compiling.short_way_counts() == {"taken": 1}
+    assert compiling.shortcut_counts() == {"taken": 1}
     f = aot.load(made.vmfb).f
     assert f.record.args[0].shape == (5, 7) and 'the \\"sum\\"' in f.record.text
     product, total = (r.numpy() for r in f(X))
@@ -219,13 +219,13 @@ def test_every_primitive(part: int, x64: None) -> None:
 
         try:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("CALQUE_SHORT_WAY", "0")
+                patch.setenv("CALQUE_SHORTCUTS", "0")
                 plain = answers(f, xs)
         except Exception:  # (a sample that needs its own way to be called)
             continue
         compiling._short_counts.clear()
         assert answers(f, xs) == plain, f"{row.name} {sample.label} {dtype}"
-        taken += compiling.short_way_counts().get("taken", 0)
+        taken += compiling.shortcut_counts().get("taken", 0)
     assert taken > 20
 
 
@@ -233,11 +233,11 @@ def test_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     compiling._short_counts.clear()
     answers(layers, (X[:5, :5],))
     answers(jnp.negative, (np.tile(X, (40, 40)),))
-    assert compiling.short_way_counts() == {"taken": 1, "no kernels of ours": 1}
-    monkeypatch.setenv("CALQUE_SHORT_WAY", "0")
+    assert compiling.shortcut_counts() == {"taken": 1, "no kernels of ours": 1}
+    monkeypatch.setenv("CALQUE_SHORTCUTS", "0")
     compiling._short_counts.clear()
     answers(layers, (X[:5, :5],))
-    assert compiling.short_way_counts() == {}
+    assert compiling.shortcut_counts() == {}
 
 
 def test_values() -> None:
@@ -275,7 +275,7 @@ def test_what_is_refused_compiles_as_ever(name: str, f: Callable[..., Any]) -> N
     for a, b in zip(got, calque.tree.leaves(f(X)), strict=True):
         np.testing.assert_allclose(a, np.asarray(b), rtol=1e-5, atol=1e-5)
     if "elsewhere" not in name:
-        assert "taken" not in compiling.short_way_counts()
+        assert "taken" not in compiling.shortcut_counts()
 
 
 DEVICE = ('  util.global private @__device_0 = #hal.device.target<"local", '

@@ -26,11 +26,11 @@ import calque
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.primitive import registry
 from calque.core.program import Program
-from calque.lowering import compiler_server
-from calque.lowering.compile import compile_module
-from calque.lowering.forms import FORMS, form_of
-from calque.lowering.module import lower
-from calque.lowering.targets import parse_target
+from calque.lowering.compiler import server as compiler_server
+from calque.lowering.compiler.compile import compile_module
+from calque.lowering.driver.module import lower
+from calque.lowering.kernels.forms import FORMS, form_of
+from calque.lowering.target.targets import parse_target
 from calque.transforms.stage import stage
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -13,9 +13,16 @@ import calque
 from calque import aot, runtime
 from calque.core.config import config
 from calque.dispatch import eager
-from calque.lowering import cache, targets
-from calque.lowering.compile import compile_module, compile_to
-from calque.lowering.targets import Target, TargetError, cpu_target, host_target, parse_target
+from calque.lowering.compiler.compile import compile_module, compile_to
+from calque.lowering.driver import cache
+from calque.lowering.target import targets
+from calque.lowering.target.targets import (
+    Target,
+    TargetError,
+    cpu_target,
+    host_target,
+    parse_target,
+)
 
 TRIVIAL = "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }"
 ADD = """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
@@ -68,7 +75,7 @@ def test_what_the_cpu_model_has_and_the_machine_hides_is_switched_off():
 
 def test_the_host_is_asked_once_per_boot(tmp_path):
     script = """
-import calque.lowering.targets as t
+import calque.lowering.target.targets as t
 calls = []
 ask = t._ask_compiler
 t._ask_compiler = lambda: calls.append(1) or ask()

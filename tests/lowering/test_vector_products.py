@@ -13,7 +13,7 @@ import calque
 import calque.numpy as jnp
 from calque import config, lax
 from calque.lowering.kernels import gemm
-from calque.lowering.targets import host_target, parse_target
+from calque.lowering.target.targets import host_target, parse_target
 
 HERE = [level for level in gemm.LEVELS if host_target().arch == "x86_64" and set(
     parse_target(f"cpu:{level}").features) <= set(host_target().features)]

@@ -11,7 +11,7 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax, random
-from calque.lowering.compile import CompileError
+from calque.lowering.compiler.compile import CompileError
 from calque.lowering.rules import control
 
 pytestmark = pytest.mark.usefixtures("host_loops")

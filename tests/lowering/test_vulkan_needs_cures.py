@@ -10,8 +10,8 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering.builder import Builder, Value
-from calque.lowering.compile import CompileError
+from calque.lowering.compiler.compile import CompileError
+from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.math import TABLE
 
 pytestmark = pytest.mark.vulkan
@@ -31,7 +31,7 @@ def run() -> Iterator[Callable[..., Any]]:
 
 def test_iree_still_fuses_reductions_with_wider_consumers_wrongly(
         run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builder.materialize in lowering/builder.py."""
+    """Builder.materialize in lowering/emit/builder.py."""
     monkeypatch.setattr(Builder, "materialize", lambda self, *xs: list(xs))
     x = np.random.default_rng(0).standard_normal((70, 50)).astype(np.float32)
     assert np.abs(run(lambda x: x - x.sum(0), x) - (x - x.sum(0))).max() > 1

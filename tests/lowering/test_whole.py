@@ -11,7 +11,7 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering import module
+from calque.lowering.driver import module
 from calque.lowering.passes import cost, loops
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import iree.runtime
 import numpy as np
 from math_harness import FLAGS, _device
 
-from calque.lowering.compile import run_compiler
+from calque.lowering.compiler.compile import run_compiler
 
 # operand (of padding included), window, strides, dilation, how it is made from its argument
 CASES = (("6x8", "2, 3", "1, 1", "1, 1", "pad %x0", "4x4"),

@@ -1,4 +1,4 @@
-/* Runs calque_gemm_<type> and calque_convolve_<type> on small cases under ASan and UBSan, every buffer exactly as large as it may
+/* Runs calque_gemm_<type>, calque_convolve_<type>, calque_pack_<type> and calque_packed_<type> on small cases under ASan and UBSan, every buffer exactly as large as it may
  * be touched; prints ok. */
 #include <stdint.h>
 #include <stdio.h>
@@ -19,6 +19,15 @@ ENTRY(calque_gemm_f32, float, float)
 ENTRY(calque_gemm_f64, double, double)
 ENTRY(calque_gemm_bf16, uint16_t, float)
 ENTRY(calque_gemm_f16, uint16_t, float)
+
+#define PACKED(type, T, R)                                                       \
+  void calque_pack_##type(const T *, I, R *, I, I, I, I, I);                     \
+  void calque_packed_##type(const T *, I, const R *, I, R *, I, R *, I, I, I, I, \
+                            I, I, I, I);
+PACKED(f32, float, float)
+PACKED(f64, double, double)
+PACKED(bf16, uint16_t, float)
+PACKED(f16, uint16_t, float)
 
 static I parts(I n, I most) { return (n + most - 1) / most; }
 static I part(I n, I most) { return parts(n, parts(n, most)); }
@@ -89,6 +98,45 @@ static I room_of(I tall, I broad, I k, I few, I size) {
     free(x), free(y), free(out), free(work);                                                      \
   }
 
+/* Twice the product, the second time added, in rows further apart than they are long. */
+#define PACKED_CASE(type, T, R)                                                                  \
+  {                                                                                              \
+    I columns = 2 * VECTOR / sizeof(R), blocks = parts(k, 256), apart = n + 3;                   \
+    I panel = parts(part(k, 256), 4) * 4 * columns + 64 / sizeof(R);                             \
+    I room = smaller(m, 168) * parts(smaller(k, 256), 4) * 4;                                    \
+    T *a = malloc(m * k * sizeof(T)), *b = malloc(k * n * sizeof(T));                            \
+    R *packed = malloc(blocks * parts(n, columns) * panel * sizeof(R));                          \
+    R *c = malloc(((m - 1) * apart + n) * sizeof(R)), *work = malloc(room * sizeof(R));          \
+    for (I i = 0; i < m * k; i++) a[i] = i % 7;                                                  \
+    for (I i = 0; i < k * n; i++) b[i] = i % 5;                                                  \
+    calque_pack_##type(b, 0, packed, 0, k, n, turned & 2 ? 1 : n, turned & 2 ? k : 1);           \
+    for (I add = 0; add < 2; add++)                                                              \
+      calque_packed_##type(a, 0, packed, 0, c, 0, work, 0, m, n, k, turned & 1 ? 1 : k,          \
+                           turned & 1 ? m : 1, apart, add);                                      \
+    for (I i = 0; i < m && sizeof(T) == sizeof(R); i++)                                          \
+      for (I j = 0; j < n; j++) {                                                                \
+        double sum = 0;                                                                          \
+        for (I p = 0; p < k; p++)                                                                \
+          sum += (double)a[turned & 1 ? p * m + i : i * k + p] *                                 \
+                 (double)b[turned & 2 ? j * k + p : p * n + j];                                  \
+        if (2 * sum != (double)c[i * apart + j]) return 3; /* integers: exact */                 \
+      }                                                                                          \
+    free(a), free(b), free(packed), free(c), free(work);                                         \
+  }
+
+static int packed_once(void) {
+  const I sizes[][3] = {{1, 1, 1}, {5, 3, 6}, {14, 64, 9}, {29, 33, 300}, {171, 70, 3}, {30, 96, 515}};
+  for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++)
+    for (int turned = 0; turned < 4; turned++) {
+      I m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+      PACKED_CASE(f32, float, float)
+      PACKED_CASE(bf16, uint16_t, float)
+      PACKED_CASE(f16, uint16_t, float)
+      PACKED_CASE(f64, double, double)
+    }
+  return 0;
+}
+
 static int convolutions(void) {
   const I cases[][5] = {{1, 3, 1, 1, 1}, {2, 8, 3, 5, 1}, {2, 9, 4, 17, 2}, {1, 20, 8, 3, 1},
                         {1, 12, 33, 9, 1}};
@@ -110,6 +158,7 @@ static int convolutions(void) {
 
 int main(void) {
   if (convolutions()) return 2;
+  if (packed_once()) return 3;
   const I sizes[][4] = {{1, 1, 1, 1}, {2, 5, 3, 6}, {1, 7, 33, 9}, {1, 2, 64, 300}, {1, 171, 40, 3},
                         {3, 13, 17, 21}, {1, 64, 70, 258}};
   for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++)

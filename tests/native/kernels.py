@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calque.lowering.folders import temporary
+from calque.lowering.compiler.folders import temporary
 from calque.lowering.kernels.native import object_of
 from calque.lowering.native.toolchain import compiler_for
-from calque.lowering.targets import cpu_target, parse_target
+from calque.lowering.target.targets import cpu_target, parse_target
 
 FOLDER = Path(__file__).resolve().parents[2] / "lowering" / "native"
 FAMILIES = ("factor", "orthogonal", "eigen", "singular", "schur")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from calque.lowering.kernels import gemm
-from calque.lowering.targets import host_target, parse_target
+from calque.lowering.target.targets import host_target, parse_target
 from tests.native.kernels import FOLDER, call, compiler, object_that_needs_nothing
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)

@@ -56,8 +56,9 @@ def test_what_a_program_does(tmp_path) -> None:
     steps = [s.category for s in call.inner]
     assert [c for c in steps if c != "transfer"] == ["trace", "lower", "compile", "load", "run"]
     (compiling,) = [s for s in call.inner if s.category == "compile"]
-    assert [s.name for s in compiling.inner] == list(
-        calque.lowering.compile.STAGES), "IREE's stages, in their order, within the compile"
+    stages = calque.lowering.compiler.compile.STAGES
+    assert [s.name for s in compiling.inner] == list(stages), \
+        "IREE's stages, in their order, within the compile"
     (run,) = [s for s in call.inner if s.category == "run"]
     assert [s.category for s in run.inner] == ["callback"]
     # its run on the device, to which the call leads

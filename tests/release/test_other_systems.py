@@ -46,7 +46,8 @@ sys.platform = system
 ROAD = """
 import calque, calque.numpy as jnp
 from calque import aot, lax, random
-from calque.lowering import cache, compiler_process, folders
+from calque.lowering.driver import cache
+from calque.lowering.compiler import process as compiler_process, folders
 
 assert compiler_process.possible()
 f = calque.jit(lambda x: jnp.tanh(x @ x).sum())
@@ -74,10 +75,10 @@ server.process.kill()
 server.process.wait()
 assert float(calque.jit(lambda v: v * 3 + 1)(2.0)) == 7
 try:
-    from calque.lowering.compile import run_compiler
+    from calque.lowering.compiler.compile import run_compiler
     run_compiler(b"func.func @f(", ("--iree-hal-target-device=local",
                  "--iree-hal-local-target-device-backends=llvm-cpu"), "input")
-except calque.lowering.compile.CompileError as error:
+except calque.lowering.compiler.compile.CompileError as error:
     assert "expected" in str(error), error
 else:
     raise AssertionError("compiled")

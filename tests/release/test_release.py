@@ -40,10 +40,10 @@ def wheel(path: Path, names: set[str]) -> Path:
     return path
 
 
-NAMES = ["frontend/calque/py.typed", "frontend/calque/api/grad.py", "lowering/cache.py",
+NAMES = ["frontend/calque/py.typed", "frontend/calque/api/grad.py", "lowering/driver/cache.py",
          "lowering/native/FLAGS", "lowering/native/eigen.c", "runtime/features.json",
          "runtime/cpp/examples/models.py", "tests/conftest.py", "README.md"]
-PACKAGED = {"calque/py.typed", "calque/api/grad.py", "calque/lowering/cache.py",
+PACKAGED = {"calque/py.typed", "calque/api/grad.py", "calque/lowering/driver/cache.py",
             "calque/lowering/native/FLAGS", "calque/runtime/features.json"}
 
 

@@ -10,8 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from calque.lowering.kernels import elf
-from calque.lowering.native import toolchain
+from calque.lowering.native import elf, toolchain
 
 NATIVE = Path(toolchain.__file__).parent
 CC = pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calque.lowering.compile import compile_module
-from calque.lowering.targets import parse_target
+from calque.lowering.compiler.compile import compile_module
+from calque.lowering.target.targets import parse_target
 from calque.runtime import Buffer, CallSpec, Device, Executable, devices
 
 F32 = np.dtype(np.float32)

@@ -4,8 +4,8 @@ import json
 import numpy as np
 import pytest
 
-from calque.lowering.compile import compile_module
-from calque.lowering.targets import parse_target
+from calque.lowering.compiler.compile import compile_module
+from calque.lowering.target.targets import parse_target
 from calque.runtime import ArtifactError, Buffer, load
 from calque.runtime.aot import _check_declaration, parse_record
 from calque.runtime.container import join

@@ -16,10 +16,10 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import aot, runtime
-from calque.lowering.attempts import compile_lowered
-from calque.lowering.compile import CompileError, compile_module, compile_to
-from calque.lowering.module import Lowered, LowerOptions, lower
-from calque.lowering.targets import parse_target
+from calque.lowering.compiler.compile import CompileError, compile_module, compile_to
+from calque.lowering.driver.attempts import compile_lowered
+from calque.lowering.driver.module import Lowered, LowerOptions, lower
+from calque.lowering.target.targets import parse_target
 from calque.runtime import Buffer, Device, Executable, executable, memory
 from calque.runtime import device as devices_module
 from calque.runtime.errors import ArtifactError, DeviceError
@@ -212,7 +212,7 @@ def test_what_iree_rejects_is_written_with_memory_of_the_queue(
             raise CompileError(["no"])
         return b"vmfb"
 
-    monkeypatch.setattr("calque.lowering.attempts.compile_cached", compile_cached)
+    monkeypatch.setattr("calque.lowering.driver.attempts.compile_cached", compile_cached)
     made, vmfb = compile_lowered(write, parse_target("cpu"), lambda _: (), "a test")
     assert vmfb == b"vmfb" and not made.call.transients
     assert asked == [{"transients": True, "views": False}, {"transients": False, "views": False}]

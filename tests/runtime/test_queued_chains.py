@@ -3,7 +3,7 @@ step is waited for.
 
 IREE records some command buffers while what fills their arguments is still queued, and its CPU
 queue cannot look into memory that is not there yet: "transient buffer has not been committed"
-(lowering/compiler_server has the cure).
+(lowering/compiler/server has the cure).
 """
 from __future__ import annotations
 
@@ -160,10 +160,10 @@ def test_eager_work_on_results_under_way() -> None:
 
 
 def test_iree_still_looks_into_memory_too_early(tmp_path: Any) -> None:
-    """--iree-hal-force-indirect-command-buffers in lowering/compiler_server.py."""
+    """--iree-hal-force-indirect-command-buffers in lowering/compiler/server.py."""
     from iree.compiler import tools
 
-    from calque.lowering.compile import MANDATORY
+    from calque.lowering.compiler.compile import MANDATORY
     text = """func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
       %0 = stablehlo.add %x, %x : tensor<?xf32>
       return %0 : tensor<?xf32>

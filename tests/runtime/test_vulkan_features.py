@@ -17,10 +17,10 @@ import calque
 import calque.numpy as jnp
 from calque import aot
 from calque.dispatch import eager
-from calque.lowering import targets
-from calque.lowering import vulkan as text
-from calque.lowering.compile import run_compiler
-from calque.lowering.targets import Target, parse_target, vulkan_target
+from calque.lowering.compiler.compile import run_compiler
+from calque.lowering.target import targets
+from calque.lowering.target import vulkan as text
+from calque.lowering.target.targets import Target, parse_target, vulkan_target
 from calque.runtime import ArtifactError, Device, vulkan
 from calque.runtime.features import VULKAN, VULKAN_SWITCHES
 from calque.runtime.target import check_target

@@ -152,7 +152,7 @@ def test_known_indices_outside_are_refused_where_asked(shape: Any, index: Any, w
 
 def test_compiled_programs_are_kept_where_jaxs_option_says(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    from calque.lowering import folders
+    from calque.lowering.compiler import folders
     monkeypatch.delenv("CALQUE_CACHE_DIR", raising=False)
     with calque.config.context("jax_compilation_cache_dir", "/somewhere"):
         assert str(folders.cache_directory()) == "/somewhere/calque"

@@ -26,7 +26,7 @@ from calque.core.dtypes import is_key
 from calque.core.program import eliminate_dead_code
 from calque.dispatch import shape_polymorphic
 from calque.dispatch.array import Array, from_numpy
-from calque.lowering import attempts
+from calque.lowering.driver import attempts
 from calque.transforms.stage import replay, stage
 from support.fuzz_api_check import classes_of, differences, error_class, one_line
 from support.fuzz_api_draw import ENV, Drawn, Line, cleaned, draw, function, timed

@@ -35,11 +35,11 @@ from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partial_programs import whole
 from calque.dispatch.sharded.spanning import any_spans
 from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program
-from calque.lowering.attempts import compile_lowered
-from calque.lowering.compile import compiler_version
-from calque.lowering.module import Lowered, LowerOptions, lower
+from calque.lowering.compiler.compile import compiler_version
+from calque.lowering.driver.attempts import compile_lowered
+from calque.lowering.driver.module import Lowered, LowerOptions, lower
 from calque.lowering.rules import physical
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 from calque.runtime import ArtifactError
 from calque.runtime import parameters as archive
 from calque.runtime.container import join

@@ -263,7 +263,7 @@ def _node(kind: Any, metadata: Any, children: Any) -> Any:
 @_made("jax._src.lib.mlir.dialects.hlo", "jaxlib.mlir.dialects.stablehlo")
 def _hlo() -> dict[str, Any]:
     """Operations of StableHLO whose result has the type of their first operand: AddOp, ..."""
-    from calque.lowering.mlir import ir
+    from calque.lowering.emit.mlir import ir
 
     def operation(name: str) -> Function:
         def make(*operands: Any) -> Any:

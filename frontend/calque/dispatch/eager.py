@@ -60,10 +60,10 @@ from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partial_arrays import unreduced_axes
 from calque.dispatch.sharded.partition import has_own, name_messages, own_program
 from calque.dispatch.sharded.spanning import elsewhere, made
-from calque.lowering import cuda
-from calque.lowering.attempts import compile_lowered
-from calque.lowering.module import Lowered, LowerOptions, lower, module_text
-from calque.lowering.targets import (
+from calque.lowering.driver.attempts import compile_lowered
+from calque.lowering.driver.module import Lowered, LowerOptions, lower, module_text
+from calque.lowering.target import cuda
+from calque.lowering.target.targets import (
     Target,
     TargetError,
     parse_target,

@@ -17,10 +17,10 @@ from calque.core.avals import ShapedArray
 from calque.core.memo import Memo
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Equation, Program, Var
-from calque.lowering import cache
-from calque.lowering.compile import compile_module
-from calque.lowering.flat import entry_name, flat_aval, lower_flat
-from calque.lowering.targets import cpu_target
+from calque.lowering.compiler.compile import compile_module
+from calque.lowering.driver import cache
+from calque.lowering.driver.flat import entry_name, flat_aval, lower_flat
+from calque.lowering.target.targets import cpu_target
 from calque.runtime import Device, Module
 
 # In the order in which they are built.

@@ -32,7 +32,7 @@ from calque.dispatch.same_bits import is_exact
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partition import has_own
 from calque.dispatch.sharded.spanning import made
-from calque.lowering.flat import flatten, is_flat
+from calque.lowering.driver.flat import flatten, is_flat
 from calque.runtime import Buffer
 from calque.transforms.explicit import of_types, resolved
 from calque.transforms.stage import StageTrace, literal_value

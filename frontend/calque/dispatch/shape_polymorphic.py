@@ -1,8 +1,8 @@
 """Elementwise work on concrete arrays of any shape, without a compile per shape.
 
 Eagerly, `jnp.sin(x)` runs one executable for all shapes of x: the arrays are passed flat, under
-one axis of unknown size (lowering/flat).  Executables are those compiled ahead (precompiled.py),
-else they are compiled one at a time.  Start reading at `evaluate` and `prepared`.
+one axis of unknown size (lowering/driver/flat).  Executables are those compiled ahead
+(precompiled.py), else they are compiled one at a time.  Start reading at `evaluate` and `prepared`.
 """
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from calque.dispatch import precompiled
 from calque.dispatch.array import Array, on_device, to_array
 from calque.dispatch.numpy_rules import abstract
 from calque.dispatch.sharded.spanning import elsewhere
-from calque.lowering.cache import compile_cached
-from calque.lowering.flat import entry_name, flat_aval, flatten, is_flat, lower_flat
+from calque.lowering.driver.cache import compile_cached
+from calque.lowering.driver.flat import entry_name, flat_aval, flatten, is_flat, lower_flat
 from calque.lowering.passes import cost
-from calque.lowering.targets import runnable_target
+from calque.lowering.target.targets import runnable_target
 from calque.runtime import Buffer, Device, FlatExecutable, Module
 
 _lock = threading.Lock()

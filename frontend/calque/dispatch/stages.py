@@ -23,9 +23,9 @@ from calque.dispatch import costs
 from calque.dispatch.array import current_device, to_array
 from calque.dispatch.mismatch import argument_names
 from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, type_of
-from calque.lowering import mlir
-from calque.lowering.module import Lowered as LoweredModule
-from calque.lowering.module import LowerOptions, lower, module_text
+from calque.lowering.driver.module import Lowered as LoweredModule
+from calque.lowering.driver.module import LowerOptions, lower, module_text
+from calque.lowering.emit import mlir
 from calque.lowering.plan.show import Plan
 from calque.transforms.explicit import is_explicit
 from calque.trees import util as tree_util

@@ -18,7 +18,7 @@ from calque.export import hlo
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import DYNAMIC, Block, Enum, Number, Op, Tensor
 from calque.export.solve import plan
-from calque.lowering.builder import Builder, Value
+from calque.lowering.emit.builder import Builder, Value
 
 I32, I64 = np.dtype("i4"), np.dtype("i8")
 Spec = tuple[tuple[int, ...], Dtype]

@@ -20,7 +20,7 @@ from calque.export.build import ints
 from calque.export.hlo import Number
 from calque.export.write import Use, Writer, rule, rules
 from calque.lowering import math
-from calque.lowering.builder import Builder, Value
+from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.rules import Op
 from calque.lowering.rules import rules as lowering_rules
 from calque.lowering.rules.special import mulhi

@@ -14,7 +14,7 @@ from calque.export.forms import I32
 from calque.export.hlo import Enum, Number, Special, Tensor
 from calque.export.vhlo import Dense
 from calque.export.write import Use, Writer, rule
-from calque.lowering.builder import Value
+from calque.lowering.emit.builder import Value
 
 _LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 _BYTE = np.dtype("u1")

@@ -19,7 +19,7 @@ from calque.export.build import ints, number
 from calque.export.forms import BOOL, I32, extremum, reduced
 from calque.export.hlo import Enum
 from calque.export.write import Use, Writer, rule
-from calque.lowering.builder import Value
+from calque.lowering.emit.builder import Value
 from calque.primitives.contract import _common
 from calque.primitives.scatter import window_sizes
 

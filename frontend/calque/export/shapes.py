@@ -14,7 +14,7 @@ from calque.core.errors import explain
 from calque.export.container import Aval
 from calque.export.solve import PAGE, Step, plan, unsolved, value_of
 from calque.export.stream import damaged
-from calque.lowering.context import physical
+from calque.lowering.emit.context import physical
 
 Bound = tuple[tuple[str, Any], ...]  # sizes by name: ints, or sizes of the caller's
 

@@ -56,7 +56,7 @@ def module_text(module: Module, pretty: bool = True) -> str:
 def _parsed(text: str) -> str:
     """The text as MLIR prints it, where it is installed."""
     try:
-        from calque.lowering import mlir
+        from calque.lowering.emit import mlir
         ir = mlir.ir()
     except ImportError:
         return text

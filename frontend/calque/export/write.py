@@ -23,10 +23,10 @@ from calque.export.build import PortableBuilder, ints
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Block, Func, Module, Number, Op
 from calque.export.solve import unsolved
-from calque.lowering.builder import Value
-from calque.lowering.context import physical
+from calque.lowering.emit import registry
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import physical
 from calque.lowering.passes.hoist import CALLS
-from calque.lowering.rules import registry
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from calque.core.errors import explain
 from calque.core.kernel import PLATFORMS, Kernel, Kernels
 from calque.core.program import Program
 from calque.core.types import Function
-from calque.lowering import mlir as _mlir
+from calque.lowering.emit import mlir as _mlir
 from calque.lowering.rules.client import LoweringContext as LoweringRuleContext
 from calque.transforms.stage import stage
 

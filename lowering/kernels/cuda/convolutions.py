@@ -12,10 +12,10 @@ from typing import Any
 
 from calque.core.dims import is_static
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import F32, HALVES
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import F32, HALVES
 from calque.lowering.kernels.cuda import products, table
 from calque.lowering.kernels.cuda.store import code
 from calque.lowering.kernels.cuda.variants import Variant, launch

@@ -5,8 +5,8 @@ Start reading at `turn`.
 from __future__ import annotations
 
 from calque.core.types import Dtype, Shape
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
 from calque.lowering.kernels.cuda import table
 from calque.lowering.kernels.cuda.store import code
 from calque.lowering.kernels.cuda.variants import Variant, launch

@@ -16,16 +16,16 @@ from typing import Any
 from calque.core.dims import is_static
 from calque.core.lists import other_axes
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Value
-from calque.lowering.context import Context
-from calque.lowering.dtypes import F32, HALVES, I8
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Value
+from calque.lowering.emit.context import Context
+from calque.lowering.emit.dtypes import F32, HALVES, I8
 from calque.lowering.kernels.cuda import table
 from calque.lowering.kernels.cuda.moves import turn
 from calque.lowering.kernels.cuda.store import code
 from calque.lowering.kernels.cuda.variants import Variant, launch
 from calque.lowering.kernels.gemm import Dims, shape_of_product, transposed_source
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 
 LEAST = 1 << 13  # products of a product from which on it is a kernel's,
 LEAST_DEPTH = 8  # numbers of a sum,

@@ -32,7 +32,7 @@ from calque.core.types import Function
 from calque.dispatch.sharded.labels import meshes_of, named_sharding
 from calque.dispatch.sharded.partial_programs import expanded, is_partial
 from calque.dispatch.sharded.spanning import any_spans
-from calque.lowering.module import Lowered
+from calque.lowering.driver.module import Lowered
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.messages import sends

@@ -20,7 +20,7 @@ struct VulkanDevice {
   std::uint32_t threads = 0, memory = 0;   // of a workgroup; bytes
 };
 
-// What a record's words (lowering/vulkan.py) ask for and the device has not, in words of Vulkan's.
+// What a record's words (lowering/target/vulkan.py) ask for and the device has not, in words of Vulkan's.
 std::vector<std::string> missing_on(const VulkanDevice& device, const std::vector<std::string>& words);
 
 }  // namespace calque::artifact

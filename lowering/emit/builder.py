@@ -1,4 +1,4 @@
-"""Builds StableHLO operations: `Builder` emits named operations on Values (lowering/value.py).
+"""Builds StableHLO operations: `Builder` emits named operations on Values (lowering/emit/value.py).
 
 StableHLO has no Python op classes in the wheel, so every op goes through `Builder.op` by name.
 Broadcasting here is only scalar-to-tensor (Python numbers and rank-0 values): rules do the rest.
@@ -16,11 +16,11 @@ import numpy as np
 
 from calque.core.dtypes import FLOAT8, real_dtype
 from calque.core.types import Dtype, Ndarray, Shape
-from calque.lowering import mlir
-from calque.lowering.dtypes import BF16, BOOL, F16, F32, I32, I64, U16, U32, U64, signed
-from calque.lowering.sizes import Sizes
-from calque.lowering.value import Scalar
-from calque.lowering.value import Value as Value
+from calque.lowering.emit import mlir
+from calque.lowering.emit.dtypes import BF16, BOOL, F16, F32, I32, I64, U16, U32, U64, signed
+from calque.lowering.emit.sizes import Sizes
+from calque.lowering.emit.value import Scalar
+from calque.lowering.emit.value import Value as Value
 
 SOFT_BF16 = frozenset(("add", "subtract", "multiply", "divide", "negate", "abs", "floor", "ceil"))
 ROUNDED = frozenset(("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum"))

@@ -43,7 +43,7 @@ LIBRARY = {"memcpy": _MEMMOVE, "memmove": _MEMMOVE, "memset": _MEMSET, "fmodf": 
 
 
 class Refused(Exception):
-    """The objects have something that this linker, or the short way, does not know."""
+    """The objects have something that this linker, or the shortcut, does not know."""
 
 
 class _Section(NamedTuple):

@@ -1,4 +1,4 @@
-"""Asks for compiles in the process of compiler_server.py, which is started at the first one.
+"""Asks for compiles in the process of server.py, which is started at the first one.
 
 The compiler can abort (LLVM does, when the disk is full), run out of memory, or be at work for a
 minute: there it takes nothing along, Ctrl-C ends it at once, and what the linker prints is kept for
@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from calque.lowering import mlir
-from calque.lowering.compiler_server import SHORT_WAYS, Phase
-from calque.lowering.folders import remove, temporary
+from calque.lowering.compiler.folders import remove, temporary
+from calque.lowering.compiler.server import SHORTCUTS, Phase
+from calque.lowering.emit import mlir
 
 _SLICE_S = 0.05
 _lock = threading.Lock()
@@ -64,7 +64,7 @@ class _Server:
     """One process, and who waits for which answer."""
 
     def __init__(self, kind: str) -> None:
-        script = str(Path(__file__).with_name("compiler_server.py"))
+        script = str(Path(__file__).with_name("server.py"))
         self.temporary = temporary()  # what a killed one leaves
         self.log = _Log(self.temporary)
         self.process = subprocess.Popen(
@@ -220,9 +220,9 @@ def folders() -> list[str]:
 
 
 def _kind(flags: tuple[str, ...], careful: bool) -> str:
-    """'short' for programs of short ways, 'cpu' for others of CPUs, 'all' for those of any target:
+    """'short' for programs of shortcuts, 'cpu' for others of CPUs, 'all' for those of any target:
     MLIR goes through the operations of every backend that is loaded, again and again."""
-    if SHORT_WAYS in flags and not careful:
+    if SHORTCUTS in flags and not careful:
         return "short"
     return "cpu" if "--iree-hal-local-target-device-backends=llvm-cpu" in flags else "all"
 

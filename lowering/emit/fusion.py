@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from calque.lowering.builder import Builder, Value
+from calque.lowering.emit.builder import Builder, Value
 
 BINDINGS = 32  # of a dispatch
 NUMBERS = 12  # that are computed side by side in one: IREE makes a dispatch of all that it finds

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
+from calque.lowering.emit import mlir
 
 if TYPE_CHECKING:
-    from calque.lowering.builder import Builder
+    from calque.lowering.emit.builder import Builder
 
 Scalar = bool | int | float | complex | np.generic
 

@@ -10,13 +10,13 @@ from calque.core.avals import ShapedArray
 from calque.core.dims import guess
 from calque.core.primitive import Primitive
 from calque.core.program import Equation, Literal, Program
-from calque.lowering import folding, mlir
-from calque.lowering.aliasing import AliasAnalysis, nbytes
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dtypes import BOOL, I32, U32
-from calque.lowering.fusion import BINDINGS, CUDA_BINDINGS, FusionWidth
+from calque.lowering.emit import folding, mlir
+from calque.lowering.emit.aliasing import AliasAnalysis, nbytes
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dtypes import BOOL, I32, U32
+from calque.lowering.emit.fusion import BINDINGS, CUDA_BINDINGS, FusionWidth
 from calque.lowering.plan.record import Recorder
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 
 CONSTANT_BYTES = 1 << 26  # larger ones are computed when the program runs, not when it is loaded
 

@@ -18,8 +18,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from calque.core import monitoring
-from calque.lowering import branch_moves, compiler_process, compiler_server
-from calque.lowering.folders import (
+from calque.lowering.compiler import branch_moves
+from calque.lowering.compiler import process as compiler_process
+from calque.lowering.compiler import server as compiler_server
+from calque.lowering.compiler.folders import (
     LEAST_SPACE,
     cache_directory,
     free_space,
@@ -28,7 +30,7 @@ from calque.lowering.folders import (
 )
 
 if TYPE_CHECKING:
-    from calque.lowering.targets import Target
+    from calque.lowering.target.targets import Target
 
 # Without the first, f64 programs are silently compiled as f32; without the third, sums are serial
 # and inexact.  async-external gives every function a wait and a signal fence (runtime/executable).
@@ -53,7 +55,7 @@ _CPU_FLAGS = ("--iree-llvmcpu-reassociate-fp-reductions", "--iree-llvmcpu-enable
 _STEPS = re.compile(rb"while|stablehlo\.(case|if)|scf\.(for|if|index_switch)|func\.call")
 
 STAGES = compiler_server.STAGES
-SHORT_WAYS = compiler_server.SHORT_WAYS
+SHORTCUTS = compiler_server.SHORTCUTS
 _short_counts: Counter[str] = Counter()
 
 _ERROR = 2  # iree_compiler_diagnostic_severity_t
@@ -82,15 +84,15 @@ class CompileError(RuntimeError):
 def all_flags(target: Target, options: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Every flag of a compile, in order (the cache's key covers them all)."""
     own: tuple[str, ...] = _CPU_FLAGS if target.backend == "llvm-cpu" else ()
-    if (own and target.arch == "x86_64" and os.environ.get("CALQUE_SHORT_WAY") != "0"
+    if (own and target.arch == "x86_64" and os.environ.get("CALQUE_SHORTCUTS") != "0"
             and not any("link" in option for option in options)):  # (who links otherwise)
-        own = (*own, SHORT_WAYS)
+        own = (*own, SHORTCUTS)
     return (*target.flags(), *MANDATORY, *own, *options)
 
 
-def short_way_counts() -> dict[str, int]:
-    """How many programs this process compiled by the short way ('taken'), and how many not, by
-    reason; and how many IREE linked (see CALQUE_SHORT_WAY in docs/first_call.md)."""
+def shortcut_counts() -> dict[str, int]:
+    """How many programs this process compiled by the shortcut ('taken'), and how many not, by
+    reason; and how many IREE linked (see CALQUE_SHORTCUTS in docs/first_call.md)."""
     return dict(_short_counts)
 
 
@@ -139,7 +141,7 @@ def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "", *,
         raise _failure(source, flags, value, printed)
     if kind == "again":
         _say_long(f"linked by IREE: {value}")
-        return run_compiler(source, compiler_server.without_short_ways(flags))
+        return run_compiler(source, compiler_server.without_shortcuts(flags))
     if kind == "short":
         _short_counts["taken"] += 1
     elif kind == "long":
@@ -154,9 +156,9 @@ def _request(source: bytes, flags: tuple[str, ...], stage: str, careful: bool
     try:
         return compiler_process.request(source, flags, stage, careful)
     except compiler_process.Crashed as crash:
-        if SHORT_WAYS in flags:
+        if SHORTCUTS in flags:
             _say_long(f"the compiler crashed ({crash.signal})")
-            return _request(source, compiler_server.without_short_ways(flags), stage, careful)
+            return _request(source, compiler_server.without_shortcuts(flags), stage, careful)
         if careful or crash.signal not in ("SIGSEGV", "SIGABRT") or _is_full(crash):
             raise
     return compiler_process.request(source, flags, stage, careful=True)
@@ -165,7 +167,7 @@ def _request(source: bytes, flags: tuple[str, ...], stage: str, careful: bool
 def _say_long(reason: str) -> None:
     _short_counts[reason] += 1
     if "compile" in os.environ.get("CALQUE_LOG", ""):
-        print(f"calque: not by the short way: {reason}", file=sys.stderr)
+        print(f"calque: not by the shortcut: {reason}", file=sys.stderr)
 
 
 @functools.cache

@@ -1,9 +1,9 @@
 """First calls with what makes compiles shorter beside those without: suite.py's workloads.
 
-    python benchmarks/short_way.py [--switch jemalloc] [--only WORD] [--rounds 2] [--every 1]
+    python benchmarks/shortcuts.py [--switch jemalloc] [--only WORD] [--rounds 2] [--every 1]
                                    [--write]
 
-Without: CALQUE_SHORT_WAY=0; for jemalloc, LD_PRELOAD set to nothing.
+Without: CALQUE_SHORTCUTS=0; for jemalloc, LD_PRELOAD set to nothing.
 
 Each workload runs in fresh processes with empty caches, in turn: its first call, then one of
 another signature in the same process.  CPU time counts the compiler's process and its linkers; the
@@ -22,7 +22,7 @@ from typing import Any
 
 import suite
 
-SWITCHES = {"short way": ("CALQUE_SHORT_WAY", "0"), "jemalloc": ("LD_PRELOAD", "")}  # off
+SWITCHES = {"shortcuts": ("CALQUE_SHORTCUTS", "0"), "jemalloc": ("LD_PRELOAD", "")}  # off
 CALLS = ("first CPU", "first wall", "second CPU", "second wall")
 
 
@@ -87,7 +87,7 @@ def mean(rows: list[dict[str, Any]], i: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--switch", choices=SWITCHES, default="short way")
+    parser.add_argument("--switch", choices=SWITCHES, default="shortcuts")
     parser.add_argument("--only", default="", help="workloads whose name contains this")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--every", type=int, default=1, help="so many workloads apart")

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from calque.core.config import config
 from calque.core.types import Dtype
-from calque.lowering import cuda, vulkan
-from calque.lowering.compile import run_compiler
-from calque.lowering.folders import home_directory, own_directory, read_own
+from calque.lowering.compiler.compile import run_compiler
+from calque.lowering.compiler.folders import home_directory, own_directory, read_own
+from calque.lowering.target import cuda, vulkan
 
 _CPU_LEVELS = {"x86-64-v2": "x86_64", "x86-64-v3": "x86_64", "x86-64-v4": "x86_64",
                "x86-64": "x86_64", "aarch64": "aarch64"}
@@ -59,7 +59,7 @@ class Target:
       cpu: LLVM's CPU name; features: what the code may use beyond it (without '+'); absent: what
         that CPU has and this machine (a virtual one, say) hides, or we leave unused; arch: x86_64
         or aarch64, or the name of a Vulkan device at hand.
-        `uses` are the features of a CPU, and lowering/vulkan.py's words for Vulkan.
+        `uses` are the features of a CPU, and lowering/target/vulkan.py's words for Vulkan.
       sm: the CUDA architecture.  spirv: a Vulkan profile, or a device target attribute's text.
     """
 

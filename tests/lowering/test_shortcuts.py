@@ -13,9 +13,11 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.lowering import compile as compiling
-from calque.lowering import compiler_process, compiler_server, elf_link, host_module
-from calque.lowering.targets import parse_target
+from calque.lowering.compiler import compile as compiling
+from calque.lowering.compiler import elf_link, host_module
+from calque.lowering.compiler import process as compiler_process
+from calque.lowering.compiler import server as compiler_server
+from calque.lowering.target.targets import parse_target
 
 
 def values(*shape: int, dtype: Any = np.float32) -> Any:
@@ -83,14 +85,14 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def same(f: Callable[..., Any], args: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Both ways give the same bits; the counts of short ways."""
+    """Both ways give the same bits; the counts of shortcuts."""
     compiling._short_counts.clear()
-    monkeypatch.setenv("CALQUE_SHORT_WAY", "0")
+    monkeypatch.setenv("CALQUE_SHORTCUTS", "0")
     plain = answers(f, args)
-    assert not compiling.short_way_counts()
-    monkeypatch.delenv("CALQUE_SHORT_WAY")
+    assert not compiling.shortcut_counts()
+    monkeypatch.delenv("CALQUE_SHORTCUTS")
     assert answers(f, args) == plain
-    return compiling.short_way_counts()
+    return compiling.shortcut_counts()
 
 
 # each compiles twice, without a cache: all tests are linked here, so most of these are slow
@@ -113,7 +115,7 @@ def test_float64(x64: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_levels(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from calque.lowering.targets import TargetError, runnable_target
+    from calque.lowering.target.targets import TargetError, runnable_target
     before = calque.config.calque_cpu
     calque.config.update("calque_cpu", level)
     try:
@@ -157,7 +159,7 @@ def test_nothing_to_link(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.full((40, 40), 0.1, np.float32)
     (kind, bits), = answers(loop, (x,))
     assert kind == "float32(40, 40)" and np.frombuffer(bits, np.float32).sum() >= 1e6
-    assert not any(BY_IREE in reason for reason in compiling.short_way_counts())
+    assert not any(BY_IREE in reason for reason in compiling.shortcut_counts())
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["ours", "refused"])
@@ -173,14 +175,14 @@ def test_calls_of_the_c_library(known: bool, monkeypatch: pytest.MonkeyPatch,
     np.testing.assert_array_equal(np.frombuffer(bits, np.float32), np.fmod(x, np.float32(0.7)))
     np.testing.assert_array_equal(np.frombuffer(more, np.float32), x + 1)
     reason = "linked by IREE: Refused: undefined symbol fmodf"
-    assert compiling.short_way_counts().get(reason, 0) == (0 if known else 1)
-    assert (f"calque: not by the short way: {reason}" in capsys.readouterr().err) != known
+    assert compiling.shortcut_counts().get(reason, 0) == (0 if known else 1)
+    assert (f"calque: not by the shortcut: {reason}" in capsys.readouterr().err) != known
 
 
 def test_who_links_otherwise() -> None:
     target = parse_target("cpu:x86-64-v3")
-    assert compiling.SHORT_WAYS in compiling.all_flags(target)
-    assert compiling.SHORT_WAYS not in compiling.all_flags(
+    assert compiling.SHORTCUTS in compiling.all_flags(target)
+    assert compiling.SHORTCUTS not in compiling.all_flags(
         target, ("--iree-llvmcpu-link-embedded=false",))
 
 
@@ -190,7 +192,7 @@ def test_a_crash_is_answered_by_one_ordinary_compile(monkeypatch: pytest.MonkeyP
     real = compiler_process.request
 
     def request(source: bytes, flags: tuple[str, ...], *more: Any) -> Any:
-        asked.append(compiling.SHORT_WAYS in flags)
+        asked.append(compiling.SHORTCUTS in flags)
         if asked[-1]:
             raise compiler_process.Crashed("SIGSEGV", "", "/")
         return real(source, flags, *more)
@@ -200,7 +202,7 @@ def test_a_crash_is_answered_by_one_ordinary_compile(monkeypatch: pytest.MonkeyP
     (_, bits), = answers(lambda x: x * 2, (np.arange(3, dtype=np.float32),))
     np.testing.assert_array_equal(np.frombuffer(bits, np.float32), [0, 2, 4])
     assert asked == [True, False]
-    assert "not by the short way: the compiler crashed (SIGSEGV)" in capsys.readouterr().err
+    assert "not by the shortcut: the compiler crashed (SIGSEGV)" in capsys.readouterr().err
 
 
 HOST = """util.func public @main(%arg0: !hal.buffer_view, %arg1: !hal.fence, %arg2: !hal.fence) -> !hal.buffer_view attributes {iree.abi.stub, iree.reflection = {iree.abi.declaration = "f", iree.abi.model = "coarse-fences"}} {

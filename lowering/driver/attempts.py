@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from calque.lowering.cache import compile_cached
-from calque.lowering.compile import CompileError
-from calque.lowering.fusion import BINDINGS, CUDA_BINDINGS
-from calque.lowering.module import Lowered
-from calque.lowering.targets import Target
+from calque.lowering.compiler.compile import CompileError
+from calque.lowering.driver.cache import compile_cached
+from calque.lowering.driver.module import Lowered
+from calque.lowering.emit.fusion import BINDINGS, CUDA_BINDINGS
+from calque.lowering.target.targets import Target
 
 
 def compile_lowered(write: Callable[..., Lowered], target: Target,

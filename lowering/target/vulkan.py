@@ -14,7 +14,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-from calque.lowering.compile import run_compiler
+from calque.lowering.compiler.compile import run_compiler
 
 _TEXT = ('#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", '
          '{{iree_codegen.target_info = #iree_gpu.target<arch = "{arch}", features = '

@@ -26,11 +26,12 @@ from calque.core.lists import types_of
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
 from calque.core.source import UNKNOWN
 from calque.core.types import Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value, soft_f16
-from calque.lowering.dtypes import F64, I64, signed
-from calque.lowering.dynamic import DynamicBuilder
-from calque.lowering.fusion import NUMBERS
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value, soft_f16
+from calque.lowering.emit.dtypes import F64, I64, signed
+from calque.lowering.emit.dynamic import DynamicBuilder
+from calque.lowering.emit.fusion import NUMBERS
+from calque.lowering.emit.sizes import Sizes, dimension
 from calque.lowering.passes import cost, hazards, loops, repeats
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
@@ -44,8 +45,7 @@ from calque.lowering.plan.switches import off
 from calque.lowering.rules import Context, Op, physical, rules
 from calque.lowering.rules.client import emitted
 from calque.lowering.rules.control import emit_at_once
-from calque.lowering.sizes import Sizes, dimension
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 from calque.runtime.call_spec import UNKNOWN_BYTES, CallSpec
 from calque.runtime.dims import parse
 

@@ -20,12 +20,12 @@ from calque.core.dtypes import is_key
 from calque.core.primitive import Primitive
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, Value
-from calque.lowering.dynamic import DynamicBuilder
-from calque.lowering.module import Emitter
-from calque.lowering.sizes import Sizes, dimension
-from calque.lowering.targets import Target
+from calque.lowering.driver.module import Emitter
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.dynamic import DynamicBuilder
+from calque.lowering.emit.sizes import Sizes, dimension
+from calque.lowering.target.targets import Target
 
 SIZE = variable("n", SymbolicScope())
 

@@ -19,10 +19,10 @@ import numpy as np
 from calque.core.dims import Dim
 from calque.core.primitive import Primitive
 from calque.core.program import Literal
-from calque.lowering.builder import Value
+from calque.lowering.emit.builder import Value
 
 if TYPE_CHECKING:
-    from calque.lowering.context import Context
+    from calque.lowering.emit.context import Context
 
 Roots = frozenset[int]  # ids of the values whose memory it is
 

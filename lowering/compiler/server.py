@@ -1,14 +1,14 @@
-"""IREE's compiler in a process of its own: `python compiler_server.py KIND FOLDER...`.
+"""IREE's compiler in a process of its own: `python server.py KIND FOLDER...`.
 
 It reads pickled requests (number, source, flags, stage, careful) from its standard input and writes
 pickled answers (number, kind, value, phases) to its standard output, in the order in which they are
-ready; each request has a thread.  kind is 'done' (the bytes; where short ways were asked for
+ready; each request has a thread.  kind is 'done' (the bytes; where shortcuts were asked for
 'short', or 'long' with why no stage was left out), 'again' (why IREE has to link it), 'failed'
 (diagnostics: pairs of severity and text) or 'error' (an exception); phases is a list of (stage,
 start, end), by time.perf_counter_ns, a clock that processes share.  It ends when its input does.
-KIND is 'short' (short ways only), 'cpu' (programs for CPUs) or 'all' (for any target); FOLDERs hold
+KIND is 'short' (shortcuts only), 'cpu' (programs for CPUs) or 'all' (for any target); FOLDERs hold
 the package iree.compiler; nothing of calque is imported, and neither NumPy nor MLIR's bindings.
-lowering/compiler_process.py is the other end.
+lowering/compiler/process.py is the other end.
 """
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _UNUSED = (
     "floorf", "frexpf", "iree_f2h_ieee", "iree_h2f_ieee", "ldexpf", "log", "powf", "rintf", "round",
     "roundf", "scalbnf", "specialcase")
 
-# elf_link.py has its own, and a process for short ways links with nothing else.
+# elf_link.py has its own, and a process for shortcuts links with nothing else.
 _OWN = ("memcpy", "memmove", "memset")
 
 # No flag of IREE's: programs that are kernels of ours leave out stages (stream_module.py), and
-# dispatches are linked here (short_way.py).
-SHORT_WAYS = "--calque-short-ways"
+# dispatches are linked here (link.py).
+SHORTCUTS = "--calque-short-ways"
 
 # What kernels of ours write once and call (kernels/shell): LLVM would inline it at every use.
 FUNCTIONS = tuple(f"calque_function_{i}" for i in range(64))
@@ -114,8 +114,8 @@ def _receiver(sink: list[tuple[int, str]]) -> Any:
     return _RECEIVER(receive)
 
 
-def without_short_ways(flags: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f for f in flags if f != SHORT_WAYS)
+def without_shortcuts(flags: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f for f in flags if f != SHORTCUTS)
 
 
 def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: list[Phase],
@@ -130,12 +130,12 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
     from iree.compiler.api import ctypes_dl
     library = ctypes_dl._dylib
     diagnostics: list[tuple[int, str]] = []
-    short = SHORT_WAYS in flags and not stage and not careful
+    short = SHORTCUTS in flags and not stage and not careful
     reason = ""
     receiver = _receiver(diagnostics)  # it has to live as long as the invocation may call it
     # (a session of its own: one that is used again is no faster, for its tables have grown)
     with api.Session() as session:
-        plain = without_short_ways(flags)
+        plain = without_shortcuts(flags)
         session.set_flags(*plain)
         if short:
             ran: list[Phase] = []
@@ -152,7 +152,7 @@ def run(api: Any, source: bytes, flags: tuple[str, ...], stage: str, phases: lis
             for name in STAGES[:STAGES.index(stage or "end") + 1] if good else ():
                 start = time.perf_counter_ns()
                 if name == "hal" and short:
-                    fault = _sibling("short_way").link_here(
+                    fault = _sibling("link").link_here(
                         library, invocation, _advance, _sibling("elf_link"))
                     if fault:
                         return "again", fault
@@ -235,8 +235,8 @@ def _at_once(api: Any, library: Any, session: Any, source: bytes, flags: tuple[s
 
 
 def _short(api: Any, library: Any, session: Any, handle: Any) -> tuple[bytes | None, str]:
-    """The rest of a compile by the short way: the .vmfb, or why not."""
-    way, parts, link = map(_sibling, ("short_way", "host_module", "elf_link"))
+    """The rest of a compile by the shortcut: the .vmfb, or why not."""
+    way, parts, link = map(_sibling, ("link", "host_module", "elf_link"))
     module = library.ireeCompilerInvocationExportStealModule(handle)
     try:
         found: tuple[bytes | None, str] = way.finish(
@@ -265,7 +265,7 @@ def _sibling(name: str) -> Any:
 
 
 def _is_cuda(flags: tuple[str, ...]) -> bool:
-    """Whether a program is compiled for CUDA, by its name or by an attribute (lowering/cuda.py)."""
+    """Whether a program is compiled for CUDA, by its name or an attribute (target/cuda.py)."""
     device = "--iree-hal-target-device="
     return any(f.startswith((device + "cuda", f'{device}#hal.device.target<"cuda"')) for f in flags)
 

@@ -25,10 +25,10 @@ from pathlib import Path
 
 from calque.core import monitoring
 from calque.core.config import config
-from calque.lowering import progress
-from calque.lowering.compile import all_flags, compile_module, compiler_version
-from calque.lowering.folders import cache_directory, open_lock, own_directory, read_own
-from calque.lowering.targets import Target
+from calque.lowering.compiler.compile import all_flags, compile_module, compiler_version
+from calque.lowering.compiler.folders import cache_directory, open_lock, own_directory, read_own
+from calque.lowering.driver import progress
+from calque.lowering.target.targets import Target
 
 _MAGIC = b"CALQUE01"
 _HEADER = len(_MAGIC) + 32
@@ -159,7 +159,7 @@ def cache_key(module: bytes, target: Target, options: tuple[str, ...] = ()) -> s
 def lowering_version() -> str:
     """Content hash of the lowering package's sources (read once, 1-2 ms)."""
     digest = hashlib.sha256()
-    folder = Path(__file__).parent
+    folder = Path(__file__).parent.parent
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".py", ".mlir", ".c", ".h", ".o", ".bc") and path.is_file():
             digest.update(str(path.relative_to(folder)).encode())

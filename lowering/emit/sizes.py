@@ -10,8 +10,8 @@ import numpy as np
 
 from calque.core.dims import Dim
 from calque.core.errors import InconclusiveDimensionOperation, explain
-from calque.lowering import mlir
-from calque.lowering.value import Value
+from calque.lowering.emit import mlir
+from calque.lowering.emit.value import Value
 
 _OPS = {
     "add": "arith.addi",

@@ -16,7 +16,7 @@ import pytest
 import calque
 import calque.lowering
 import calque.numpy as jnp
-from calque.lowering import elf_link
+from calque.lowering.compiler import elf_link
 
 SOURCE = Path(calque.lowering.__file__).parent / "native" / "library.S"
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from calque.core.types import Dtype
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.native import available, object_of
-from calque.lowering.targets import Target
+from calque.lowering.target.targets import Target
 
 
 @dataclass(frozen=True, slots=True)

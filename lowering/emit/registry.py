@@ -10,8 +10,8 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.types import Params
-from calque.lowering.builder import Builder, Value
-from calque.lowering.context import Context
+from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Op(Use):
-    """An equation that is lowered; ctx: the Context (lowering/context) of its function."""
+    """An equation that is lowered; ctx: the Context (lowering/emit/context) of its function."""
 
     ctx: Context
 

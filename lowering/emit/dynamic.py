@@ -15,11 +15,11 @@ import numpy as np
 
 from calque.core.dims import Dim, is_static, max_dim, quotient
 from calque.core.types import Dtype, Shape
-from calque.lowering import mlir
-from calque.lowering.builder import Builder, int_array
-from calque.lowering.dtypes import I64, signed
-from calque.lowering.folding import unequal
-from calque.lowering.value import Value
+from calque.lowering.emit import mlir
+from calque.lowering.emit.builder import Builder, int_array
+from calque.lowering.emit.dtypes import I64, signed
+from calque.lowering.emit.folding import unequal
+from calque.lowering.emit.value import Value
 
 DYNAMIC = -(2**63)  # MLIR's mark for sizes that are operands
 

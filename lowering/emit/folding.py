@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from calque.lowering import mlir
-from calque.lowering.dtypes import BOOL, unsigned
-from calque.lowering.value import Value
+from calque.lowering.emit import mlir
+from calque.lowering.emit.dtypes import BOOL, unsigned
+from calque.lowering.emit.value import Value
 
 if TYPE_CHECKING:
-    from calque.lowering.builder import Builder
+    from calque.lowering.emit.builder import Builder
 
 _MOVES = frozenset(("reshape", "broadcast_in_dim", "transpose", "reverse", "slice"))
 _JOINS = frozenset(("concatenate", "pad", "complex"))
