@@ -20,7 +20,6 @@ import calque
 from calque.core import dtypes, mesh, primitive, source, trace, tracebacks, zeros
 from calque.core.errors import explain
 from calque.core.types import Function
-from calque.primitives.elementwise import convert_element_type_p
 from calque.trees.nodes import NAMESPACE
 
 JAX_VERSION = "0.10.2"  # the release whose API is kept
@@ -101,7 +100,8 @@ def _array() -> dict[str, Any]:
         value = make(*args)
         value.__setstate__(state)
         x = calque.numpy.asarray(value)
-        return convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None) \
+        convert = primitive.registry["convert_element_type"]
+        return convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None) \
             if aval.get("weak_type") else x
 
     return {"_reconstruct_array": _reconstruct_array}
