@@ -1,6 +1,6 @@
 # make demo   install calque into .venv and run the main job
 # make test   install calque with its test tools into .venv and run all tests
-# make test-slow, make levels, make clients, make array-api, make jax-tests, make jax-docs, make lint, make bench,
+# make test-slow, make levels, make clients, make array-api, make jax-tests, make jax-docs, make programs, make lint, make bench,
 # make bench-clients, make docs, make clean
 
 PYTHON ?= python3
@@ -13,7 +13,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/[A
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs lint fuzz bench bench-clients docs system system-cpp release test-wheel native version clean
+.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs programs lint fuzz bench bench-clients docs system system-cpp release test-wheel native version clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), a C compiler for the kernels of
 # linear algebra, without which the package takes slower forms, and jemalloc, without which compiles
@@ -133,6 +133,10 @@ jax-tests: $(SUITE_ENV)/.made
 # make jax-docs PAGES=folder-of-its-docs [FILES="jit-compilation.md api:jax.numpy"]
 jax-docs: $(SUITE_ENV)/.made
 	$(SUITE_ENV)/bin/python tests/jax_docs/run.py --docs $(PAGES) --write $(FILES)
+
+# make programs FOLDER=folder-of-checkouts [NAMES="nbody jraph"]; what they import is for you to install in $(SUITE_ENV)
+programs: $(SUITE_ENV)/.made
+	$(SUITE_ENV)/bin/python tests/programs/run.py --folder $(FOLDER) --write $(NAMES)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -173,8 +173,8 @@ class _Loop:
         made = [b.splat(0, y.shape, y.dtype) for y in ys]
         self.ctx.constants.update(made)
         made = [self.ctx.opaque(v) for v in made]
-        if len(made) > 1:  # IREE makes equal ones one, and writes into it
-            made = [_private(self.ctx, v) for v in made]
+        if len(made) > 1 or self.views:  # IREE makes equal ones one, and writes into it: this
+            made = [_private(self.ctx, v) for v in made]  # loop's, or one within it starts from
         state = [*[self.ctx.opaque(v) for v in carry], *made]
         if self.views:
             self.ctx.aliases.protect(*self.consts, *self.xs)

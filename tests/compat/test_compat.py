@@ -30,6 +30,12 @@ print(float(random.uniform(random.key(0))), sys.argv[1:])
 assert _core.trace_state_clean() and not jax.jit(lambda x: _core.trace_state_clean())(1)
 hijax.control_flow_allowed_effects.add_type(int)
 
+# as a pickle of an array of JAX's asks for it
+from jax._src.array import _reconstruct_array
+parts = __import__("numpy").arange(3, dtype="float32").__reduce__()
+loaded = [_reconstruct_array(*parts, {"weak_type": weak}) for weak in (False, True)]
+assert [x.weak_type for x in loaded] == [False, True] and loaded[0].tolist() == [0, 1, 2]
+
 # the document's lowering in MLIR
 p = Primitive("multiply_add")
 p.def_abstract_eval(lambda x, y, z: jax.core.ShapedArray(x.shape, x.dtype))

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})"
-                    r"(?P<kind>\{code-cell\}.*|\{testcode\}|python|py|ipython3?)? *$")
+_FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<kind>[^`]*)$")
+_CODE = re.compile(r"\{code-cell\}.*|\{testcode\}|python|py|ipython3?")
 _SINGLE = re.compile(
     r" *\.\. auto(?:function|class|data|exception|attribute|method):: *([\w.]+)")
 _BLOCK = re.compile(r"\.\. (?:code-block:: *python|testcode::)[^\n]*\n")
@@ -87,8 +87,9 @@ def _fenced(text: str) -> Iterator[str]:
             if inner.strip() == opening["ticks"]:
                 break
             body.append(inner[len(opening["indent"]):])
-        if opening["kind"]:
-            yield from _of_fence(opening["kind"], body)
+        kind = opening["kind"].strip()
+        if _CODE.fullmatch(kind):
+            yield from _of_fence(kind, body)
 
 
 def _of_fence(kind: str, body: list[str]) -> Iterator[str]:
@@ -135,4 +136,6 @@ def _without_magics(cell: str) -> str:
                          else timed[1] + timed[3])
         elif not line.lstrip().startswith(("%", "!")):
             lines.append(line)
+        elif line[0] == " ":  # (it may be all that a block holds)
+            lines.append(line[:len(line) - len(line.lstrip())] + "pass")
     return "\n".join(lines)

@@ -25,7 +25,7 @@ class TooLong(BaseException):
     """A cell takes more than its time."""
 
 
-def _ring(*_: Any) -> None:
+def ring(*_: Any) -> None:
     raise TooLong
 
 
@@ -41,7 +41,8 @@ def _run(cell: str, names: dict[str, Any]) -> Any:
     return None if shown else value
 
 
-def _typed(cell: str, names: dict[str, Any], seconds: int) -> dict[str, Any]:
+def typed(cell: str, names: dict[str, Any], seconds: int) -> dict[str, Any]:
+    """What a cell shows: value (as text; `object`, itself), printed, error, seconds."""
     printed = io.StringIO()
     row: dict[str, Any] = {}
     start = time.perf_counter()
@@ -49,7 +50,7 @@ def _typed(cell: str, names: dict[str, Any], seconds: int) -> dict[str, Any]:
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
             value = _run(cell, names)
-            row["value"] = None if value is None else repr(value)[:20000]
+            row |= {"value": None if value is None else repr(value)[:20000], "object": value}
             for effects in (getattr(names.get("jax"), "effects_barrier", None),):
                 if effects:
                     effects()
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str]) -> None:
     source, rows, seconds = arguments[0], arguments[1], int(arguments[2])
     with open(source) as file:
         groups = json.load(file)
-    signal.signal(signal.SIGALRM, _ring)
+    signal.signal(signal.SIGALRM, ring)
     warnings.simplefilter("ignore")
     with open(rows) as before:
         done = sum(1 for _ in before)
@@ -84,7 +85,9 @@ def main(arguments: Sequence[str]) -> None:
                 if count <= done:  # (another process died behind it)
                     continue
                 print(json.dumps({"at work": [g, c]}), file=sys.__stdout__, flush=True)
-                out.write(json.dumps({"group": g, "cell": c} | _typed(cell, names, seconds)) + "\n")
+                row = {"group": g, "cell": c} | typed(cell, names, seconds)
+                row.pop("object", None)
+                out.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

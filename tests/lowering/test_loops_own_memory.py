@@ -87,6 +87,23 @@ def test_updates_stay_where_they_are(seed: int) -> None:
     check_loop(program_of(seed), arguments(seed), f"seed {seed}")
 
 
+@pytest.mark.parametrize("within", ["while", "scan", "carry"])
+def test_what_loops_start_from_is_their_own(within: str) -> None:
+    """Zeros of one shape: those that rows are put into, those that a loop within starts from."""
+    def inner(c: Any) -> Any:
+        if within == "while":
+            return lax.while_loop(lambda s: s[2] < 3, lambda s: (s[0] + s[1], s[1] / 2, s[2] + 1),
+                                  (jnp.zeros_like(c), c, 0))[0] / 2
+        if within == "scan":
+            return lax.scan(lambda s, i: (s[::-1] / 2, s[i]), c, jnp.arange(5))[1]
+        return lax.fori_loop(0, 3, lambda i, s: s.at[i].set(c[i + 1] / 2), jnp.zeros(5, c.dtype))
+
+    def f(c: Any) -> Any:
+        return lax.scan(lambda c, _: (inner(c), c.sum()), c, None, length=5)
+
+    check_loop(f, [np.arange(1, 6, dtype=np.float32)], within)
+
+
 def test_iree_still_writes_into_the_initial_values_of_loops(monkeypatch: pytest.MonkeyPatch
                                                             ) -> None:
     """AliasAnalysis.private in lowering/emit/aliasing.py."""

@@ -1,6 +1,8 @@
 """Creation, shapes, joining, products and reductions of calque.numpy against NumPy."""
 from __future__ import annotations
 
+import array
+import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -109,10 +111,18 @@ def test_half_precision_sums_are_taken_in_float32() -> None:
 
 
 # ---- creation
+class _Described:
+    """Values that say where they lie and are no NumPy array: a picture of PIL is such a one."""
+    def __init__(self, values: Any) -> None:
+        self.values, self.__array_interface__ = values, values.__array_interface__
+
+
 def test_array_takes_what_numpy_takes() -> None:
     cases: list[Any] = [1, 2.5, True, 1j, [1, 2], [[1.0], [2]], (), [[], []], range(3),
                         np.arange(3, dtype=np.int8), np.float16(2), memoryview(b"ab"),
-                        [np.float32(1), 2], [[True, False]], np.arange(6).reshape(2, 3).T[::-1]]
+                        [np.float32(1), 2], [[True, False]], np.arange(6).reshape(2, 3).T[::-1],
+                        collections.deque([1, 2]), collections.deque([np.ones(2), np.zeros(2)]),
+                        array.array("d", [1, 2]), _Described(np.arange(6.0).reshape(2, 3))]
     for value in cases:
         got, want = jnp.array(value), np.array(value)
         assert got.shape == want.shape and np.array_equal(got, want.astype(got.dtype))

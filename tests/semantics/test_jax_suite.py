@@ -240,6 +240,22 @@ def test_jit_refuses_what_it_cannot_call() -> None:
     assert "Original documentation:\n\nSays so." in calque.vmap(_documented).__doc__
 
 
+class _AnyName:
+    """An object that has any attribute one asks for, its name too."""
+    def __getattr__(self, name: str) -> int:
+        return 7
+
+    def __call__(self, x: Any) -> Any:
+        return x * 2
+
+
+def test_functions_without_a_proper_name() -> None:
+    f = _AnyName()
+    assert calque.vmap(f)(jnp.ones(2)).tolist() == [2, 2] == calque.jit(f)(jnp.ones(2)).tolist()
+    assert calque.grad(f)(3.0) == 2 and calque.checkpoint(f)(3.0) == 6
+    assert "_AnyName" in calque.vmap(f).__doc__ and calque.eval_shape(f, 1.0).shape == ()
+
+
 def test_jitted_functions_are_pickled_by_value() -> None:
     cloudpickle = pytest.importorskip("cloudpickle")
     inner = calque.jit(lambda a: a * 2)

@@ -394,6 +394,31 @@ def test_custom_root() -> None:
         near(by_numpy(f, args)[0], wanted)
 
 
+@pytest.mark.parametrize("each", [True, False], ids=["a predicate for each", "keys"])
+def test_linear_solves_within_loops(each: bool) -> None:
+    """Loops that are written anew hold them, too: those of vmap, those over keys."""
+    a = np.array([[2, 0.5], [0.5, 3]], np.float32)
+
+    def halve(x: Any) -> Any:
+        return lax.custom_linear_solve(lambda x: a @ x, x, lambda _, b: jnp.linalg.solve(a, b))
+
+    def f(x: Any) -> Any:
+        if each:
+            return lax.while_loop(lambda x: jnp.abs(x).sum() > 1, halve, x)
+        key = calque.random.key(0)
+        return lax.fori_loop(0, 2, lambda i, s: (
+            halve(s[0]) + 0 * calque.random.uniform(s[1]), s[1]), (x, key))[0]
+
+    x = np.array([[9, 1], [0.1, 0.2], [40, -30]], np.float32)
+    want = []
+    for row in x:
+        steps = 0
+        while np.abs(row).sum() > 1 if each else steps < 2:
+            row, steps = np.linalg.solve(a, row), steps + 1
+        want.append(row)
+    np.testing.assert_allclose(calque.jit(calque.vmap(f))(x), want, rtol=1e-5)
+
+
 def test_custom_linear_solve() -> None:
     a, b = np.array([[2, 1], [0.5, 4]], np.float32), np.array([1, 2], np.float32)
 

@@ -93,6 +93,20 @@ def _core() -> dict[str, Any]:
             "get_aval": calque.typeof, "typeof": calque.typeof}
 
 
+@_made("jax._src.array")
+def _array() -> dict[str, Any]:
+    def _reconstruct_array(make: Function, args: Any, state: Any, aval: dict[str, Any]) -> Any:
+        """An array of JAX's out of a pickle: NumPy's values, and whether its type is weak."""
+        value = make(*args)
+        value.__setstate__(state)
+        x = calque.numpy.asarray(value)
+        convert = primitive.registry["convert_element_type"]
+        return convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None) \
+            if aval.get("weak_type") else x
+
+    return {"_reconstruct_array": _reconstruct_array}
+
+
 @_made("jax._src.dtypes")
 def _dtypes() -> dict[str, Any]:
     class ExtendedDType:

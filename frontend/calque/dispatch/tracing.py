@@ -32,7 +32,8 @@ def name_of(fun: Function) -> str:
     """The function's name for programs and messages."""
     while isinstance(fun, functools.partial):
         fun = fun.func
-    return getattr(fun, "__name__", type(fun).__name__)
+    name = getattr(fun, "__name__", None)  # (of an object that answers to any name, whatever)
+    return name if isinstance(name, str) else type(fun).__name__
 
 
 def check_callable(fun: Any) -> None:
@@ -52,7 +53,10 @@ def check_callable(fun: Any) -> None:
 def wrapped(fun: Function, new: Function, verb: str) -> Function:
     """`new` under fun's name, with a docstring that says what it is of fun."""
     new = boundary(new)
-    functools.update_wrapper(new, fun, updated=())  # not the attributes: jit's are its own
+    kinds = {"__name__": str, "__qualname__": str, "__annotations__": dict}
+    names = [n for n in functools.WRAPPER_ASSIGNMENTS
+             if isinstance(getattr(fun, n, None), kinds.get(n, object))]
+    functools.update_wrapper(new, fun, names, ())  # not the attributes: jit's are its own
     own = f"\n\nOriginal documentation:\n\n{fun.__doc__}" if fun.__doc__ else ""
     new.__doc__ = f"{verb} of {name_of(fun)}.{own}"  # (as fun.__doc__ has it)
     return new

@@ -142,17 +142,12 @@ def _convert(x: Any, dtype: Any, copy: bool) -> Any:
         return _convert(x.__jax_array__(), dtype, copy)
     if hasattr(x, "__array__"):
         return _from_numpy(np.asarray(x), dtype)
-    if isinstance(x, (str, bytes)) or not _is_buffer(x):
+    if isinstance(x, (str, bytes, set, dict)):
         raise _not_numeric(x)
-    return _from_numpy(np.asarray(memoryview(x)), dtype)
-
-
-def _is_buffer(x: Any) -> bool:
-    try:
-        memoryview(x)
-    except TypeError:
-        return False
-    return True
+    value = np.asarray(x)  # a buffer, a sequence of another kind, what has __array_interface__
+    if value.dtype.kind in "OSUMm":
+        raise _not_numeric(x)
+    return _from_numpy(value, dtype)
 
 
 def _not_numeric(x: Any) -> TypeError:

@@ -31,6 +31,13 @@ def _parts(args: Sequence[Any], counts: tuple[int, ...]) -> tuple[list[list[Any]
     return found, list(args[at:])
 
 
+def solved(args: Sequence[Any], *, counts: tuple[int, ...], solve: Program, aux: int,
+           **_: Any) -> tuple[Program, list[Any]]:
+    """The Program that solves the system, and its arguments: what the operation computes."""
+    captured, b = _parts(args, counts)
+    return solve, [*captured[2], *b]
+
+
 def _abstract(*avals: ShapedArray, counts: tuple[int, ...], solve: Program, aux: int,
               **_: Any) -> list[ShapedArray]:
     return list(solve.out_avals)

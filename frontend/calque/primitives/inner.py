@@ -12,6 +12,7 @@ from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.types import Params
 from calque.primitives.control import cond, scan
+from calque.primitives.implicit import solved
 from calque.primitives.while_loop import while_loop
 from calque.transforms.stage import closed, replay
 
@@ -30,13 +31,15 @@ def bind_inner(prim: Primitive, args: Sequence[Any], params: Params,
                           inside, carry)
     if prim.name == "cond":
         return cond(args[0], args[1:], [change(b) for b in params["branches"]])
+    if prim.name == "custom_linear_solve":
+        held, given = solved(args, **params)
+        return replay(change(held), *given)
     inner = params.get("jaxpr", params.get("fun"))
     if "fun" in params or inner is None or len(inner.inputs) != len(args):
-        held = inner if inner is not None and len(inner.inputs) == len(args) else (
-            prim.program(**params) if prim.program is not None else None)
-        if held is None:
-            raise NotImplementedError(f"{prim.name}: communicates between processes")
-        return replay(change(held), *args)
+        if inner is None or len(inner.inputs) != len(args):
+            assert prim.program is not None, prim.name
+            inner = prim.program(**params)
+        return replay(change(inner), *args)
     made, consts = closed(change(inner))
     return list(prim.bind(*consts, *args, **{**params, "jaxpr": made}))
 

@@ -1,0 +1,235 @@
+"""Runs programs that people published under calque and under jax, and writes docs/programs.md.
+
+    python tests/programs/run.py --folder FOLDER [NAME ...] [--write]
+    python tests/programs/run.py --folder FOLDER --table
+    python tests/programs/run.py --folder FOLDER --show NAME
+
+FOLDER: checkouts, FOLDER/REPOSITORY/... ; programs.toml has the programs, what is made smaller in
+each, and the rule by which its numbers are compared.  NAME: a part of REPOSITORY/FILE; none: all.
+Python: of an environment with calque, jax 0.10.2 and what the programs import.  Rows are kept in
+build/programs.
+"""
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+HERE = pathlib.Path(__file__).parent
+sys.path.append(str(HERE.parent / "jax_docs"))
+import cells  # noqa: E402
+import compare  # noqa: E402
+
+ROOT = HERE.parents[1]
+OUT = ROOT / "build" / "programs"
+PAGE = ROOT / "docs" / "programs.md"
+START, END = "<!-- table: tests/programs/run.py -->", "<!-- end of table -->"
+RUNS = ("jax", "first", "again")  # under calque: with no compiled program kept, and with those
+PROCESSES = 4  # for one program: so many crashes are borne
+# what the programs' libraries were called before jax 0.10.2 and matplotlib of today
+RENAMED = (("from jax.config import config", "from jax import config"),
+           ("jax.tree_map(", "jax.tree.map("), ("jax.tree_leaves(", "jax.tree.leaves("),
+           ("jax.tree_multimap(", "jax.tree.map("), ("from jax.experimental import stax",
+           "from jax.example_libraries import stax"), ("from jax.experimental import optimizers",
+           "from jax.example_libraries import optimizers"),
+           ("from IPython.display import set_matplotlib_formats",
+            "from matplotlib_inline.backend_inline import set_matplotlib_formats"))
+_CLOCK = re.compile(r"time|second|\bsec|elapsed|took|speed|/s\b|\bms\b|0x[0-9a-f]{6}", re.I)
+CLOSE, ALIKE = 2e-3, 0.15  # relative: of values, of statistics
+
+
+def texts(program: dict[str, Any], folder: pathlib.Path) -> list[str]:
+    """The cells of a program, or the statements of a file, with what is replaced in them."""
+    path = folder / program["repository"].split("/")[1] / program["file"]
+    if path.suffix == ".py":
+        text = path.read_text()
+        lines = text.split("\n")
+        starts = [(min([n.lineno, *(d.lineno for d in getattr(n, "decorator_list", ()))]),
+                   n.end_lineno) for n in ast.parse(text).body]
+        found = ["\n".join(lines[a - 1:b]) for a, b in starts]
+    else:
+        found = cells.of_page(path)
+    whole = "\x00".join(found)
+    for old, new in [*RENAMED, *program.get("replace", ())]:
+        if old not in whole and (old, new) not in RENAMED:
+            raise SystemExit(f"{program['file']}: {old!r} is not in it.\n  In programs.toml.\n"
+                             "  Fix: write it as it is in the checkout.")
+        whole = whole.replace(old, new)
+    return [c for c in whole.split("\x00") if c.strip()]
+
+
+def rows_of(run: str, name: str) -> pathlib.Path:
+    return OUT / run / (name.replace("/", ".") + ".jsonl")
+
+
+def run_program(program: dict[str, Any], run: str, options: argparse.Namespace) -> None:
+    """Rows of a program; behind a crash the next process goes on."""
+    name, folder = program["name"], options.folder.resolve()
+    rows = rows_of(run, name)
+    rows.parent.mkdir(parents=True, exist_ok=True)
+    rows.write_text("")
+    source = rows.with_suffix(".json")
+    source.write_text(json.dumps(texts(program, folder)))
+    home = folder / program["repository"].split("/")[1]
+    place = (home / program["file"]).parent
+    cache = OUT / "cache" / name.replace("/", ".")
+    if run == "first":
+        shutil.rmtree(cache, ignore_errors=True)
+    env = os.environ | {
+        "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg", "CALQUE_PROGRESS": "0", "TQDM_DISABLE": "1",
+        "CALQUE_CACHE_DIR": str(cache), "PYTHONHASHSEED": "0", "WANDB_MODE": "disabled",
+        "PROGRAM": str(home / program["file"]), "PYTHONPATH": os.pathsep.join(
+            [os.environ.get("PYTHONPATH", ""), str(home), str(home / "src"), str(place),
+             *(str(home / p) for p in program.get("path", ()))])}
+    command = [sys.executable, *([] if run == "jax" else ["-m", "calque.compat"]),
+               str(HERE / "typist.py"), str(source), str(rows), str(options.seconds)]
+    for _ in range(PROCESSES):
+        with rows.with_suffix(".stderr").open("wb") as err:
+            try:
+                done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=err,
+                                      cwd=place, timeout=options.total, check=False)
+                said, code = done.stdout, str(done.returncode)
+            except subprocess.TimeoutExpired as e:
+                said, code = e.stdout or b"", "the program's time is over"
+        at = [int(x) for x in re.findall(r"^\d+$", said.decode(errors="replace"), re.M)]
+        if code == "0" or not at:
+            return
+        with rows.open("a") as out:
+            out.write(json.dumps({"cell": at[-1], "error": "crash", "message": code, "printed": "",
+                                  "seconds": 0, "values": {}}) + "\n")
+        if not code.lstrip("-").isdigit():
+            return
+
+
+def near(a: list[Any] | None, b: list[Any] | None, statistics: bool) -> bool:
+    """Two digests (see typist.py) agree: by their numbers, or by size and extent alone."""
+    if a == b:
+        return True
+    if not a or not b or len(a) != len(b):
+        return False
+    for x, y in zip(a, b, strict=True):
+        scale = max(y[2], 1e-6)
+        if x[:2] != y[:2]:
+            return False
+        if statistics:
+            if abs(x[2] - y[2]) > ALIKE * scale:
+                return False
+        elif x[5] != y[5] or max(abs(x[2] - y[2]), abs(x[3] - y[3])) > CLOSE * scale:
+            return False
+    return True
+
+
+def numbers(row: dict[str, Any]) -> list[float]:
+    """What a row printed, but for lines that speak of time and of places in memory."""
+    text = "\n".join(x for x in (row["printed"] or "").split("\n") if not _CLOCK.search(x))
+    return compare._words(text)[0]
+
+
+def judged(program: dict[str, Any], run: str = "first") -> Iterator[tuple[int, str, str]]:
+    """Of each cell that jax ran: its place, its kind (`same`, `value`, `error`), what differs."""
+    ours, theirs = ({r["cell"]: r for r in map(json.loads, path.read_text().splitlines())}
+                    for path in (rows_of(run, program["name"]), rows_of("jax", program["name"])))
+    statistics = program.get("rule", "values").startswith("statistics")
+    ignored = set(program.get("ignore", ()))
+    for c, b in theirs.items():
+        a = ours.get(c, {"error": "not run", "message": ""})
+        if b.get("error"):
+            yield c, "jax", f"{b['error']}: {b['message'][:200]}"
+        elif a.get("error"):
+            yield c, "error", f"{a['error']}: {a['message'][:300]} {a.get('at', '')}"
+        else:
+            x, y = a["values"], b["values"]
+            other = [f"{k}: {x.get(k)} | {y.get(k)}" for k in sorted({*x, *y} - ignored)
+                     if "time" not in k.lower() and not near(x.get(k), y.get(k), statistics)]
+            if not statistics and "printed" not in ignored and not compare._close(
+                    numbers(a), numbers(b)):
+                other.append(f"printed: {a['printed'][:300]} | {b['printed'][:300]}")
+            yield c, "value" if other else "same", "; ".join(x[:200] for x in other)
+
+
+def seconds_of(run: str, program: dict[str, Any]) -> float:
+    """Of the cells that jax ran to their end."""
+    path = rows_of("jax", program["name"])
+    ran = {r["cell"] for r in map(json.loads, path.read_text().splitlines()) if not r.get("error")}
+    rows = map(json.loads, rows_of(run, program["name"]).read_text().splitlines())
+    return sum(r["seconds"] for r in rows if r["cell"] in ran)
+
+
+def line(program: dict[str, Any], folder: pathlib.Path) -> tuple[str, bool, list[float]] | None:
+    """A program's row of the table, whether it is as under jax, and its seconds."""
+    if not all(rows_of(run, program["name"]).exists() for run in RUNS[:2]):
+        return None
+    bad = [f"{kind} in cell {c}" for c, kind, _ in judged(program) if kind not in ("same", "jax")]
+    failed = sum(kind == "jax" for _, kind, _ in judged(program))
+    took = [seconds_of(run, program) for run in RUNS if rows_of(run, program["name"]).exists()]
+    rule = program.get("rule", "values")
+    said = "as jax" if not bad else program.get("differs") or ", ".join(bad[:3])
+    if failed:
+        said += f"; {failed} cell{'s' * (failed > 1)} not run by jax"
+    size = sum(len(t.splitlines()) for t in texts(program, folder))
+    return (f"| {program['what']} | {program['repository']}: {program['file']} | {size} | {said} | "
+            f"{rule} | {took[0]:.1f} | {_ratios(took)} |"), not bad, took
+
+
+def _ratios(took: list[float]) -> str:
+    return " | ".join(f"{t / max(took[0], 1e-3):.2f}" for t in took[1:]) + " |" * (3 - len(took))
+
+
+def table(programs: list[dict[str, Any]], folder: pathlib.Path) -> str:
+    made = [x for x in (line(p, folder) for p in programs) if x]
+    whole = [x[2] for x in made if len(x[2]) == len(RUNS)]
+    totals = [sum(t) for t in zip(*whole, strict=True)] or [0.0]
+    ratios = sorted(x[2][1] / max(x[2][0], 1e-3) for x in made)
+    return "\n".join([
+        "| what it is | whose | lines | result | judged by | jax, s | first run | next run |",
+        "|---" * 8 + "|", *(x[0] for x in made),
+        f"| **{sum(x[1] for x in made)} of {len(made)} as jax** | | | | of those run three times | "
+        f"{totals[0]:.0f} | {_ratios(totals)} |", "",
+        f"The median of the first runs' ratios is {ratios[len(ratios) // 2]:.2f}."])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--folder", type=pathlib.Path, required=True)
+    parser.add_argument("--list", type=pathlib.Path, default=HERE / "programs.toml")
+    parser.add_argument("--only", choices=RUNS, help="this run alone")
+    parser.add_argument("--seconds", type=int, default=120, help="that a cell may take")
+    parser.add_argument("--total", type=int, default=400, help="that a program may take")
+    parser.add_argument("--show", action="store_true", help="what differs, of rows there are")
+    parser.add_argument("--table", action="store_true", help="write the rows there are")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    programs = tomllib.loads(options.list.read_text())["program"]
+    for p in programs:
+        p["name"] = f"{p['repository'].split('/')[1]}/{p['file']}"
+    chosen = [p for p in programs
+              if not options.names or any(n in p["name"] for n in options.names)]
+    for p in () if options.table else chosen:
+        for run in () if options.show else RUNS:
+            if options.only in (None, run):
+                run_program(p, run, options)
+        row = line(p, options.folder)
+        print(p["name"], row[0].split("|", 4)[4] if row else "", flush=True)
+        for c, kind, why in judged(p) if row else ():
+            if kind != "same":
+                print(f"   [{c}] {kind} {why}", flush=True)
+    if options.write or options.table:
+        before, _, rest = PAGE.read_text().partition(START)
+        PAGE.write_text(f"{before}{START}\n{table(programs, options.folder)}\n{END}"
+                        f"{rest.partition(END)[2]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
