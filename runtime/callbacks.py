@@ -74,8 +74,8 @@ def make_module(calls: Sequence[Call], hal_device: Any) -> Any:
     interface = rt.PyModuleInterface("py", lambda _: None)
     for i, call in enumerate(calls):
         _, operands, results = call
-        n, m = _count(operands), _count(results)
-        interface.export(f"call{i}", f"0{'r' * n}rr_{'r' * m or 'v'}", _import(call, hal_device))
+        n, m = _count(operands), _count(results) or 1
+        interface.export(f"call{i}", f"0{'r' * n}rr_{'r' * m}", _import(call, hal_device))
     vm_instance()
     return interface.create()
 
@@ -112,8 +112,8 @@ def _import(call: Call, hal_device: Any) -> Callable[..., Any]:
         done = None if signal is None else signal.deref(rt.HalFence, True)
         if done is not None:
             done.signal()
-        if not made:
-            return None
+        if not made:  # a number that nobody reads (lowering/rules/callback)
+            made = _write(np.zeros((), np.int32), (), np.dtype(np.int32), hal_device)
         return made[0] if len(made) == 1 else tuple(made)
 
     return run
@@ -182,8 +182,10 @@ def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
             if number:
                 drop(number, error)
             raise RuntimeError("a callback raised") from error
-        if not outs:
-            return None
+        if not outs:  # as above; nothing of the program waits for it
+            if queued:
+                lane.messages.drain()
+            return _write(np.zeros((), np.int32), (), np.dtype(np.int32), hal_device)[0]
         return outs[0].ref if len(outs) == 1 else tuple(o.ref for o in outs)
 
     return run

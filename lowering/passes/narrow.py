@@ -38,7 +38,7 @@ MOVES = frozenset((
 EXTREMA = frozenset((
     "reduce_max", "reduce_min", "reduce_window_max", "reduce_window_min"))
 KEPT = frozenset((  # they get the dtypes themselves
-    "debug_callback", "ffi_call", "io_callback", "nextafter", "pure_callback", "same_byte"))
+    "debug_callback", "ffi_call", "io_callback", "nextafter", "pure_callback"))
 
 
 def carrier(dtype: Any) -> Dtype:

@@ -4,7 +4,6 @@ from __future__ import annotations
 from calque.core.errors import explain
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.registry import Op, rule
-from calque.primitives.implicit import solved
 
 
 @rule("custom_jvp_call", "custom_vjp_call", "custom_vmap_call")
@@ -39,4 +38,6 @@ def _name(op: Op) -> Value:
 
 @rule("custom_linear_solve")
 def _linear_solve(op: Op) -> list[Value]:
-    return op.ctx.emit_program(*solved(op.operands, **op.params))
+    first = sum(op["counts"][:2])
+    end, start = sum(op["counts"]), first + op["counts"][2]
+    return op.ctx.emit_program(op["solve"], [*op.operands[first:start], *op.operands[end:]])

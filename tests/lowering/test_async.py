@@ -93,3 +93,24 @@ def test_the_probe_sees_a_wait() -> None:
     waits = host_waits(lambda x: calque.lax.cond(x[0, 0] > 0, heavy, lambda y: y, x),
                        np.ones((64, 64), "f"))
     assert waits > 0
+
+
+def test_a_callback_without_results_keeps_nobody_waiting() -> None:
+    """Where the host waited for its end, IREE moved the wait before the call that ends it when
+    a later step reads a number on the host: the program stood still for ever."""
+    def f(x):
+        calque.debug.callback(lambda v: None, x.sum())
+        return x * 2
+    assert host_waits(f, np.ones(N, "f")) == 0
+
+
+def test_iree_still_waits_for_calls_without_results() -> None:
+    """call_host in lowering/rules/callback.py: they give a number."""
+    text = """
+      func.func private @py.call0(%x: tensor<f32>)
+      func.func @main(%x: tensor<f32>) -> tensor<f32> {
+        func.call @py.call0(%x) : (tensor<f32>) -> ()
+        %y = stablehlo.add %x, %x : tensor<f32>
+        return %y : tensor<f32>
+      }"""
+    assert "hal.fence.await" in compile_to(text, cpu_target(), "abi")
