@@ -193,8 +193,8 @@ class _Emitter(_Layout):
 
         with shell.inside():
             first = memory.times(shell.distribute(-(-self.strips // each)), each)
-            self.rooms_of = {id(p): shell.allocate((n,), self.sums(p))
-                             for n, p in zip(self.rooms, self.every)}
+            self.packs = {p: shell.allocate((n,), self.sums(p))
+                          for n, p in zip(self.rooms, self.every)}
             self.works = {d: shell.allocate((self.work,), d)
                           for d in dict.fromkeys(map(self.sums, self.every))}
             size = (self.block * self.pitch,)
@@ -294,14 +294,14 @@ class _Emitter(_Layout):
     # ---- calls of native/gemm.c
     def pack(self, p: Product, m: Memory, at: Index, depth: Index, columns: Index, row: int,
              column: int) -> None:
-        self.call("calque_pack", m.dtype, [(m, at), (self.rooms_of[id(p)], 0)],
+        self.call("calque_pack", m.dtype, [(m, at), (self.packs[p], 0)],
                   [depth, columns, row, column])
 
     def multiply(self, p: Product, a: Memory, a_at: Index, c: Memory, c_at: Index, rows: Index,
                  columns: Index, depth: Index, a_row: int, a_column: int, c_row: int,
                  add: Index = 0) -> None:
         self.call("calque_packed", a.dtype, [
-            (a, a_at), (self.rooms_of[id(p)], 0), (c, c_at), (self.works[self.sums(p)], 0)],
+            (a, a_at), (self.packs[p], 0), (c, c_at), (self.works[self.sums(p)], 0)],
                   [rows, columns, depth, a_row, a_column, c_row, add])
 
     def call(self, entry: str, dtype: Dtype, arrays: Sequence[tuple[Memory, Index]],

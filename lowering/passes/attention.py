@@ -13,7 +13,7 @@ whole, so that nothing has to be corrected by a maximum that is found later.  St
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from calque.core.lists import other_axes
@@ -22,7 +22,7 @@ from calque.core.program import Atom, Equation, Program, Var
 from calque.core.types import Axes
 from calque.lowering.emit.dtypes import F32, F64, HALVES
 from calque.lowering.passes.graph import Graph
-from calque.lowering.passes.rows import Rows
+from calque.lowering.passes.rows import Rows, with_unit_axes
 
 LEAST_ROWS, LEAST_COLUMNS = 16, 128
 LEAST, LEAST_AGAIN = 1 << 16, 1 << 20  # elements of the space; of what is computed once more
@@ -92,22 +92,20 @@ def _plan(graph: Graph, i: int, results: set[Var]) -> list[_Region]:
     """The region around a group, and the one that computes it once more for those who read it
     later; none where a square stays in memory."""
     e = graph.equations[i]
-    first = _Region(graph, e, [i])
+    first = _Region(graph, e, i, results)
     if not first.open():
         return []
-    left = first.close(results)
+    left = first.close()
     if left is None:
         return []
     if not left:
         first.members |= set(first.views)
         return [first] if first.products else []
     others = [u for u in left if _is_middle(graph.equations[u])]
-    if len(others) != 1:
+    if len(others) != 1 or math.prod(first.rows.sizes) < LEAST_AGAIN:
         return []
-    if first.size < LEAST_AGAIN:
-        return []
-    second = _Region(graph, graph.equations[others[0]], others, again=e)
-    if not second.open() or second.close(results, set(left) - set(others)) is None:
+    second = _Region(graph, graph.equations[others[0]], others[0], results, again=e)
+    if not second.open() or second.close(left - set(others)) is None:
         return []
     taken = first.members | set(first.views) | set(second.views)
     inside = {v for u in taken for v in graph.equations[u].outputs} - set(first.small)
@@ -120,17 +118,21 @@ def _plan(graph: Graph, i: int, results: set[Var]) -> list[_Region]:
         second.members |= set(second.views) - set(first.views)
         return [first, second]
     second.members |= first.members | set(first.views) | set(second.views)  # the gradient alone
+    for v in first.small:  # numbers of a row that others read
+        if v in results or not graph.users.get(v, set()) <= second.members:
+            second.small.add(v)
+            second.wanted.append(v)
     return [second] if graph.is_convex(second.members) else []
 
 
 class _Region:
     """A middle and the products around it."""
 
-    def __init__(self, graph: Graph, e: Equation, members: list[int], again: Equation | None = None
-                 ) -> None:
-        self.graph, self.e, self.again = graph, e, again
+    def __init__(self, graph: Graph, e: Equation, i: int, results: set[Var],
+                 again: Equation | None = None) -> None:
+        self.graph, self.e, self.results, self.again = graph, e, results, again
         self.rows: Rows = e.params["rows"]
-        self.members = set(members)
+        self.members = {i}
         inner: Program = e.params["jaxpr"]
         self.equations, self.made, self.reads = list(inner.equations), *map(list, (
             self.rows.made, self.rows.reads))
@@ -138,13 +140,11 @@ class _Region:
         self.wanted = [v for v in inner.outputs if isinstance(v, Var)]
         self.copied: list[Equation] = []  # equations of others, which are computed here once more
         self.scores: list[tuple[Equation, Var, Axes]] = []
-        # with what they read of the middle, and with which axes, and those of their results
+        # what they read of the middle, and as what, whose axes are these
         self.products: list[tuple[Equation, Var, Var, Axes]] = []
         self.views: dict[int, Equation] = {}  # between the middle and products
-        self.size = math.prod(self.rows.sizes)
         self.complete = False
-        axes = {v: made for v, made in zip((q.outputs[0] for q in inner.equations), self.made)}
-        self.small = {v for v in e.outputs if len(axes[v]) < 1 or not self._is_full(axes[v])}
+        self.small = {v for v in e.outputs if not self._is_full(self._axes_of(v))}
 
     def _is_full(self, axes: Axes) -> bool:
         return {a for a in axes if a >= 0} == set(range(len(self.rows.sizes)))
@@ -173,10 +173,6 @@ class _Region:
             return False
         inner: Program = e.params["jaxpr"]
         made = {v for q in inner.equations for v in q.outputs}
-        # what both compute is computed once, by the equations of the first
-        mine = {v for q in self.equations for v in q.outputs}
-        if made & mine:
-            return False
         self.given = list(dict.fromkeys([*inner.inputs, *[v for v in self.given if v not in made]]))
         self.equations = [*inner.equations, *self.equations]
         self.made, self.reads = [*rows.made, *self.made], [*rows.reads, *self.reads]
@@ -191,11 +187,13 @@ class _Region:
             if i < 0:
                 return None
             e = graph.equations[i]
-            alone = i in graph.live and graph.users.get(v, set()) <= self.members | set(members)
-            (members if alone and self._may_hold(i, members) else copied).append(i)
+            alone = (i in graph.live and v not in self.results
+                     and graph.users.get(v, set()) <= self.members | set(members)
+                     and graph.is_convex({*self.members, *members, i}))
+            (members if alone else copied).append(i)
             if e.name == "dot_general":
                 break
-            before = _before(e, axes)
+            before = _through(e, axes, back=True)
             if before is None:
                 return None
             (a,), axes = e.inputs, before
@@ -218,10 +216,7 @@ class _Region:
         self.copied += [graph.equations[j] for j in (*copied, *members)]
         return e, axes
 
-    def _may_hold(self, i: int, others: Sequence[int]) -> bool:
-        return self.graph.is_convex({*self.members, *others, i})
-
-    def close(self, results: set[Var], rest: set[int] | None = None) -> set[int] | None:
+    def close(self, rest: Set[int] = frozenset()) -> set[int] | None:
         """Take the products that read what the middle gives, maybe with its axes in another order;
         those who read the whole space and are not taken.  None where a value of the whole space
         stays in memory.  `rest`: those who read what is computed once more."""
@@ -234,18 +229,18 @@ class _Region:
         waiting = [(v, v, self._axes_of(v)) for v in (*shared, *own)]
         while waiting:
             source, v, axes = waiting.pop()
-            if v in results:
+            if v in self.results:
                 return None
             for u in sorted(graph.users.get(v, set()), key=graph.position.__getitem__):
                 e = graph.equations[u]
-                after = _after(e, axes)
+                after = _through(e, axes)
                 if after is not None:
                     self.views[u] = e
                     waiting.append((source, e.outputs[0], after))
-                elif source in shared and u not in (rest or set()):
+                elif source in shared and u not in rest:
                     continue
                 elif self._take(u, v, axes):
-                    self.products.append((e, source, v, self._result_axes(e, v, axes)))
+                    self.products.append((e, source, v, axes))
                     if source in shared and source not in self.wanted:
                         self.wanted.append(source)
                 else:
@@ -276,34 +271,13 @@ class _Region:
         if last - 1 in shape or last in shape or not (
                 summed == {last} or last - 1 in summed and {a for a in own if a >= 0} == {last}):
             return False
-        made = [a for a in self._result_axes(e, v, axes) if a != -1]
+        made = [a for a in _result_axes(e, v, axes) if a != -1]
         if ALONE in made and made[-1] not in (ALONE, last - 1 if summed == {last} else last):
             return False  # neither its rows nor its columns lie side by side
         if not self.graph.is_convex({*self.members, *self.views, u}):
             return False
         self.members.add(u)
         return True
-
-    def _result_axes(self, e: Equation, v: Var, axes: Axes) -> Axes:
-        """The axes of a product of a value of the middle."""
-        side = 0 if e.inputs[0] is v else 1
-        (c, b) = e.params["dimension_numbers"]
-        other = e.inputs[1 - side].aval.shape
-        own = [axes[i] for i in other_axes(len(axes), c[side], b[side])]
-        alien = [ALONE if other[i] > 1 else -1
-                 for i in other_axes(len(other), c[1 - side], b[1 - side])]
-        return (*[axes[i] for i in b[side]], *(own + alien if side == 0 else alien + own))
-
-    def _seen(self, v: Atom) -> Axes:
-        """The axes of a value of the middle, or of one that is that with its axes in another
-        order."""
-        e = next((e for e in self.views.values() if e.outputs[0] is v), None)
-        if e is None:
-            assert isinstance(v, Var)
-            return self._axes_of(v)
-        after = _after(e, self._seen(e.inputs[0]))
-        assert after is not None
-        return after
 
     def _needed(self, products: Sequence[Equation]) -> set[Atom]:
         """What products read, and the views that make it."""
@@ -318,7 +292,7 @@ class _Region:
         graph = self.graph
         taken = [e for e, *_ in self.products]
         kept = [v for v in self.wanted if v in self.small]
-        read_by = {v for _, v, _, _ in self.products}
+        read_by = {source for _, source, _, _ in self.products}
         self.wanted = [v for v in self.wanted if v in self.small or v in read_by]
         outputs = [*kept, *[e.outputs[0] for e in taken]]
         computed = {v for _, v, _ in self.scores}
@@ -331,26 +305,28 @@ class _Region:
         rows = Rows(self.rows.sizes, self.rows.folded, tuple(self.reads), tuple(self.made))
         call = Equation(registry["jit"], tuple(self.given), tuple(self.wanted), {
             "jaxpr": middle, "name": "rows", "rows": rows}, self.e.source, self.e.scope)
-        place = {v: k for k, v in enumerate(inputs)}
+        place: dict[Atom, int] = {v: k for k, v in enumerate(inputs)}
 
-        def product(e: Equation, axes: Axes, k: int, result: int = -1) -> Product:
-            sides = list(map(list, _sides(e, axes)))
-            if result >= 0:  # an operand is from the middle, whose axes are known
-                mine = 0 if e.inputs[0] in values else 1
-                own = self._seen(e.inputs[mine])
+        def product(e: Equation, axes: Axes, k: int, read: tuple[Var, Axes] | None = None
+                    ) -> Product:
+            left, right = map(list, _sides(e, axes))
+            if read is not None:  # of an operand from the middle the axes are known
+                v, own = read
                 c, _ = e.params["dimension_numbers"]
-                for i, j in zip(c[mine], c[1 - mine]):
-                    sides[mine][i] = sides[1 - mine][j] = own[i]
-            x, y = (place.get(a, -1) if isinstance(a, Var) else -1 for a in e.inputs)
-            return Product(x, y, tuple(sides[0]), tuple(sides[1]), axes, k, result)
+                mine = 0 if e.inputs[0] is v else 1
+                for i, j in zip(*c):
+                    left[i] = right[j] = own[(i, j)[mine]]
+            x, y = (-1 if read is not None and a is read[0] else place[a] for a in e.inputs)
+            return Product(x, y, tuple(left), tuple(right), axes, k,
+                           -1 if read is None else outputs.index(e.outputs[0]))
 
         how = Attention(
             middle, rows,
             tuple(-1 if v in computed else place[v] for v in self.given),
             tuple(outputs.index(v) if v in kept else -1 for v in self.wanted),
             tuple(product(e, axes, self.given.index(v)) for e, v, axes in self.scores),
-            tuple(product(e, axes, self.wanted.index(v), outputs.index(e.outputs[0]))
-                  for e, v, _, axes in self.products))
+            tuple(product(e, _result_axes(e, v, axes), self.wanted.index(source), (v, axes))
+                  for e, source, v, axes in self.products))
         before = sorted({id(q): q for q in self.copied}.values(),
                         key=lambda q: graph.position[graph.producer[q.outputs[0]]])
         between = [self.views[u] for u in sorted(self.views, key=graph.position.__getitem__)
@@ -392,29 +368,24 @@ def _is_small(depth: int, columns: int, most: int) -> bool:
             and (depth >= DEEP or columns >= LONG))
 
 
-def _before(e: Equation, axes: Axes) -> Axes | None:
-    """The axes of a view's operand."""
-    if e.name == "transpose":
-        found = [-1] * len(axes)
-        for place, i in enumerate(e.params["permutation"]):
-            found[i] = axes[place]
-        return tuple(found)
-    if e.name in ("reshape", "squeeze"):
-        old, new = e.inputs[0].aval.shape, e.outputs[0].aval.shape
-        if [n for n in old if n > 1] != [n for n in new if n > 1]:
-            return None
-        real = iter([a for a in axes if a >= 0])
-        return tuple(next(real) if n > 1 else -1 for n in old)
-    return None
+def _result_axes(e: Equation, v: Var, axes: Axes) -> Axes:
+    """The axes of a product of a value of the middle."""
+    side = 0 if e.inputs[0] is v else 1
+    (c, b) = e.params["dimension_numbers"]
+    other = e.inputs[1 - side].aval.shape
+    own = [axes[i] for i in other_axes(len(axes), c[side], b[side])]
+    alien = [ALONE if other[i] > 1 else -1
+             for i in other_axes(len(other), c[1 - side], b[1 - side])]
+    return (*[axes[i] for i in b[side]], *(own + alien if side == 0 else alien + own))
 
 
-def _after(e: Equation, axes: Axes) -> Axes | None:
-    """The axes of a view's result, by those of its operand."""
+def _through(e: Equation, axes: Axes, back: bool = False) -> Axes | None:
+    """The axes of a view's result, by those of its operand, or `back`; None of what is no view."""
     if e.name == "transpose":
-        return tuple(axes[i] for i in e.params["permutation"])
+        order = e.params["permutation"]
+        return tuple(axes[order.index(i) if back else order[i]] for i in range(len(axes)))
     if e.name in ("reshape", "squeeze"):
         old, new = e.inputs[0].aval.shape, e.outputs[0].aval.shape
         if [n for n in old if n > 1] == [n for n in new if n > 1]:
-            real = iter([a for a in axes if a >= 0])
-            return tuple(next(real) if n > 1 else -1 for n in new)
+            return with_unit_axes(axes, old if back else new)
     return None

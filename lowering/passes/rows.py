@@ -430,7 +430,7 @@ class Group:
         known = reads[0] if reads[0] is not None else made
         if known is None:
             return None
-        back, out = _with_unit_axes(known, old), _with_unit_axes(known, new)
+        back, out = with_unit_axes(known, old), with_unit_axes(known, new)
         return None if made not in (None, out) else ((back,), out)
 
     _squeeze = _reshape
@@ -444,7 +444,7 @@ def _numbered(shape: Sequence[int]) -> Axes:
     return tuple(next(at) if n > 1 else -1 for n in shape)
 
 
-def _with_unit_axes(axes: Axes, shape: Shape) -> Axes:
+def with_unit_axes(axes: Axes, shape: Shape) -> Axes:
     """The axes of a shape with the same sizes but 1."""
     real = iter([a for a in axes if a >= 0])
     return tuple(next(real) if n > 1 else -1 for n in shape)

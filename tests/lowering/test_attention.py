@@ -13,7 +13,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import lax, nn
+from calque import aot, lax, nn
 from calque.core.config import config
 from calque.lowering.kernels import attention as kernels
 from calque.lowering.kernels import gemm
@@ -248,6 +248,81 @@ def test_numbers_of_a_row_come_out_too() -> None:
     close(out, expected(q, k, v, scale=0.25))
     close(top, s.max(-1))
     close(logs, np.log(np.exp(s).sum(-1)))
+
+
+def test_scores_that_are_returned_are_written() -> None:
+    q, k, v = normal(3, T, D), normal(3, S, D), normal(3, S, 20)
+
+    def f(q: Any, k: Any, v: Any) -> Any:
+        s = q @ k.swapaxes(-1, -2)
+        return nn.softmax(s / 4) @ v, s
+
+    assert "attention" not in families(f, q, k, v)
+    out, s = calque.jit(f)(q, k, v)
+    close(out, expected(q, k, v, scale=0.25))
+    close(s, q.astype(np.float64) @ k.swapaxes(-1, -2))
+
+
+def test_a_gradient_alone_hands_out_numbers_of_rows() -> None:
+    """The softmax is computed in the gradient's kernel only, and so is what else is read of it."""
+    q, k, v, do = normal(3, T, D), normal(3, S, D), normal(3, S, 20), normal(3, T, 20)
+
+    def f(q: Any, k: Any, v: Any, do: Any) -> Any:
+        def out(q: Any, k: Any, v: Any) -> Any:
+            s = q @ k.swapaxes(-1, -2) / 4
+            return nn.softmax(s) @ v, s.max(-1)
+        (_, top), pull = calque.vjp(out, q, k, v)
+        return pull((do * top[..., None], jnp.zeros_like(top))), top
+
+    grads, top = calque.jit(f)(q, k, v, do)
+    close(top, (q.astype(np.float64) @ k.swapaxes(-1, -2) / 4).max(-1))
+    for found, wanted in zip(grads, gradients(q, k, v, do * np.asarray(top)[..., None],
+                                              scale=0.25)):
+        close(found, wanted)
+
+
+def test_constants_and_sizes_known_at_the_call() -> None:
+    """Nothing is an argument, or some of it; artifacts with constants inside, and of any size."""
+    q, k, v = normal(3, T, D), normal(3, S, D), normal(3, S, 20)
+    wanted = expected(q, k, v, scale=0.25)
+
+    def held(*given: Any) -> Any:
+        return plain(*given, *map(jnp.asarray, (q, k, v)[len(given):]))
+
+    def loaded(f: Any, types: list[str], *given: Any) -> Any:
+        (out,) = aot.load(aot.compile(f, *types, name="f").vmfb).f(*given)
+        return out.numpy()
+
+    close(calque.jit(held)(), wanted)
+    close(calque.jit(held)(q), wanted)
+    close(loaded(held, [f"f32[3,{T},{D}]"], q), wanted)
+    close(loaded(plain, [f"f32[b,t,{D}]", f"f32[b,s,{D}]", "f32[b,s,20]"], q, k, v), wanted)
+    close(calque.jit(plain)(q[:, :1], k, v), wanted[:, :1])
+
+
+def test_operands_are_written_after_they_were_read() -> None:
+    q, k, v = normal(3, T, D), normal(3, S, D), normal(3, S, 20)
+
+    def step(c: Any, _: Any) -> Any:
+        q, total, i = c
+        out = plain(q, k, v)
+        return (q.at[:, i, :20].set(out[:, i]), total + out, i + 1), None
+
+    start = q, np.zeros((3, T, 20), np.float32), 0
+    (found, total, _), _ = calque.jit(lambda *c: lax.scan(step, c, None, length=3))(*start)
+    wanted, sums = q.astype(np.float64), np.zeros((3, T, 20))
+    for i in range(3):
+        out = expected(wanted, k, v, scale=0.25)
+        wanted, sums = wanted.copy(), sums + out
+        wanted[:, i, :20] = out[:, i]
+    close(found, wanted)
+    close(total, sums)
+    given = jnp.array(q)
+    out, after = calque.jit(lambda q, k, v: (plain(q, k, v), q.at[0, 0].set(5)),
+                            donate_argnums=0)(given, k, v)
+    close(out, expected(q, k, v, scale=0.25))
+    q[0, 0] = 5
+    close(after, q.astype(np.float64))
 
 
 def test_weights_that_are_returned_are_written() -> None:
