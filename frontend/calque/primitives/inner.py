@@ -37,7 +37,8 @@ def bind_inner(prim: Primitive, args: Sequence[Any], params: Params,
     inner = params.get("jaxpr", params.get("fun"))
     if "fun" in params or inner is None or len(inner.inputs) != len(args):
         if inner is None or len(inner.inputs) != len(args):
-            assert prim.program is not None, prim.name
+            if prim.program is None:
+                raise NotImplementedError(f"{prim.name}: communicates between processes")
             inner = prim.program(**params)
         return replay(change(inner), *args)
     made, consts = closed(change(inner))
