@@ -1,4 +1,4 @@
-"""Which recorded Programs may be compiled as a whole (dispatch/same_bits): those that keep bits."""
+"""Recorded Programs, compiled as a whole, keep the bits of their steps (dispatch/same_bits)."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,7 +10,8 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.dispatch.same_bits import is_exact
+from calque.core.evaluate import replay
+from calque.dispatch.same_bits import exact
 
 X = np.linspace(0.1, 2, 8, dtype=np.float32)
 KEY = calque.random.key(1)
@@ -20,31 +21,74 @@ EXACT: dict[str, Callable[[Any, Any], Any]] = {
     "a function of a sum": lambda x, y: lax.exp(x + y), "integers": lambda x, y: (
         lax.convert_element_type(x * y, np.int32) * 3 + 1),
     "a quotient": lambda x, y: x / y + x, "the greatest": lambda x, y: jnp.max(x) + y}
-INEXACT: dict[str, Callable[[Any, Any], Any]] = {
+ROUNDED: dict[str, Callable[[Any, Any], Any]] = {
     "a product and a sum": lambda x, y: x * y + x, "by 3": lambda x, y: x * 3.0 + y,
     "less a product": lambda x, y: y - x * y, "the other sign": lambda x, y: lax.neg(x * y) + x,
     "in another shape": lambda x, y: (x * y).reshape(2, 4) + 1,
     "of a square": lambda x, y: lax.square(x) + y, "a choice": lambda x, y: lax.max(x * y, y) + x,
     "a function's end": lambda x, y: lax.sin(x) + y, "its start": lambda x, y: lax.log1p(x * y),
+    "two products": lambda x, y: x * y + y * y, "one product, twice": lambda x, y: (
+        (x * y + 1) * (x * y + 2)), "a polynomial": lambda x, y: ((x * y + x) * y + y) * y + 1,
+    "a result as well": lambda x, y: (x * y, x * y + y),
     "the same type": lambda x, y: lax.convert_element_type_p.bind(
-        x * y, new_dtype=np.dtype(np.float32), weak_type=True, sharding=None) + x,
+        x * y, new_dtype=np.dtype(np.float32), weak_type=True, sharding=None) + x}
+SUMS: dict[str, Callable[[Any, Any], Any]] = {
     "a total": lambda x, y: jnp.sum(x), "a product of matrices": lambda x, y: x @ y,
-    "a running sum": lambda x, y: jnp.cumsum(x)}
+    "a running sum": lambda x, y: jnp.cumsum(x),
+    "a loop": lambda x, y: lax.fori_loop(0, 3, lambda i, v: v * y + x, x)}
+
+
+def _barriers(f: Callable[[Any, Any], Any]) -> int:
+    made = exact(calque.make_jaxpr(f)(X, X + 1).jaxpr)
+    assert made is not None
+    return sum(e.name == "optimization_barrier" for e in made.equations)
 
 
 @pytest.mark.parametrize("name", EXACT)
 def test_exact(name: str) -> None:
-    assert is_exact(calque.make_jaxpr(EXACT[name])(X, X + 1).jaxpr)
+    assert _barriers(EXACT[name]) == 0
 
 
-@pytest.mark.parametrize("name", INEXACT)
-def test_inexact(name: str) -> None:
-    assert not is_exact(calque.make_jaxpr(INEXACT[name])(X, X + 1).jaxpr)
+@pytest.mark.parametrize("name", ROUNDED)
+def test_products_are_rounded_before_they_are_added(name: str) -> None:
+    assert 1 <= _barriers(ROUNDED[name]) <= 3
 
 
-def test_what_is_exact_has_the_bits_of_its_steps() -> None:
-    for name, f in EXACT.items():
-        whole = np.asarray(calque.jit(f)(X, X + 1))
-        with calque.disable_jit(True):
-            steps = np.asarray(f(jnp.asarray(X), jnp.asarray(X + 1)))
-        assert whole.tobytes() == steps.tobytes(), name
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_are_not_exact(name: str) -> None:
+    assert exact(calque.make_jaxpr(SUMS[name])(X, X + 1).jaxpr) is None
+
+
+@pytest.mark.parametrize("name", [*EXACT, *ROUNDED])
+def test_what_is_exact_has_the_bits_of_its_steps(name: str) -> None:
+    f = {**EXACT, **ROUNDED}[name]
+    program = exact(calque.make_jaxpr(f)(X, X + 1).jaxpr)
+    assert program is not None
+    whole = calque.jit(lambda x, y: replay(program, x, y))(X, X + 1)
+    with calque.disable_jit(True):
+        steps = calque.tree.leaves(f(jnp.asarray(X), jnp.asarray(X + 1)))
+    for a, b in zip(whole, steps, strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+AGAIN: dict[str, Callable[[Any], Any]] = {
+    "percentile": lambda x: jnp.percentile(x, 30.0), "interp": lambda x: jnp.interp(x, x, x[::-1]),
+    "polyval": lambda x: jnp.polyval(x, x), "categorical": lambda x: calque.random.categorical(
+        KEY, x, shape=(5, 8)), "gumbel": lambda x: calque.random.gumbel(KEY, (8,)),
+    "linspace": lambda x: jnp.linspace(0.1, 0.7, 9), "median": jnp.median}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_calls_that_come_again_keep_their_bits(name: str) -> None:
+    x = jnp.asarray(np.random.default_rng(3).uniform(0.1, 2, 8).astype(np.float32))
+    made = [np.asarray(AGAIN[name](x)).tobytes() for _ in range(20)]
+    assert len(set(made)) == 1
+
+
+def test_known_numbers_are_computed_once_and_belong_to_nobody() -> None:
+    line = np.linspace(0, 1, 7, dtype=np.float32)
+    for _ in range(3):
+        x = jnp.linspace(0, 1, 7)
+        np.testing.assert_array_equal(x, line)
+        np.testing.assert_array_equal(calque.jit(lambda x: x + 1, donate_argnums=0)(x), line + 1)
+        jnp.linspace(0, 1, 7).delete()

@@ -44,6 +44,7 @@ RENAMED = (("from jax.config import config", "from jax import config"),
            ("from IPython.display import set_matplotlib_formats",
             "from matplotlib_inline.backend_inline import set_matplotlib_formats"))
 _CLOCK = re.compile(r"time|second|\bsec|elapsed|took|speed|/s\b|\bms\b|0x[0-9a-f]{6}", re.I)
+_TIMES = re.compile(r"time|elapsed|(with|without)_compile$", re.I)  # names of values that are times
 CLOSE, ALIKE = 2e-3, 0.15  # relative: of values, of statistics
 
 
@@ -149,7 +150,7 @@ def judged(program: dict[str, Any], run: str = "first") -> Iterator[tuple[int, s
         else:
             x, y = a["values"], b["values"]
             other = [f"{k}: {x.get(k)} | {y.get(k)}" for k in sorted({*x, *y} - ignored)
-                     if "time" not in k.lower() and not near(x.get(k), y.get(k), statistics)]
+                     if not _TIMES.search(k) and not near(x.get(k), y.get(k), statistics)]
             if not statistics and "printed" not in ignored and not compare._close(
                     numbers(a), numbers(b)):
                 other.append(f"printed: {a['printed'][:300]} | {b['printed'][:300]}")

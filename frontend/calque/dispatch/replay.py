@@ -28,7 +28,7 @@ from calque.core.types import Function, Params
 from calque.dispatch import numpy_rules, shape_polymorphic, transfers
 from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.dispatch.eager import is_literal, lazy_eval, prepared, run_program
-from calque.dispatch.same_bits import is_exact
+from calque.dispatch.same_bits import exact
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partition import has_own
 from calque.dispatch.sharded.spanning import made
@@ -167,7 +167,7 @@ def _record(f: Function, args: Any, kwargs: Any, arrays: list[Array]
         outs = list(out) if isinstance(out, (tuple, list)) else [out]
         if not outs or not all(type(o) is Array or isinstance(o, Tracer) for o in outs):
             raise Unplanned
-        program = _lifted(eliminate_dead_code(trace.program(inputs, outs)))
+        program = _folded(_lifted(eliminate_dead_code(trace.program(inputs, outs))))
     finally:
         trace.close()
     if not isinstance(out, (tuple, list)):
@@ -211,6 +211,31 @@ def _lifted(p: Program) -> Program:
     return Program(p.inputs, equations, outputs, variables, values, p.name)
 
 
+def _folded(p: Program) -> Program:
+    """Without the equations of numbers that are known: they are computed now, once."""
+    known: dict[Atom, Any] = {v: value for v, c in zip(p.const_vars, p.consts)
+                              if (value := numpy_rules.concrete_value(c)) is not None}
+    equations, made = [], dict(zip(p.const_vars, p.consts))
+    device = current_device()
+    for e in p.equations:
+        rule = numpy_rules.RULES.get(e.name)
+        values = [known.get(a) if isinstance(a, Var) else np.asarray(a.value) for a in e.inputs]
+        out = e.outputs[0]
+        if (rule is None or e.primitive.multiple_results or out.aval.nbytes > HOST_BYTES
+                or _foreign(out.aval) or any(v is None for v in values)):
+            equations.append(e)
+            continue
+        with np.errstate(all="ignore"):
+            value = rule(out.aval, *values, **e.params)
+        if value is None:
+            equations.append(e)
+            continue
+        made[out] = numpy_rules.result(out.aval, value, device)
+        known[out] = numpy_rules.concrete_value(made[out])
+    return eliminate_dead_code(Program(p.inputs, equations, p.outputs, list(made),
+                                       list(made.values()), p.name))
+
+
 # ---- plans
 class _Whole:
     """One Program."""
@@ -248,7 +273,7 @@ class _OnHost:
     where a signature whose steps take longer than a compiled call comes again and again."""
 
     __slots__ = ("avals", "constants", "left", "limits", "outs", "pack", "program", "steps",
-                 "whole")
+                 "together", "whole")
 
     def __init__(self, program: Program, steps: Steps, pack: Callable[[list[Array]], Any]) -> None:
         self.program, self.pack = program, pack
@@ -256,13 +281,14 @@ class _OnHost:
         self.avals = [o.aval for o in program.outputs]
         self.whole: _Whole | None = None
         # calls until it is compiled; 0: never, as where one call would not give the next one's bits
-        self.left = _OFTEN if _is_slow(program) and is_exact(program) else 0
+        self.together = exact(program) if _is_slow(program) else None
+        self.left = _OFTEN if self.together is not None else 0
 
     def run(self, arrays: list[Array]) -> list[Array] | None:
         if self.left:
             self.left -= 1
-            if not self.left:
-                self.whole = _Whole(self.program, self.pack)
+            if not self.left and self.together is not None:
+                self.whole = _Whole(self.together, self.pack)
         if self.whole is not None:
             return self.whole.run(arrays)
         concrete_value = numpy_rules.concrete_value

@@ -1,8 +1,9 @@
-"""Whether a Program gives the bits that its equations give one at a time.
+"""A Program that gives, compiled as a whole, the bits that its equations give one at a time.
 
 Compiled as a whole, sums are taken in another order, and a product that is added becomes one
 operation with one rounding (FMA), as in XLA: a result that was computed step by step would change
-in its last bit when the Program takes over.  `is_exact` says yes only where neither can be.
+in its last bit when the Program takes over.  `exact` puts an optimization_barrier between such a
+product and what adds it, and gives None where there is a sum.
 """
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.primitives.generator import optimization_barrier_p
 
 # results that are a part of their operands, or chosen of them
 _MOVES = frozenset((
@@ -27,16 +29,32 @@ _NO_SUMS = frozenset(("mul", "div", "sqrt", "floor", "ceil", "round", "sign", "e
                       "bitcast_convert_type", "square", "integer_pow", "nextafter"))
 
 
-def is_exact(p: Program) -> bool:
-    """Whether all of p at once gives the bits of one equation after the other."""
+def exact(p: Program) -> Program | None:
+    """p with the bits of one equation after the other, also when all of it is compiled; or None."""
     products: set[Var] = set()  # what may be a product that is not rounded yet
     known: dict[Var, Any] = {v: np.asarray(c) for v, c in zip(p.const_vars, p.consts)
                              if not v.aval.shape and _is_float(v)}
-    return all(_follow(e, products, known) for e in p.equations)
+    rounded: dict[Atom, Var] = {}  # products behind a barrier
+    equations: list[Equation] = []
+    for e in p.equations:
+        inputs = [rounded.get(a, a) if isinstance(a, Var) else a for a in e.inputs]
+        changed = e.replace(inputs=tuple(inputs))
+        if not _follow(changed, products, known):
+            held = [a for a in dict.fromkeys(inputs) if isinstance(a, Var) and a in products]
+            for a in held:
+                rounded[a] = Var(a.aval)
+                equations.append(Equation(optimization_barrier_p, (a,), (rounded[a],), {},
+                                          e.source, e.scope))
+            changed = e.replace(inputs=tuple(
+                rounded.get(a, a) if isinstance(a, Var) else a for a in inputs))
+            if not held or not _follow(changed, products, known):
+                return None
+        equations.append(changed)
+    return Program(p.inputs, equations, p.outputs, p.const_vars, p.consts, p.name)
 
 
 def _follow(e: Equation, products: set[Var], known: dict[Var, Any]) -> bool:
-    """Notes an equation's products and known numbers; whether it is exact."""
+    """Whether an equation is exact; its products and known numbers are noted then."""
     if e.primitive.higher_order:
         return False
     if not any(map(_is_float, e.outputs)):

@@ -19,6 +19,7 @@ from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.trace import Tracer, at_bottom, concretization_error
 from calque.dispatch.array import Array, from_numpy
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.replay import refuse
 from calque.dispatch.sharded.placing import made_on
 from calque.lax.operands import as_size, as_sizes, canonical_axis
 from calque.numpy import util
@@ -138,6 +139,7 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     return line if start == 0 else ew.add(first, line)
 
 
+@util.planned
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
              dtype: Any = None, axis: int = 0, *, device: Any = None) -> Any:
     """num evenly spaced values from start to stop.
@@ -165,6 +167,8 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
       Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     count = _count("linspace", num)
+    if isinstance(count, int) and count > LONGEST:
+        refuse()  # (too long to be kept)
     start, stop = util.check_arrays("linspace", start, stop)
     wanted = dtypes.result_type(start, stop) if dtype is None else util.user_dtype(
         "linspace", dtype)

@@ -5,6 +5,7 @@ lines, running sums are taken in f64, products of small matrices by BLAS.
 """
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from calque.core.lists import other_axes
-from calque.core.types import Axes
+from calque.core.types import Axes, Shape
 from calque.dispatch.numpy_rules.elementwise import BF16, BOOL, COMPLEX, FLOATS, INTEGERS, WIDE
 
 Value = np.ndarray[Any, Any]
 Rule = Callable[..., Any]
 PRODUCT_LIMIT = 1_000_000  # multiplications of a dot_general
 _HALF = frozenset([np.dtype(np.float16), BF16])
+_FACTORS = FLOATS | COMPLEX | INTEGERS
 
 RULES: dict[str, Rule] = {}
 
@@ -107,21 +109,31 @@ RULES["cummin"] = _running(np.minimum.accumulate, INTEGERS)
 
 def _dot(out: Any, x: Value, y: Value, *, dimension_numbers: Any, precision: Any,
          preferred_element_type: Any, out_sharding: Any = None) -> Any:
-    (xc, yc), (xb, yb) = dimension_numbers
     work = np.dtype(np.float32) if out.dtype in _HALF else out.dtype
     if work not in WIDE | COMPLEX | INTEGERS:
         return None
-    if any(v.dtype not in FLOATS | COMPLEX | INTEGERS for v in (x, y)):
+    if x.dtype not in _FACTORS or y.dtype not in _FACTORS:
         return None
-    xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
+    form = _matrices(dimension_numbers, x.shape, y.shape)
+    if form is None:
+        return None
+    (px, sx), (py, sy) = form
+    a, b = x.transpose(px).reshape(sx), y.transpose(py).reshape(sy)
+    made = np.matmul(a.astype(work, copy=False), b.astype(work, copy=False))
+    return made.astype(out.dtype, copy=False).reshape(out.shape)
+
+
+@functools.lru_cache(1024)
+def _matrices(dimension_numbers: Any, x: Shape, y: Shape) -> Any:
+    """Order of axes and shape of both operands as batches of matrices; None for many products."""
+    (xc, yc), (xb, yb) = dimension_numbers
+    xf, yf = other_axes(len(x), xc, xb), other_axes(len(y), yc, yb)
     batch, m, n, k = (math.prod(s) for s in (
-        [x.shape[i] for i in xb], [x.shape[i] for i in xf], [y.shape[i] for i in yf],
-        [x.shape[i] for i in xc]))
+        [x[i] for i in xb], [x[i] for i in xf], [y[i] for i in yf], [x[i] for i in xc]))
     if batch * m * n * k > PRODUCT_LIMIT:
         return None
-    a = x.transpose(*xb, *xf, *xc).reshape(batch, m, k).astype(work)
-    b = y.transpose(*yb, *yc, *yf).reshape(batch, k, n).astype(work)
-    return np.matmul(a, b).astype(out.dtype).reshape(out.shape)
+    lead = (batch,) if xb else ()
+    return ((*xb, *xf, *xc), (*lead, m, k)), ((*yb, *yc, *yf), (*lead, k, n))
 
 
 RULES["dot_general"] = _dot
