@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.program import Atom, Literal, Program, Var, param_key
+from calque.core.program import Atom, Equation, Literal, Program, Var, param_key
 from calque.core.types import Axes, Dtype, Shape
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
@@ -27,7 +27,7 @@ from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.shell import FEW, Shell
 from calque.lowering.kernels.stretch import emit_stretch
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
-from calque.lowering.passes import cost
+from calque.lowering.passes import cost, picks
 from calque.lowering.passes.rows import EXTREMA, VECTOR, VIEWS, Rows, is_fold, price
 
 GROUPS = 64  # workgroups at most
@@ -113,6 +113,7 @@ class Kernel:
         self.row_axes = [i for i, f in enumerate(self.space.folded) if not f]
         self.columns = not self.space.folded[self.last]  # a row each lane
         self.memories: dict[Node, Memory] = {}
+        self.picks: dict[Node, tuple[Memory, list[tuple[Memory, int, int]]]] = {}
         self.unique: dict[Any, Node] = {}
         self.nodes: list[Node] = []
         self.follow(p, rows, inputs)
@@ -153,6 +154,9 @@ class Kernel:
         """The nodes of a Program; views are what they are views of."""
         self.env: dict[Atom, Node] = {}
         for e, reads, made in zip(p.equations, rows.reads, rows.made):
+            if e.name == "gather":
+                self.env[e.outputs[0]] = self.picked(e, reads, inputs)
+                continue
             xs = [self.atom(a, axes, inputs) for a, axes in zip(e.inputs, reads)]
             name, out, dtype = e.name, e.outputs[0], e.outputs[0].aval.dtype
             key = (name, tuple(map(id, xs)), dtype,
@@ -188,6 +192,38 @@ class Kernel:
                          [i for i, s in enumerate(strides) if s])
         self.memories[made] = self.view(inputs[a], strides)
         return made
+
+    def picked(self, e: Equation, reads: Sequence[Axes], inputs: dict[Var, Memory]) -> Node:
+        """Rows that a gather picks (passes/picks)."""
+        strides = [self.space.places[a, axes] for a, axes in zip(e.inputs, reads)]
+        key = ("gather", *e.inputs, *map(tuple, strides),
+               tuple((k, param_key(v)) for k, v in e.params.items()))
+        made = self.node(key, "picked", e.outputs[0].aval.dtype,
+                         [i for i, both in enumerate(zip(*strides)) if any(both)], 0, e)
+        given: Any = [inputs[a] for a in e.inputs]  # (variables, as is_picked says)
+        views = [self.view(m, s) for m, s in zip(given, strides)]
+        self.picks[made] = views[0], [
+            (views[1].view(views[1].shape, views[1].strides, k * given[1].strides[-1]),
+             given[0].strides[axis], most) for k, axis, most in picks.positions(e)]
+        return made
+
+    def pick(self, b: KernelBuilder, n: Node, where: list[Index]) -> Value:
+        """The value that a gather gives at one place."""
+        x, entries = self.picks[n]
+        base: Index = 0
+        inside: Value | None = None
+        for indices, step, most in entries:
+            given = memory.load(SCALAR, indices, where)
+            safe = memory.clamped(given, most)
+            base = memory.add(base, memory.times(memory.position(safe), step if most else 0))
+            same = given.eq(safe)
+            inside = same if inside is None else inside & same
+        found = memory.load(b, x.view(x.shape, x.strides, base), where)
+        if n.what.params["mode"].name != "FILL_OR_DROP" or inside is None:
+            return found
+        fill = n.what.params["fill_value"]
+        return b.select(b.to_lanes(inside) if b.lanes > 1 else inside, found,
+                        b.splat(0 if fill is None else fill, (), n.dtype))
 
     def is_row(self, n: Node) -> bool:
         """Whether there is one of it in a row."""
@@ -304,6 +340,8 @@ class Kernel:
             return b.splat(n.what.value, (), n.dtype)
         if n.kind == "input":
             return memory.load(b, self.memories[n], where)
+        if n.kind == "picked":
+            return self.pick(b, n, where)
         if n.kind == "iota":
             return self.counted(b, n, where)
         return self.shell.apply(b, n.what, [env[x] for x in n.operands])

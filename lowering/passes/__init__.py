@@ -12,6 +12,7 @@ accumulate.py sums over the steps of a scan are taken behind it
 panels.py     matrices that a kernel's loop multiplies by are laid out before it
 groups.py     equations that become one kernel of ours, found by the next two
 rows.py       groups of equations over independent rows, each of which becomes one kernel
+picks.py      rows that a gather picks, read by a group where they are
 attention.py  products around a group of rows, without a square matrix between them
 lists.py      the same elementwise work on many arrays of any sizes
 chains.py     long elementwise stretches

@@ -83,6 +83,8 @@ def _is_middle(e: Equation) -> bool:
     rows = e.params.get("rows")
     if not isinstance(rows, Rows) or len(rows.sizes) < 2:
         return False
+    if any(q.name == "gather" for q in e.params["jaxpr"].equations):
+        return False  # (what a tile has is not at places of its own)
     last = len(rows.sizes) - 1
     return (rows.folded == {last} and rows.sizes[-1] >= LEAST_COLUMNS
             and rows.sizes[-2] >= LEAST_ROWS and math.prod(rows.sizes) >= LEAST)

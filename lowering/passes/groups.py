@@ -12,7 +12,7 @@ from calque.lowering.passes.lists import lists
 from calque.lowering.passes.rows import Finder, is_fold
 from calque.lowering.plan.switches import off
 
-_STEPPED = frozenset(("scan", "while", "cond"))
+_APART = frozenset(("scan", "while", "cond", "checkpoint"))  # a second computation stays one
 
 
 def grouped(p: Program) -> Program:
@@ -48,4 +48,4 @@ def _grouped(p: Program) -> Program:
 
 
 def _with_groups(e: Equation) -> Equation:
-    return e.with_inner(grouped) if e.name in _STEPPED and not cost.is_kernel(e) else e
+    return e.with_inner(grouped) if e.name in _APART and not cost.is_kernel(e) else e

@@ -17,7 +17,8 @@ from calque.lowering.passes.flat import flat
 from calque.lowering.passes.loops import is_map
 
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
-CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun"}
+CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun",
+         "checkpoint": "jaxpr"}  # (but for a second computation: it stays one)
 EXPANDED = ("shard_map", "pallas_call")  # what they are on whole arrays is a call
 MARKS = frozenset((
     "sharding_constraint", "pvary", "inspect_sharding", "preduced", "reduced_invary_cast",
@@ -70,10 +71,17 @@ def _inner_hoisted(e: Equation) -> Equation:
         assert e.primitive.program is not None
         return e.replace(primitive=registry["jit"], params={
             "jaxpr": hoist(e.primitive.program(**e.params)), "name": e.name})
-    if e.name in CALLS:
+    again = e.name == "checkpoint" and e.params["differentiated"] and e.params["prevent_cse"]
+    if e.name in CALLS and not again:
         called = e.params[CALLS[e.name]]
         return e.replace(primitive=registry["jit"], params={
             "jaxpr": hoist(called), "name": e.name})
+    if e.name == "custom_linear_solve":
+        counts = e.params["counts"]
+        first, end = sum(counts[:2]), sum(counts)
+        return e.replace(primitive=registry["jit"], params={
+            "jaxpr": hoist(e.params["solve"]), "name": e.name}, inputs=(
+                *e.inputs[first:first + counts[2]], *e.inputs[end:]))
     return e.with_inner(hoist)
 
 
@@ -143,6 +151,7 @@ def _depending_on(body: Program, consts: Sequence[Var], staying: set[Equation]
                   ) -> tuple[list[Equation], set[Equation]]:
     known: set[Atom] = set(consts)
     cheap: set[Atom] = set()
+    spread: set[Atom] = set()
     found, free = [], set()
     for e in body.equations:
         if is_callback(e) or e in staying or not all(
@@ -151,6 +160,9 @@ def _depending_on(body: Program, consts: Sequence[Var], staying: set[Equation]
         if _is_free(e, cheap):
             free.add(e)
             cheap.update(e.outputs)
+        elif _spreads(e, spread):
+            free.add(e)
+            spread.update(e.outputs)
         elif not (is_const(e) or any(isinstance(a, Var) for a in e.inputs)):
             continue
         found.append(e)
@@ -166,3 +178,12 @@ def _is_free(e: Equation, cheap: set[Atom]) -> bool:
         return not e.inputs[0].aval.shape or e.inputs[0] in cheap
     return is_map(e) and all(not a.aval.shape or a in cheap for a in e.inputs) and (
         any(a in cheap for a in e.inputs) or all(isinstance(a, Literal) for a in e.inputs))
+
+
+def _spreads(e: Equation, spread: set[Atom]) -> bool:
+    """Whether it repeats an array, which costs memory before the loop and nothing where it is read;
+    or gives what does another weak type."""
+    if e.name == "convert_element_type":
+        return e.inputs[0] in spread and e.inputs[0].aval.dtype == e.outputs[0].aval.dtype
+    return e.name == "broadcast_in_dim" and (
+        guess(e.outputs[0].aval.size) > guess(e.inputs[0].aval.size))

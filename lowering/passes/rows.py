@@ -19,9 +19,10 @@ from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Shape
 from calque.lowering.emit.dtypes import BOOL
-from calque.lowering.passes import cost, loops
+from calque.lowering.passes import cost, loops, picks
 from calque.lowering.passes.graph import Graph
 from calque.lowering.plan.refusal import Refusal
+from calque.lowering.plan.switches import off
 
 EXTREMA = frozenset(("argmax", "argmin"))
 VIEWS = ("broadcast_in_dim", "reshape", "squeeze")
@@ -234,6 +235,8 @@ def is_elementwise(e: Equation) -> bool:
 
 def _has_row_form(e: Equation) -> bool:
     p, name = e.primitive, e.name
+    if name == "gather" and not off("picks"):
+        return not cost.is_dynamic(e) and picks.is_picked(e)
     if cost.is_dynamic(e) or not (is_map(p) or is_fold(p) or name in (*VIEWS, "iota")):
         return False
     return loops.is_plain(e) if name in EXTREMA else loops.has_kernel_form(e)
@@ -268,6 +271,7 @@ class Group:
         self.made: dict[Atom, Axes] = {}
         self.few = False  # workgroups, for work that is much
         self.used: dict[Atom, set[Axes]] = {}
+        self.outside: set[Atom] = set()  # what is read at places of its own: from memory
 
     @classmethod
     def around(cls, e: Equation, seed: int) -> Group | None:
@@ -309,6 +313,8 @@ class Group:
     def take(self, e: Equation, found: Found) -> None:
         reads, made = found
         self.made[e.outputs[0]] = made
+        if e.name == "gather":
+            self.outside.update(e.inputs)
         for a, axes in zip(e.inputs, reads):
             self.used.setdefault(a, set()).add(axes)
 
@@ -339,7 +345,7 @@ class Group:
         if reads is None:
             reads = [self.made.get(a) for a in e.inputs]
         wanted = self.used.get(out, set())
-        if len(wanted) > 1:
+        if len(wanted) > 1 or out in self.outside:
             return None
         made = next(iter(wanted), None)
         name = e.name
@@ -353,9 +359,11 @@ class Group:
         found = form(e, list(reads), made)
         if found is None:
             return None
-        for a, axes in zip((*e.inputs, out), (*found[0], found[1])):
+        for a, axes in zip((out, *e.inputs), (found[1], *found[0])):
             if not self._fits(a.aval.shape, axes):
                 return None
+            if name == "gather":
+                break
         if name == "iota":
             return found
         inside = set(found[1])
@@ -434,6 +442,15 @@ class Group:
         return None if made not in (None, out) else ((back,), out)
 
     _squeeze = _reshape
+
+    def _gather(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
+        if made is None or any(a in self.made for a in e.inputs):
+            return None
+        x, ids = picks.operand_axes(e, made)
+        real = [i for i in x if i >= 0]
+        if real != sorted(set(real)) or len(self.sizes) - 1 in ids:
+            return None
+        return (x, ids), made
 
     def _iota(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
         return None if made is None else ((), made)

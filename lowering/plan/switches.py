@@ -15,6 +15,7 @@ SWITCHES = {
     "registers": "loops in registers, but for those over elements",
     "memory": "loops over memory",
     "rows": "reductions with what is around them as one kernel",
+    "picks": "rows that a gather picks read where they are",
     "attention": "products of what is computed of rows of products, without a square matrix",
     "lists": "the same elementwise work on many arrays as one kernel",
     "chains": "long elementwise chains as one kernel",

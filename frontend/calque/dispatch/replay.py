@@ -281,7 +281,8 @@ class _OnHost:
         self.avals = [o.aval for o in program.outputs]
         self.whole: _Whole | None = None
         # calls until it is compiled; 0: never, as where one call would not give the next one's bits
-        self.together = exact(program) if _is_slow(program) else None
+        self.together = exact(program) if (
+            len(steps[1]) < _LONG and _is_slow(program)) else None
         self.left = _OFTEN if self.together is not None else 0
 
     def run(self, arrays: list[Array]) -> list[Array] | None:
@@ -317,6 +318,7 @@ class _OnHost:
 
 
 _OFTEN = 16  # calls of a signature
+_LONG = 256  # equations, from which on none is compiled to save microseconds
 _CALL_US = 20  # what a compiled call costs, twice, in microseconds
 _SLOW_STEPS = {"random_bits": 60, "random_split": 25, "random_fold_in": 25, "random_seed": 10,
                "sort": 8, "top_k": 8, "gather": 8, "scatter": 8, "scatter-add": 8}

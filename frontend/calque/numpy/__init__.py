@@ -50,6 +50,7 @@ split.py       split, array_split, vsplit, ...
   at.py          x.at[...].set(...); writing.py writes windows
   methods.py     the operators and methods of arrays
   staged.py      jnp.sin.lower, ...: the stages of functions that JAX jits
+many.py        many arrays joined by NumPy
 quick.py       operators on concrete arrays, by what promotion said before
 decompositions.py  (numpy.linalg) qr, svd, eigh, eig, pinv, ...; solvers.py: solve, inv
 documents.py   docstrings of the ufuncs

@@ -20,7 +20,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import beside, made_on
 from calque.lax.make import spread_scalar, varying_as
 from calque.lax.operands import as_size, as_sizes, numpy_operand
-from calque.numpy import util
+from calque.numpy import many, util
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.random import filled_key, impl_of, random_wrap_p
@@ -198,7 +198,8 @@ def _sequence(x: Any, dtype: Any) -> Any:
     if not arrays:
         return from_numpy(_host(x if leaves is not None else [], dtype))
     if all(type(v) is Array and v._pending is None and not dtypes.is_key(v.dtype)
-           for v in arrays) and at_bottom() and sum(v.nbytes for v in arrays) <= SMALL:
+           for v in arrays) and at_bottom() and sum(v.nbytes for v in arrays) <= (
+               SMALL if len(arrays) < many.MANY else many.MOST):
         return from_numpy(_host(_values(x), dtype))
     with lazy_eval("array"):
         return _stacked(x, dtype)

@@ -17,7 +17,7 @@ from calque.core.trace import Tracer
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_size, as_sizes, canonical_axis
 from calque.lax.shape import unchanged
-from calque.numpy import util
+from calque.numpy import many, util
 from calque.numpy.shapes import atleast_1d, atleast_2d, atleast_3d, ravel, reshape
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -46,6 +46,7 @@ def _join(name: str, values: Sequence[Any], axis: int, dtype: Any = None) -> Any
     return sh.concatenate(values, axis)
 
 
+@many.concatenate
 @util.planned
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     """Arrays joined along an axis.
@@ -100,6 +101,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     return concatenate(arrays, axis)
 
 
+@many.stack
 @util.planned
 def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
     """Arrays of one shape joined along a new axis.
@@ -176,6 +178,7 @@ def _stacked(name: str, tup: Any, raised: Any, axis: int, dtype: Any) -> Any:
         return _join(name, [raised(v) for v in values], axis, dtype)
 
 
+@many.vstack
 @util.planned
 def vstack(tup: Any, dtype: Any = None) -> Any:
     """Arrays joined along the first axis; vectors become rows.
@@ -199,6 +202,7 @@ def vstack(tup: Any, dtype: Any = None) -> Any:
     return _stacked("vstack", tup, atleast_2d, 0, dtype)
 
 
+@many.hstack
 @util.planned
 def hstack(tup: Any, dtype: Any = None) -> Any:
     """Arrays joined along the second axis; vectors along their only one.

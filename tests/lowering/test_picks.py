@@ -1,0 +1,136 @@
+"""Rows that a gather picks and a group reads where they are (passes/picks), beside NumPy."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+from calque.core.config import config
+from calque.core.program import Program, eliminate_dead_code
+from calque.lowering.passes.groups import grouped
+from calque.lowering.target.targets import TargetError, runnable_target
+
+RNG = np.random.default_rng(1)
+
+
+def whole(*shape: int) -> Any:
+    """Small whole numbers: sums of products are exact in any order."""
+    return RNG.integers(-8, 8, shape).astype(np.float32)
+
+
+def inside(f: Callable[..., Any], *args: Any) -> int:
+    """How many gathers are in groups."""
+    p: Program = calque.make_jaxpr(f)(*args).jaxpr
+    return sum(q.name == "gather" for e in grouped(eliminate_dead_code(p)).equations
+               if "rows" in e.params for q in e.params["jaxpr"].equations)
+
+
+def policy(v: Any, s: Any, q: Any) -> Any:
+    """Expected values under a policy: v[s[i, j], :] @ q[j, :]."""
+    def one(v: Any, s: Any, q: Any, i: Any, j: Any) -> Any:
+        return jnp.sum(v[s[i, j], :] * q[j, :])
+    rows = calque.vmap(one, in_axes=(None, None, None, None, 0))
+    return calque.vmap(rows, in_axes=(None, None, None, 0, None))(
+        v, s, q, jnp.arange(s.shape[0]), jnp.arange(s.shape[1]))
+
+
+@pytest.mark.parametrize("level, dtype", [
+    ("x86-64-v2", "float32"), ("x86-64-v3", "float64"), ("x86-64-v4", "bfloat16"),
+    ("x86-64-v3", "int32")])
+def test_expected_values_under_a_policy(level: str, dtype: str) -> None:
+    with calque.enable_x64(True), config.context("calque_cpu", level):
+        try:
+            runnable_target()
+        except TargetError as error:
+            pytest.skip(str(error).splitlines()[0])
+        v, q = (jnp.asarray(whole(*s)).astype(dtype) for s in ((50, 33), (20, 33)))
+        s = RNG.integers(0, 50, (60, 20))
+        assert inside(policy, v, s, q) == 1
+        made = np.asarray(calque.jit(policy)(v, s, q)).astype(np.float64)
+    both = (np.asarray(x).astype(np.float64) for x in (v, q))
+    np.testing.assert_allclose(made, np.einsum("ijk,jk->ij", next(both)[s], next(both)),
+                               rtol=2e-2 if dtype == "bfloat16" else 1e-6)
+
+
+def test_neighbours_are_summed_over() -> None:
+    x, ids = whole(70, 40), RNG.integers(0, 70, (500, 9))
+    f = lambda x, ids: x[ids].sum(1)  # noqa: E731
+    assert inside(f, x, ids) == 1
+    np.testing.assert_array_equal(calque.jit(f)(x, ids), x[ids].sum(1))
+
+
+def test_rows_that_several_sweeps_read() -> None:
+    x, ids = whole(70, 40), RNG.integers(0, 70, 800)
+
+    def f(x: Any, ids: Any) -> Any:
+        y = x[ids] * 0.25
+        e = jnp.exp(y - y.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    assert inside(f, x, ids) == 1
+    e = np.exp(x[ids].astype(np.float64) * 0.25)
+    np.testing.assert_allclose(calque.jit(f)(x, ids), e / e.sum(-1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["clip", "fill"])
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "int64"])
+def test_positions_outside(mode: str, dtype: str) -> None:
+    x = whole(70, 40)
+    ids = RNG.integers(0 if dtype[0] == "u" else -100, 100, (500, 3)).astype(dtype)
+
+    def f(x: Any, ids: Any) -> Any:
+        return (x.at[ids].get(mode=mode, wrap_negative_indices=False) * x[:3]).sum(-1)
+
+    with calque.enable_x64(True):
+        assert inside(f, x, ids) == 1
+        made = np.asarray(calque.jit(f)(x, ids))
+    picked = x[np.clip(ids.astype(np.int64), 0, 69)]
+    if mode == "fill":
+        out = (ids.astype(np.int64) < 0) | (ids.astype(np.int64) > 69)
+        picked = np.where(out[..., None], np.nan, picked)
+    np.testing.assert_allclose(made, (picked * x[:3]).sum(-1))
+
+
+def test_of_a_batch_each_picks_of_its_own() -> None:
+    x, ids, w = whole(30, 12, 40), RNG.integers(0, 12, (30, 50)), whole(40)
+    f = lambda x, ids, w: calque.vmap(lambda x, i: (x[i] * w).sum(-1))(x, ids)  # noqa: E731
+    assert inside(f, x, ids, w) == 1
+    np.testing.assert_array_equal(
+        calque.jit(f)(x, ids, w), (np.take_along_axis(x, ids[..., None], 1) * w).sum(-1))
+
+
+def test_two_positions_name_a_row() -> None:
+    x, i, j = whole(6, 7, 40), RNG.integers(0, 6, 700), RNG.integers(0, 7, 700)
+    f = lambda x, i, j: x[i, j].max(-1)  # noqa: E731
+    assert inside(f, x, i, j) == 1
+    np.testing.assert_array_equal(calque.jit(f)(x, i, j), x[i, j].max(-1))
+
+
+def test_what_is_computed_is_in_memory_first() -> None:
+    x, ids = whole(70, 40), RNG.integers(0, 70, 800)
+    for f in (lambda x, ids: (jnp.sin(x)[ids] * 2).sum(-1),
+              lambda x, ids: (x[ids] - x[ids].mean(-1, keepdims=True)).sum(0),
+              lambda x, ids: lax.fori_loop(0, 3, lambda _, v: (v[ids[:70]] * x).sum(
+                  -1, keepdims=True) * 1e-3 + v, x)):
+        made, steps = calque.jit(f)(x, ids), None
+        with calque.disable_jit():
+            steps = f(jnp.asarray(x), jnp.asarray(ids))
+        np.testing.assert_allclose(made, steps, rtol=1e-5, atol=1e-3)
+
+
+def test_gradients() -> None:
+    x, ids, w = whole(30, 40), RNG.integers(0, 30, 400), whole(400, 40)
+
+    def loss(x: Any) -> Any:
+        return ((x[ids] * w).sum(-1) ** 2).sum()
+
+    given = calque.jit(calque.grad(loss))(x)
+    total = (x[ids] * w).sum(-1)
+    expected = np.zeros_like(x)
+    np.add.at(expected, ids, 2 * total[:, None] * w)
+    np.testing.assert_allclose(given, expected, rtol=1e-5)
