@@ -167,3 +167,57 @@ def test_what_is_too_large_to_keep_and_read_inside_stays(monkeypatch: pytest.Mon
         want = want * 0.5 + np.sin(a[:, None] * a)[3]
     np.testing.assert_allclose(calque.jit(f)(a.astype(np.float32), a.astype(np.float32)), want,
                                rtol=1e-5, atol=1e-6)
+
+
+def test_loops_of_solvers() -> None:
+    """What custom_linear_solve holds is a call when it is compiled: its loops are cut, too."""
+    m = 4 * np.eye(A, dtype=np.float32) + np.exp(-np.square(np.arange(A)[:, None] - np.arange(A)))
+    m = m.astype(np.float32)
+
+    def f(r: Any, b: Any) -> Any:
+        def operator(v: Any) -> Any:
+            e = jnp.exp(r - r.max(2, keepdims=True))
+            return m @ v + (e / e.sum(2, keepdims=True)).mean((1, 2)) * v
+        return calque.scipy.sparse.linalg.cg(operator, b, tol=1e-6)[0]
+
+    p = planned(f, R, X[:, 0])
+    assert not any(e.name == "custom_linear_solve" for e in p.equations)
+    assert sum("rows" in e.params for e in p.equations) + within(p)
+    e = np.exp(R.astype(np.float64) - R.max(2, keepdims=True))
+    whole = m + np.diag((e / e.sum(2, keepdims=True)).mean((1, 2)))
+    np.testing.assert_allclose(calque.jit(f)(R, X[:, 0]), np.linalg.solve(whole, X[:, 0]),
+                               rtol=1e-4, atol=1e-5)
+
+
+def test_second_computations_are_cut_and_stay() -> None:
+    def f(x: Any) -> Any:
+        e = jnp.exp(x - x.max(-1, keepdims=True))
+        return jnp.sin(e / e.sum(-1, keepdims=True))
+
+    def loss(way: Any) -> Any:
+        return lambda x: (way(f)(x) ** 2).sum()
+
+    p = planned(calque.grad(loss(calque.checkpoint)), X)
+    (again,) = [e for e in p.equations if e.name == "checkpoint"]
+    assert any("rows" in e.params for e in again.params["jaxpr"].equations)
+    plain, kept = (np.asarray(calque.jit(calque.grad(loss(w)))(X))
+                   for w in (lambda f: f, calque.checkpoint))
+    np.testing.assert_allclose(kept, plain, rtol=1e-5, atol=1e-7)
+    forward = planned(loss(calque.checkpoint), X)  # nothing is computed twice: a call
+    assert not any(e.name == "checkpoint" for e in forward.equations)
+
+
+def test_what_is_repeated_in_every_step_is_not_kept() -> None:
+    """Rows spread over a loop's space cost memory before it and nothing in it."""
+    def f(x: Any, q: Any) -> Any:
+        return lax.fori_loop(
+            0, 5, lambda i, x: (x[:, :, None] * jnp.exp(q)[None, None]).sum(2) * 0.01, x)
+
+    q = R[0, 0]
+    p = hoist(eliminate_dead_code(calque.make_jaxpr(f)(X, q).jaxpr))
+    assert max(v.aval.size for e in p.equations for v in e.outputs) <= X.size
+    assert any(e.name == "exp" for e in p.equations)  # and what is computed of them is found once
+    want = X.astype(np.float64)
+    for _ in range(5):
+        want = want * np.exp(q.astype(np.float64)).sum() * 0.01
+    np.testing.assert_allclose(calque.jit(f)(X, q), want, rtol=1e-5)

@@ -19,7 +19,6 @@ from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.trace import Tracer, at_bottom, concretization_error
 from calque.dispatch.array import Array, from_numpy
 from calque.dispatch.eager import lazy_eval
-from calque.dispatch.replay import refuse
 from calque.dispatch.sharded.placing import made_on
 from calque.lax.operands import as_size, as_sizes, canonical_axis
 from calque.numpy import util
@@ -139,7 +138,6 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     return line if start == 0 else ew.add(first, line)
 
 
-@util.planned
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
              dtype: Any = None, axis: int = 0, *, device: Any = None) -> Any:
     """num evenly spaced values from start to stop.
@@ -166,9 +164,16 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
       >>> jnp.linspace(0, 1, 5)
       Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
+    made = _kept_line if type(num) is int and num <= LONGEST else _line
+    values, step = made(start, stop, num, endpoint, dtype, axis)
+    values = made_on("linspace", device, None, lambda: values)
+    return (values, step) if retstep else values
+
+
+def _line(start: Any, stop: Any, num: Any, endpoint: bool, dtype: Any, axis: int
+          ) -> tuple[Any, Any]:
+    """The values of linspace, and their distance."""
     count = _count("linspace", num)
-    if isinstance(count, int) and count > LONGEST:
-        refuse()  # (too long to be kept)
     start, stop = util.check_arrays("linspace", start, stop)
     wanted = dtypes.result_type(start, stop) if dtype is None else util.user_dtype(
         "linspace", dtype)
@@ -177,12 +182,12 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     working = util.to_inexact(dtypes.result_type(
         start, stop, *([wanted] if dtypes.is_inexact(wanted) else [])))
     if _on_host(start, stop, count=count):
-        values, step = _linspace_host(start, stop, count, endpoint, working, wanted)
-    else:
-        with lazy_eval("linspace"):
-            values, step = _linspace(start, stop, count, endpoint, working, wanted, axis)
-    values = made_on("linspace", device, None, lambda: values)
-    return (values, step) if retstep else values
+        return _linspace_host(start, stop, count, endpoint, working, wanted)
+    with lazy_eval("linspace"):
+        return _linspace(start, stop, count, endpoint, working, wanted, axis)
+
+
+_kept_line = util.planned(_line)
 
 
 def _count(name: str, num: Any) -> Any:
