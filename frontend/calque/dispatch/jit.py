@@ -60,7 +60,7 @@ class _Entry:
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
                  "donated", "captures_tracers", "slow_path", "run", "device", "spans", "uses",
-                 "_slow", "_checked", "_given", "quick")
+                 "_slow", "_checked", "_given", "quick", "told")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
                  uses: Uses) -> None:
@@ -71,6 +71,7 @@ class _Entry:
         self.compiled: Compiled | None = None
         self.in_avals: Sequence[ShapedArray] = program.in_avals
         self.out_avals = program.out_avals[:uses.count]
+        self.told: Sequence[Any] = ()  # the sharding that out_shardings says of each result
         self.single = tree_util.treedef_is_leaf(out_tree)
         self.donated = tuple(i for i in donated if i not in uses.places)
         self._given: tuple[int, ...] | None = None

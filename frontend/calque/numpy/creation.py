@@ -62,7 +62,8 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
             f"array: order={order!r} is not supported: only implemented for order='K'.",
             fix="leave order out."))
     wanted = None if dtype is None else util.user_dtype("array", dtype)
-    made = made_on("array", device, out_sharding, lambda: _convert(object, wanted, copy))
+    made = made_on("array", device, out_sharding, lambda: _convert(object, wanted, copy),
+                   of=object)
     missing = ndmin - made.ndim
     if missing > 0:
         shape = (1,) * missing + made.shape

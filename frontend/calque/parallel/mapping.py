@@ -18,7 +18,7 @@ from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.core.trace import current, eval_trace
 from calque.core.types import Function
-from calque.dispatch.array import as_values
+from calque.dispatch.array import Array, as_values
 from calque.dispatch.jit import JitFunction, jit
 from calque.dispatch.mismatch import argument_names, leaf_paths
 from calque.dispatch.sharded.shards import check_devices
@@ -110,6 +110,8 @@ def shard_map(f: Function | None = None, /, *, out_specs: Any, in_specs: Any = I
         axes = chosen if mesh is not None or chosen else _left(where)
         if current.get() is not eval_trace:
             return _apply(f, args, where, in_specs, out_specs, axes, check_vma)
+        if isinstance(mesh, AbstractMesh) and get_mesh().empty:
+            _check_spread(args, mesh)
         if where not in jitted:
             jitted[where] = jit(functools.update_wrapper(
                 lambda *xs: _apply(f, xs, where, in_specs, out_specs, axes, check_vma), f,
@@ -281,6 +283,24 @@ def _manual(mesh: Mesh | AbstractMesh, chosen: frozenset[Any]) -> frozenset[Any]
             f"{mesh!s}: axes {sorted(map(str, again))} are Manual already, mapped by an enclosing "
             "shard_map.", fix="map other axes (axis_names=), or call the function itself."))
     return manual
+
+
+def _check_spread(args: Any, mesh: AbstractMesh) -> None:
+    """ValueError where no argument says on which devices a mesh without any is, or one says other
+    axes."""
+    found = [x.sharding.mesh for x in tree_util.tree_leaves(args)
+             if isinstance(x, Array) and isinstance(x.sharding, NamedSharding)]
+    if not found:
+        raise ValueError(explain(
+            "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing "
+            "`AbstractMesh` to the mesh argument.", fix="calque.device_put the arguments over a "
+            "Mesh, or pass a Mesh."))
+    for m in found:
+        if m.shape_tuple != mesh.shape_tuple:
+            raise ValueError(explain(
+                f"Mesh shape of the input {m.shape_tuple} does not match the mesh shape passed to "
+                f"shard_map {mesh.shape_tuple}",
+                fix="pass the mesh that the arguments are spread over, or leave mesh= out."))
 
 
 def _check_names(what: str, specs: Sequence[P], manual: frozenset[Any]) -> None:
