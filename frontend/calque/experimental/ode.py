@@ -25,6 +25,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.dispatch.tracing import check_callable
 from calque.experimental.dormand_prince import Limits, Vectors, solve
 from calque.lax.elementwise import convert_element_type
+from calque.primitives.collectives import cotangent_for
 from calque.trees import util as tree_util
 
 __all__ = ["odeint"]
@@ -147,7 +148,9 @@ def _solved(fun: Function, limits: Limits) -> Function:
 
     def backward(kept: Any, cotangents: Any) -> Any:
         found, t, args = kept
-        return _adjoint(fun, limits, found, t, args, cotangents)
+        y0 = tree_util.tree_map(lambda x: x[0], found)
+        cts = _adjoint(fun, limits, found, t, args, cotangents)
+        return tuple(tree_util.tree_map(cotangent_for, x, ct) for x, ct in zip((y0, t, *args), cts))
 
     solution.defvjp(forward, backward)
     return solution

@@ -45,6 +45,7 @@ from calque.transforms.vmap import (
     batch_program,
     broadcast_axis,
     front_axes,
+    split_by_vmap,
     spmd_axes,
     to_front,
     vmap_flat,
@@ -146,7 +147,7 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
         forward, tangent, mask, sources = linearize_program(jaxpr, nonzero)
         made = [i for i, s in enumerate(sources) if s < 0]
         names = [order(mesh, newly_manual_axes & forward.out_avals[n + i].vma if check_vma
-                       else newly_manual_axes) for i in made]
+                       else newly_manual_axes - split_by_vmap()) for i in made]
         first = forward.derived(("residuals out", tuple(names)), lambda: stage(
             lambda *xs: _with_axis(replay(forward, *xs), n, made, names), forward.in_avals,
             forward.name))
@@ -189,9 +190,10 @@ def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, in_specs: Specs, 
                mesh: Any, check_vma: bool, newly_manual_axes: frozenset[Any]) -> list[Any]:
     linear, given = [is_linear(a) for a in args], nonzero_mask(cts)
     sizes = _every(mesh).shape
+    by_vmap = split_by_vmap()  # specs are to mention these
 
     def rest(spec: PartitionSpec) -> tuple[Any, ...]:
-        return order(mesh, newly_manual_axes - set(spec.names()) - spec.unreduced)
+        return order(mesh, newly_manual_axes - set(spec.names()) - spec.unreduced - by_vmap)
 
     with inside(mesh, newly_manual_axes, check_vma):
         program, mask, uses = transpose_program(jaxpr, linear, given)
