@@ -160,9 +160,16 @@ class JitFunction:
         self._plain = not (static_argnums or static_argnames)
         self._reader: signatures.Reader | None = None
         self._unread = 0  # calls that the reader did not know
-        self._cache = _shared_cache(fun, (static_argnums, static_argnames, donate_argnums,
-                                          donate_argnames))
+        self._cache = Memo()
+        self.share()
         functools.update_wrapper(self, fun, updated=())
+
+    def share(self, *more: Any) -> None:
+        """Use the traces of other jitted functions of the same function and options; more: what
+        else a trace depends on."""
+        options = (self._static_argnums, self._static_argnames, self._donate_argnums,
+                   self._donate_argnames, *more)
+        self._cache = _shared_cache(self._fun, options)
 
     def __repr__(self) -> str:
         return f"<calque.jit of {self._name}>"
@@ -459,6 +466,7 @@ _caches: weakref.WeakKeyDictionary[Any, dict[Any, Memo]] = weakref.WeakKeyDictio
 def _shared_cache(fun: Any, options: Any) -> Memo:
     """jit(f) made twice of one f shares its traces."""
     try:
+        hash(options)
         per_function = _caches.setdefault(fun, {})
     except TypeError:
         return Memo()

@@ -11,7 +11,6 @@ from typing import Any
 from calque.core.avals import shape_of
 from calque.core.errors import explain
 from calque.core.formats import sharding_in
-from calque.core.memo import Memo
 from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from calque.core.types import Function
@@ -37,7 +36,16 @@ class PlacedFunction(JitFunction):
         _check_leaves("in_shardings", in_shardings)
         _check_leaves("out_shardings", out_shardings)
         self._in, self._out, self._device = in_shardings, out_shardings, device
-        self._cache = Memo()  # not that of the same function without shardings
+        self.share()
+
+    @property
+    def _kind(self) -> str:
+        return "pjit" if self.over_entered else "jit"
+
+    def share(self, *more: Any) -> None:
+        if hasattr(self, "_device"):  # (first it is made as a function without shardings)
+            leaves, tree = tree_util.flatten((self._in, self._out))
+            super().share(*more, "placed", tree, *leaves, self._device)
 
     def __reduce__(self) -> Any:
         kind, given = super().__reduce__()
@@ -63,7 +71,7 @@ class PlacedFunction(JitFunction):
                 return out
             outs, out_tree = tree_util.flatten(out)
             flat = prefix_leaves("pjit out_shardings", self._out, out)
-            said[:] = [as_sharding("jit", "out_shardings", s, self.over_entered) for s in flat]
+            said[:] = [as_sharding(self._kind, "out_shardings", s, self.over_entered) for s in flat]
             return out_tree.unflatten([_result(o, s) for o, s in zip(outs, said)])
 
         entry = super()._trace(key, constrained, tree, avals, donated)
@@ -113,7 +121,7 @@ class PlacedFunction(JitFunction):
                 fix="give one entry for each positional argument."))
         found = []
         for i, (a, s) in enumerate(zip(avals, prefix_leaves("pjit in_shardings", given, args))):
-            s = as_sharding("jit", "in_shardings", s, self.over_entered)
+            s = as_sharding(self._kind, "in_shardings", s, self.over_entered)
             if s is not None and type(a) is not AbstractRef:
                 check_rank(f"One of pjit arguments with pytree key path {self._argument(tree, i)}",
                            a.shape, s)
