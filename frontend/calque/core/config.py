@@ -54,7 +54,7 @@ OPTIONS = {o.name: o for o in (
     Option("jax_debug_infs", False, "bool", True, "raise FloatingPointError when a result is inf"),
     Option("jax_disable_jit", False, "bool", True,
            "jit runs the Python body operation by operation"),
-    Option("jax_log_compiles", False, "bool", False, "print every compile with its reason"),
+    Option("jax_log_compiles", False, "bool", False, "log, as warnings, what is traced and why"),
     Option("jax_default_device", None, "any", True, "where new arrays are put"),
     Option("jax_platforms", None, "any", False,
            "comma-separated platforms to use: cpu,cuda,vulkan"),

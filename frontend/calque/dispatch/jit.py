@@ -7,8 +7,10 @@ is off it.  Start reading at `JitFunction.__call__`.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sys
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -51,6 +53,7 @@ from calque.trees import util as tree_util
 
 MOST_NUMBERS = 16  # captured, that are arguments of a program; more are written into it
 _READER_AT = (3, 30, 300, 3000)  # calls of structures without a reader, at which one is written
+_log = logging.getLogger(__name__)
 _current = current.get
 _local_key = config.local_key.get
 
@@ -274,7 +277,7 @@ class JitFunction:
     def _trace(self, key: tuple[Any, ...], fun: Function, tree: Any,
                avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         """donated: positions of the arguments of fun whose memory is given away."""
-        self._explain_miss(key)
+        start, why = time.perf_counter(), self._explain_miss(key)
         if config.jax_no_tracing:
             raise RuntimeError(explain(
                 f"re-tracing function {self._name} for `jit`, but 'no_tracing' is set",
@@ -283,6 +286,9 @@ class JitFunction:
         if labelled and self.moves:
             avals, labelled = labels.stripped(avals), False
         program, out_tree, uses = trace_with_refs(fun, tree, avals, self._name)
+        if config.jax_log_compiles:
+            _log.warning("Finished tracing %s for jit in %.3f sec: %s", self._name,
+                         time.perf_counter() - start, why)
         entry = _Entry(program, out_tree, self._donated_leaves(tree, donated), uses)
         mesh = labels.context_mesh(self.over_entered)
         if entry.uses is not None:  # what is in references keeps no label
@@ -305,15 +311,19 @@ class JitFunction:
         args, kwargs = tree.unflatten(list(range(tree.num_leaves)))
         return argument_names(self._fun, args, kwargs)[i]
 
-    def _explain_miss(self, key: tuple[Any, ...]) -> None:
-        if not config.jax_log_compiles and "compile" not in os.environ.get("CALQUE_LOG", ""):
-            return
+    def _explain_miss(self, key: tuple[Any, ...]) -> str:
+        """Why there is no trace of a key, where that is asked for."""
+        told = "compile" in os.environ.get("CALQUE_LOG", "")
+        if not told and not config.jax_log_compiles:
+            return ""
         if not self._cache:
             why = "first call"
         else:
             seen = min(self._cache, key=lambda k: signatures.distance(k, key))
             why = "; ".join(signatures.differences(seen, key)) or "static values are new"
-        print(f"calque: trace {self._name}: {why}", file=sys.stderr)
+        if told:
+            print(f"calque: trace {self._name}: {why}", file=sys.stderr)
+        return why
 
     def _donated_leaves(self, tree: Any, donated: tuple[int, ...]) -> tuple[int, ...]:
         if not (donated or self._donate_argnames):

@@ -10,7 +10,7 @@ from typing import Any
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.lists import flagged
-from calque.core.program import Equation, Program, Var, eliminate_dead_code
+from calque.core.program import Equation, Program, eliminate_dead_code
 from calque.core.source import here
 from calque.core.trace import as_current, current
 from calque.transforms.linearize import SplitTrace
