@@ -113,6 +113,8 @@ def _dot(out: Any, x: Value, y: Value, *, dimension_numbers: Any, precision: Any
         return None
     if any(v.dtype not in FLOATS | COMPLEX | INTEGERS for v in (x, y)):
         return None
+    if work not in COMPLEX:  # (NumPy warns of parts that are lost)
+        x, y = x.real, y.real
     xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     batch, m, n, k = (math.prod(s) for s in (
         [x.shape[i] for i in xb], [x.shape[i] for i in xf], [y.shape[i] for i in yf],
