@@ -329,8 +329,8 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     from calque.numpy.creation import asarray
     if isinstance(num_classes, Tracer) and num_classes.concrete() is None:
         raise concretization_error(
-            num_classes, "The error arose in jax.nn.one_hot argument `num_classes`: a traced value.",
-            "mark it as static.")
+            num_classes, "The error arose in jax.nn.one_hot argument `num_classes`: it is a traced "
+            "value.", "mark it as static.")
     try:
         size = dims.as_size(num_classes) if dims.is_symbolic_dim(num_classes) else (
             operator.index(num_classes))

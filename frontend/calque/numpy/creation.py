@@ -386,7 +386,7 @@ def _full(value: Any, sizes: Shape, name: str, dtype: Any, default: Any, device:
         found, weak = util.user_dtype(name, dtype), False
 
     def make() -> Any:
-        if dtypes.is_key(found) and type(value) is int:
+        if isinstance(found, dtypes.KeyDtype) and type(value) is int:
             return spread_scalar(filled_key(found, value), sizes, found)
         if shape_of(value) == ():
             return spread_scalar(value, sizes, found, weak)

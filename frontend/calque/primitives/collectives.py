@@ -142,6 +142,14 @@ def cotangent_for(x: Any, ct: Any) -> Any:
     return pvary_p.bind(ct, axes=tuple(sorted(less, key=str))) if less else ct
 
 
+def vary_together(xs: Sequence[Any]) -> list[Any]:
+    """Values that all vary over the axes that one of them varies over, inside shard_map."""
+    own = [varying_of(aval_of(x).vma) for x in xs]
+    every = frozenset().union(*own)
+    return [pvary_p.bind(x, axes=tuple(sorted(every - vma, key=str))) if every - vma else x
+            for x, vma in zip(xs, own)]
+
+
 def psum(x: Any, axes: Axes) -> Any:
     """The sum over axes, those that are checked as JAX's jaxprs have it."""
     checked = tuple(a for a in axes if a in checked_axes.get())

@@ -269,7 +269,7 @@ def _inserted(spec: PartitionSpec, d: int, entry: Any) -> PartitionSpec:
 def expanded(jaxpr: Program, mesh: Any, in_specs: Specs, out_specs: Specs,
              newly_manual_axes: frozenset[Any], **_: Any) -> Program:
     """The Program of whole arrays: the mapped axes are batch axes."""
-    names, sizes = order(mesh, newly_manual_axes), mesh.shape
+    names = order(mesh, newly_manual_axes)
 
     def make() -> Program:
         body = unmarked(jaxpr)
@@ -330,14 +330,15 @@ def _nested(body: Callable[..., list[Any]], names: Sequence[Any], sizes: dict[An
     inner = [{n: k - (d is not None and k > d) for n, k in at.items() if n != name}
              for at, d in zip(where, axes)]
     outs, dims = vmap_flat(
-        lambda *xs: _nested(body, names[1:], sizes, xs, inner, out_specs, check), size, values, axes,
-        name, devices=True)
+        lambda *xs: _nested(body, names[1:], sizes, xs, inner, out_specs, check), size, values,
+        axes, name, devices=True)
     made = []
     for o, d, spec in zip(outs, dims, out_specs()):
         if check and d is not None and name not in spec.names():
             raise ValueError(explain(
                 "shard_map was given out_specs which require replication which can't be statically "
-                f"inferred given the mesh: out_specs has {spec}, and the result varies over {name!r}.",
+                f"inferred given the mesh: out_specs has {spec}, and the result varies over "
+                f"{name!r}.",
                 fix="mention the axis in out_specs, or say check_vma=False."))
         if name in spec.names():
             made.append(to_front(o, d, size))

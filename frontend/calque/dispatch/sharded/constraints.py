@@ -102,8 +102,8 @@ def _check_alike(x: Any, mesh: AbstractMesh) -> None:
     """What is said over a mesh without devices is of an array that is spread over one like it."""
     if not isinstance(x, Array):
         raise ValueError(explain(
-            "Target sharding contains a `jax.sharding.AbstractMesh` which requires the input passed "
-            f"should be a `jax.Array`. Got {type(x)} with shape {aval_of(x).short()}",
+            "Target sharding contains a `jax.sharding.AbstractMesh` which requires the input "
+            f"passed should be a `jax.Array`. Got {type(x)} with shape {aval_of(x).short()}",
             fix="calque.device_put it over a Mesh first."))
     if not isinstance(x.sharding, NamedSharding):
         raise TypeError(explain(
