@@ -32,6 +32,7 @@ from calque.dispatch import donation, signatures, stages
 from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
 from calque.dispatch.eager import Compiled, check_floats, compiled
 from calque.dispatch.mismatch import argument_names
+from calque.dispatch.positions import as_ints, as_names, resolve
 from calque.dispatch.sharded import labels, spanning
 from calque.dispatch.sharded.partial_programs import expanded, is_partial
 from calque.dispatch.sharded.partition import has_own, name_messages, own_program
@@ -568,8 +569,8 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
     check_callable(fun)
     stages.check_options("jit", compiler_options)
     _check_places(device, backend, in_shardings, out_shardings)
-    nums, names = _resolve("static", fun, as_ints(static_argnums), _names(static_argnames))
-    d_nums, d_names = _resolve("donate", fun, as_ints(donate_argnums), _names(donate_argnames))
+    nums, names = resolve("static", fun, as_ints(static_argnums), as_names(static_argnames))
+    d_nums, d_names = resolve("donate", fun, as_ints(donate_argnums), as_names(donate_argnames))
     for kind, both in (("argnames", {*names} & {*d_names}), ("argnums", {*nums} & {*d_nums})):
         if both:
             raise ValueError(explain(
@@ -598,57 +599,3 @@ def _check_places(device: Any, backend: Any, in_shardings: Any, out_shardings: A
 
 
 placed: list[Any] = []  # the class of functions with shardings: sharded/placed.py puts it here
-
-
-def as_ints(value: Any) -> tuple[int, ...] | None:
-    """One integer or several as a tuple."""
-    if value is None:
-        return None
-    return (int(value),) if isinstance(value, (int, np.integer)) else tuple(map(int, value))
-
-
-def _names(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    return (value,) if isinstance(value, str) else tuple(value)
-
-
-def _resolve(what: str, fun: Any, nums: tuple[int, ...] | None,
-             names: tuple[str, ...] | None) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Positions from names and names from positions, by the function's signature."""
-    if nums is None and names is None:
-        return (), ()
-    signature = signature_of(fun)
-    if signature is None:
-        if what == "donate" and nums is None:
-            raise ValueError(explain(
-                f"Getting the signature of function {fun} failed. Pass donate_argnums instead of "
-                "donate_argnames.", fix="name the arguments by their positions."))
-        return nums or (), names or ()
-    parameters = list(signature.parameters.values())
-    positional = [p for p in parameters
-                  if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    count = len(positional)
-    for i in nums or ():
-        if not variadic and not -count <= i < count:
-            raise ValueError(explain(
-                f"Jitted function has {what}_argnums={nums}, but only accepts {count} positional "
-                "arguments."))
-    known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    without = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
-    every = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    for n in names or ():
-        if n in without or not every and n not in known:
-            why = "These are positional-only" if n in without else (
-                "Function does not take these args.")
-            raise ValueError(explain(
-                f"Jitted function has invalid argnames {{{n!r}}} in {what}_argnames. {why}",
-                fix=f"use names among {sorted(known)}."))
-    if names is None:
-        names = tuple(positional[i].name for i in nums or ()
-                      if -count <= i < count and positional[i].kind is not
-                      positional[i].POSITIONAL_ONLY)
-    elif nums is None:
-        nums = tuple(i for i, p in enumerate(positional) if p.name in names)
-    return nums or (), names

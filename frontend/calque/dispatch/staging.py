@@ -10,7 +10,8 @@ from calque.core.refs import Ref
 from calque.core.trace import axes_mapped, scope
 from calque.core.types import Function
 from calque.dispatch import stages
-from calque.dispatch.jit import JitFunction, as_ints, placed
+from calque.dispatch.jit import JitFunction, placed
+from calque.dispatch.positions import as_ints
 from calque.dispatch.tracing import (
     check_arguments,
     check_callable,

@@ -89,8 +89,8 @@ def _check_closed(args: Sequence[Any], given: Sequence[Any]) -> None:
     axes = frozenset().union(*[varying_of(aval_of(x).vma) for x in given])
     if any(jnp.issubdtype(x.dtype, np.inexact) and axes - aval_of(x).vma for x in args):
         raise NotImplementedError(explain(
-            "gradient of odeint inside shard_map: func closes over a value that does not vary over the mesh "
-            f"axes {sorted(map(str, axes))}, over which y0, t or args do.",
+            "gradient of odeint inside shard_map: func closes over a value that does not vary over "
+            f"the mesh axes {sorted(map(str, axes))}, over which y0, t or args do.",
             fix="pass the value in args."))
 
 
