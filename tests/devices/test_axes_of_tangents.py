@@ -75,8 +75,10 @@ def test_vmap_along_a_mesh_axis_of_a_gradient() -> None:
     """Of unchecked maps, too: residuals and sums leave that axis to vmap.  Oracle: NumPy."""
     mesh, x = mesh_of(x=2, y=2), np.arange(16, dtype=np.float32).reshape(4, 4)
     for check in (False, True):
-        f = calque.shard_map(lambda v, check=check: jnp.sin(
-            lax.psum(v.sum(), "y") if check else v.sum()), mesh=mesh, in_specs=P("y"), out_specs=P(), check_vma=check)
+        def loss(v: Any, check: bool = check) -> Any:
+            return jnp.sin(lax.psum(v.sum(), "y") if check else v.sum())
+
+        f = calque.shard_map(loss, mesh=mesh, in_specs=P("y"), out_specs=P(), check_vma=check)
         spread = calque.vmap(calque.grad(f), spmd_axis_name="x")(x)
         np.testing.assert_array_equal(spread, calque.vmap(calque.grad(f))(x))
         if check:
