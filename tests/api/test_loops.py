@@ -156,7 +156,7 @@ def test_a_weak_carry_takes_the_type_of_the_body() -> None:
     (lambda: lax.while_loop(lambda x: x > 0, lambda x: x * 1.5, jnp.int32(3)), TypeError,
      "equal types"),
     (lambda: lax.while_loop(3, lambda x: x, 1), TypeError, "callable"),
-    (lambda: lax.fori_loop(0, 2.5, lambda i, x: x, 1), TypeError, "integer"),
+    (lambda: lax.fori_loop(0, 2.5, lambda i, x: x, 1), TypeError, "equal types"),
     (lambda: lax.fori_loop(0, jnp.ones(2, int), lambda i, x: x, 1), TypeError, "integer"),
 ])
 def test_errors(call, error, words) -> None:
