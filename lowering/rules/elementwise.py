@@ -51,11 +51,19 @@ def _add(b: Builder, x: Value, y: Value) -> Value:
 pointwise("sub")(lambda b, x, y: x - y)
 pointwise("mul")(lambda b, x, y: x * y)
 pointwise("neg")(lambda b, x: -x)
-pointwise("square")(lambda b, x: x * x)
 pointwise("integer_pow")(lambda b, x, *, y: math.TABLE["div"](  # of infinite complex numbers, too
     b, b.like(x, 1), math.integer_pow(b, x, -y)) if x.dtype.kind == "c" and y < 0
     else math.integer_pow(b, x, y))
 pointwise("population_count")(lambda b, x: b.unary("popcnt", x))
+
+
+@pointwise("square")
+def _square(b: Builder, x: Value) -> Value:
+    if x.dtype.kind != "c":
+        return x * x
+    re, im = b.real(x), b.imag(x)  # exact where the parts cancel, which re re - im im is not
+    product = re * im
+    return b.complex((re - im) * (re + im), product + product)
 
 
 @pointwise("round")

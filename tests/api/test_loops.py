@@ -156,7 +156,7 @@ def test_a_weak_carry_takes_the_type_of_the_body() -> None:
     (lambda: lax.while_loop(lambda x: x > 0, lambda x: x * 1.5, jnp.int32(3)), TypeError,
      "equal types"),
     (lambda: lax.while_loop(3, lambda x: x, 1), TypeError, "callable"),
-    (lambda: lax.fori_loop(0, 2.5, lambda i, x: x, 1), TypeError, "integer"),
+    (lambda: lax.fori_loop(0, 2.5, lambda i, x: x, 1), TypeError, "equal types"),
     (lambda: lax.fori_loop(0, jnp.ones(2, int), lambda i, x: x, 1), TypeError, "integer"),
 ])
 def test_errors(call, error, words) -> None:
@@ -194,3 +194,43 @@ def test_a_scan_without_steps(unroll) -> None:
             assert np.array_equal(calque.jvp(f, (ones,), (2 * ones,))[1][0], 2 * ones)
     final, _ = lax.scan(lambda c, x: (c + x, x), 4, jnp.arange(0), unroll=unroll)
     assert isinstance(final, calque.Array) and int(final) == 4
+
+
+def test_bounds_that_are_floats_count_in_whole_steps() -> None:
+    """As in JAX 0.10.2: what is known is cut off, what is traced is compared as it is."""
+    def total(lower, upper):
+        return lax.fori_loop(lower, upper, lambda i, c: c + i, 0.0)
+
+    assert float(total(1.0, 3.5)) == 1 + 2 and float(total(np.float32(1.25), 3.75)) == 1 + 2
+    assert float(calque.jit(total)(1.25, 3.75)) == 1.25 + 2.25 + 3.25
+    assert float(calque.grad(lambda x: lax.fori_loop(x, x + 2, lambda i, c: c * x, x))(3.0)) == 27
+    for wrong in (3.0, 1j):
+        with pytest.raises(TypeError, match="lower and upper arguments to fori_loop must"):
+            total(0, wrong)
+    with pytest.raises(ValueError, match="`unroll` must be a `bool` or a non-negative `int`"):
+        lax.scan(lambda c, x: (c, x), 0, jnp.arange(3), unroll=-1)
+
+
+def test_without_jit_loops_have_values_of_their_own() -> None:
+    """A body that writes into what it is given does not write into the caller's array."""
+    def body(carry):
+        x, y = carry
+        x += 1
+        return x, y + x
+
+    value = np.array(1.0, np.float32)
+    with calque.disable_jit():
+        assert float(lax.while_loop(lambda c: c[0] < 10, body, (value, value))[1]) == 55
+        assert float(lax.scan(lambda c, _: (body(c), None), (value, value), length=9)[0][1]) == 55
+        assert lax.fori_loop(3, 0, lambda i, x: x + i, 1.5) == 1.5  # no step
+        rows = calque.vmap(lambda i: lax.switch(i, [lambda: 1.0, lambda: 2.0]))(jnp.array([1, 0]))
+        np.testing.assert_array_equal(rows, [2, 1])
+    assert value == 1
+
+
+def test_what_all_branches_pass_on_is_not_mapped() -> None:
+    x, y = np.arange(4, dtype=np.float32), np.float32(3)
+    out, same = calque.vmap(lambda x, y: lax.cond(
+        x < 2, lambda x, y: (x * 2, y), lambda x, y: (x * 3, y), x, y), (0, None), (0, None))(x, y)
+    np.testing.assert_array_equal(out, np.where(x < 2, x * 2, x * 3))
+    assert float(same) == 3

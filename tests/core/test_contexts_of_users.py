@@ -202,3 +202,10 @@ def test_marks_for_xla_are_taken() -> None:
     assert calque.grad(lambda x: set_xla_metadata(x * x, a=1))(1.0) == 2.0
     with set_xla_metadata(a=None), pytest.raises(TypeError, match="not a valid JAX type"):
         set_xla_metadata("x", a=1)
+
+
+def test_contexts_of_the_users_are_no_options() -> None:
+    before = dict(calque.config.values)
+    mode = calque.make_user_context("train")
+    with mode("test"):
+        assert dict(calque.config.values) == before

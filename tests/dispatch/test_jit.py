@@ -311,6 +311,18 @@ def test_recompiles_are_explained(monkeypatch, capsys) -> None:
     assert "args[0] was f32[3], is f32[5]" in text
 
 
+def test_log_compiles_logs_what_is_traced(caplog) -> None:
+    f = calque.jit(lambda add: add * 2)
+    for _ in range(2):
+        with calque.log_compiles(True):
+            f(jnp.ones(3))
+        calque.clear_caches()
+    told = [r for r in caplog.records if "Finished tracing <lambda> for jit" in r.getMessage()]
+    assert len(told) == 2 and {r.levelname for r in told} == {"WARNING"}
+    f(jnp.ones(4))
+    assert len(caplog.records) == len(told)
+
+
 def test_threads_share_one_function() -> None:
     f = calque.jit(lambda x, i: (x * i).sum())
     x, results, failures = jnp.arange(16.0), {}, []

@@ -329,3 +329,35 @@ def test_arrays_of_keys() -> None:
         assert np.asarray(calque.random.key_data(made)).tolist() == [[word, word]] * 3
     assert jnp.isclose(keys, keys[:1]).tolist() == [True, False, False]
     assert calque.device_get(keys) is keys
+
+
+def test_arrays_of_keys_of_pieces_and_words() -> None:
+    keys = calque.random.split(calque.random.key(1), 4)
+    mesh = calque.make_mesh((1,), ("x",))
+    where = calque.sharding.NamedSharding(mesh, calque.sharding.PartitionSpec("x"))
+    for made in (calque.make_array_from_callback((4,), where, lambda index: keys[index]),
+                 calque.make_array_from_single_device_arrays((4,), where, [keys])):
+        assert made.dtype == keys.dtype
+        np.testing.assert_array_equal(calque.random.key_data(made), calque.random.key_data(keys))
+    made = jnp.full((2,), 7, keys.dtype)
+    assert np.asarray(calque.random.key_data(made)).tolist() == [[7, 7]] * 2
+
+
+def test_edges_of_grids_diagonals_and_lists() -> None:
+    assert jnp.mgrid[()].shape == (0,) and jnp.ogrid[()] == []
+    for k in (2**100, -2**100, 2**31 - 1, -3, 3):
+        np.testing.assert_array_equal(jnp.eye(3, k=k), np.zeros((3, 3)))
+    assert calque.jit(lambda z: jnp.iscomplexobj([z, 1.0]) * 1)(1j) == 1
+    assert calque.jit(lambda z: jnp.iscomplexobj([z, 1.0]) * 1)(1.0) == 0
+
+
+def test_squares_of_complex_numbers_whose_parts_cancel() -> None:
+    """Their real part is exactly 0; a product's rounding left 1e8.  Oracle: double precision."""
+    rng = np.random.default_rng(0)
+    re = (rng.uniform(0.5, 2, 64) * 10.0 ** rng.integers(-8, 12, 64)).astype(np.float32)
+    z = re + 1j * np.concatenate([re[:32], np.nextafter(re[32:], np.float32(np.inf))])
+    z = z.astype(np.complex64)
+    exact = z.astype(complex) ** 2
+    for out in (np.asarray(jnp.square(z)), np.asarray(calque.jit(jnp.square)(z))):
+        np.testing.assert_allclose(out.real, exact.real, rtol=1e-6, atol=0)
+        np.testing.assert_allclose(out.imag, exact.imag, rtol=1e-6, atol=0)

@@ -41,6 +41,7 @@ from calque.dispatch.tracing import (
     wrapped,
 )
 from calque.primitives import elementwise as ew
+from calque.primitives.collectives import cotangent_for
 from calque.transforms import jvp as jvp_module
 from calque.transforms import linearize as linearize_module
 from calque.transforms.transpose import typed_as
@@ -309,7 +310,8 @@ def _value_and_grad(fun: Any, leaves: Sequence[Any], in_tree: Any, has_aux: bool
     outs, pullback = _vjp(flat, values, [_differentiable(x) for x in values], in_tree)
     _check_scalar(flat, outs, holomorphic)
     one = ew.const(outs[0], 1)
-    seed = ew.match_shape(one, ()) if isinstance(outs[0], Tracer) else to_array(one)
+    seed = cotangent_for(outs[0], ew.match_shape(one, ())) if isinstance(outs[0], Tracer) else (
+        to_array(one))
     if (kind := aval_of(outs[0]).cotangent()).has_sums:
         seed = typed_as(seed, kind)
     cts = pullback.flat([seed])

@@ -30,7 +30,7 @@ from calque.core.refs import (
 from calque.core.source import asked_by_ours
 from calque.core.trace import Tracer
 from calque.core.types import Function
-from calque.dispatch.array import Array
+from calque.dispatch.array import Array, to_array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import branch_error, carry_error
 from calque.dispatch.tracing import check_arguments, name_at, name_of, trace_with_refs, type_of
@@ -90,7 +90,8 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any,
     if not dtypes.is_integer(aval.dtype):
         raise TypeError(explain(f"Index type must be an integer, got {aval.dtype.name}.",
                                 fix="cast the index with .astype(jnp.int32)."))
-    if config.jax_disable_jit and isinstance(index, (int, Array)):
+    if config.jax_disable_jit and isinstance(index, (int, Array)) and not (
+            isinstance(index, Tracer) and index.concrete() is None):
         return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
     with lazy_eval("switch"):
         if len(branches) == 1:
@@ -194,7 +195,7 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None,
 
     Raises:
       TypeError: the carry's type changes, f does not return a pair.
-      ValueError: leading axes differ.
+      ValueError: leading axes differ, or unroll is negative.
 
     Example:
       >>> import calque.lax as lax, calque.numpy as jnp
@@ -205,6 +206,7 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None,
         raise TypeError("lax.scan: f argument should be a callable.")
     xs_leaves, xs_tree = tree_util.flatten(xs)
     n = _scan_length(xs_leaves, length)
+    check_unroll(unroll)
     unroll = n if unroll is True else int(unroll)
     if config.jax_disable_jit:
         return _scan_in_python(f, init, xs_leaves, xs_tree, n, reverse)
@@ -367,9 +369,23 @@ def _matched(p: Program, wanted: Sequence[ShapedArray]) -> Program:
     return stage(run, p.in_avals, p.name)
 
 
+def check_unroll(unroll: Any) -> None:
+    """ValueError for a negative number of iterations to write out."""
+    if unroll < 0:
+        raise ValueError(explain(
+            f"`unroll` must be a `bool` or a non-negative `int`, got {unroll}.",
+            fix="pass the number of iterations of a step, or True for all."))
+
+
+def own_values(tree: Any) -> Any:
+    """A tree whose NumPy arrays are Arrays: a function that writes into what it is given does not
+    write into the caller's."""
+    return tree_util.tree_map(lambda x: to_array(x) if isinstance(x, np.ndarray) else x, tree)
+
+
 def _scan_in_python(f: Any, init: Any, leaves: list[Any], tree: Any, n: int,
                     reverse: bool) -> Any:
-    carry, ys = init, []
+    carry, ys = own_values(init), []
     if n == 0:
         raise ValueError("zero-length scan is not supported in disable_jit() mode because the "
                          "output type is unknown.")

@@ -12,7 +12,14 @@ from typing import Any
 from calque.api.rule_arguments import HandsOn, positions, resolved
 from calque.api.rule_results import cotangent_error, primal_error
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike, same_type
+from calque.core.avals import (
+    ShapedArray,
+    aval_of,
+    dtype_of,
+    is_arraylike,
+    same_axes,
+    same_type,
+)
 from calque.core.config import config
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.lists import as_tuple, flagged
@@ -440,7 +447,8 @@ class _VjpCall:
                 have.dtype) and dtypes.is_float(want.dtype):  # more, or fewer, digits than asked
             return convert_element_type_p.bind(ct, new_dtype=want.dtype, weak_type=want.weak_type,
                                                sharding=None)
-        if not same_type(have, want) and not config.jax_disable_bwd_checks:
+        if not (same_type(have, want) and same_axes(have, want)) and (
+                not config.jax_disable_bwd_checks):
             raise cotangent_error(path(), have, want, aval, symbolic=False)
         return ct
 

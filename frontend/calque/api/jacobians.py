@@ -19,7 +19,7 @@ from calque.api.autodiff import (
 )
 from calque.api.batching import vmap
 from calque.core import dtypes
-from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of, varying_of
 from calque.core.dims import Dim, number
 from calque.core.lists import replaced
 from calque.core.types import Function
@@ -29,6 +29,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.dispatch.tracing import check_callable, wrapped
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.primitives.collectives import pvary_p
 from calque.trees import util as tree_util
 
 
@@ -43,13 +44,15 @@ def _unit_columns(leaves: Sequence[Any]) -> list[Any]:
     total, start, blocks = sum(aval_of(x).size for x in leaves), 0, []
     for x in leaves:
         a = aval_of(x)
+        block: Any
         if isinstance(total, Dim):
-            blocks.append(sh.reshape(_diagonal(total, a.size, start, a.dtype), (total, *a.shape)))
-            start += a.size
-            continue
-        block = np.zeros((total, a.size), a.dtype)
-        block[start:start + a.size] = np.eye(a.size, dtype=a.dtype)
-        blocks.append(block.reshape(total, *a.shape))
+            block = sh.reshape(_diagonal(total, a.size, start, a.dtype), (total, *a.shape))
+        else:
+            block = np.zeros((total, a.size), a.dtype)
+            block[start:start + a.size] = np.eye(a.size, dtype=a.dtype)
+            block = block.reshape(total, *a.shape)
+        axes = tuple(sorted(varying_of(a.vma), key=str))  # inside shard_map
+        blocks.append(pvary_p.bind(block, axes=axes) if axes else block)
         start += a.size
     return blocks
 

@@ -15,7 +15,14 @@ import numpy as np
 
 from calque.api.cotangents import DidntWant, DontWant, GradRef, NotNeeded
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, dtype_of, is_arraylike, same_type
+from calque.core.avals import (
+    ShapedArray,
+    aval_of,
+    dtype_of,
+    is_arraylike,
+    same_axes,
+    same_type,
+)
 from calque.core.errors import explain
 from calque.core.lists import flagged
 from calque.core.primitive import UndefinedPrimal
@@ -335,7 +342,9 @@ def _given(wanted: Any, ct: Any) -> Any:
 def check_cotangent(ct: Any, aval: ShapedArray, linear: bool = False) -> Any:
     """linear: of a linear map, whose cotangents have the types of its outputs, integers too."""
     have, want = aval_of(ct), aval if linear else aval.tangent()
-    if have.shape != want.shape or have.dtype != want.dtype:
+    if want.dtype == dtypes.float0 and have.shape == want.shape and not linear:
+        return Zero(want)  # whatever is given for an integer
+    if have.shape != want.shape or have.dtype != want.dtype or not same_axes(have, want):
         if linear:
             raise TypeError(explain(
                 f"cotangent type does not match function output, expected {want.short()} but got "
@@ -345,8 +354,6 @@ def check_cotangent(ct: Any, aval: ShapedArray, linear: bool = False) -> Any:
             f"{have.short()}, but expected {want.short()} because the corresponding output of the "
             f"differentiated function had type {aval.short()}.",
             fix="pass a cotangent of the output's shape and dtype."))
-    if want.dtype == dtypes.float0:
-        return Zero(want)
     return ct if isinstance(ct, (Array, Tracer)) else to_array(ct)
 
 
@@ -371,12 +378,22 @@ def check_tangent(t: Any, aval: ShapedArray) -> Any:
 
 def _check_linearized(t: Any, aval: ShapedArray) -> Any:
     want, have = aval.tangent(), aval_of(t)
-    if not same_type(have, want):
+    if not (same_type(have, want) and same_axes(have, want)):
         raise ValueError(explain(
             "linearized function called on tangent values inconsistent with the original primal "
-            f"values: got tangent aval {have.short()} for primal aval {aval.short()} but expected "
-            f"{want.short()}.", fix="give the tangent its primal's shape and dtype."))
+            f"values: Got tangent aval {have.short()} for primal aval {aval.short()} but expected "
+            f"{want.short()}.{_casts(have, want)}",
+            fix="give the tangent its primal's shape and dtype."))
     return check_tangent(t, aval)
+
+
+def _casts(have: ShapedArray, want: ShapedArray) -> str:
+    """JAX's advice where only the axes differ over which values vary."""
+    found = [(have.mat.varying - want.mat.varying, "the primal value passed to `jax.linearize`"),
+             (want.mat.varying - have.mat.varying, "the tangent value passed to the callable")]
+    told = [f"\n  * applying `jax.lax.pcast(..., {tuple(sorted(axes, key=str))}, to='varying')` to "
+            f"{what};" for axes, what in found if axes]
+    return "\nThis might be fixed by:" + "".join(told) if told else ""
 
 
 def like_primal(t: Any, primal: ShapedArray) -> Any:

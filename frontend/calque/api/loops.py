@@ -9,7 +9,14 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from calque.api.control import as_aval, promoted, refuse_references, scan
+from calque.api.control import (
+    as_aval,
+    check_unroll,
+    own_values,
+    promoted,
+    refuse_references,
+    scan,
+)
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
@@ -87,6 +94,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
 
 
 def _while_in_python(cond_fun: Function, body_fun: Function, value: Any) -> Any:
+    value = own_values(value)
     while cond_fun(value):
         value = body_fun(value)
     return value
@@ -143,7 +151,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *,
 
     Args:
       lower, upper: integer scalars.  Known while tracing, the loop is a scan, which reverse mode
-        can differentiate; traced, it is a while_loop.
+        can differentiate; traced, it is a while_loop.  Floats count in whole steps; known ones are
+        cut off to integers.
       body_fun: function of (i, val) that returns the next val.
       init_val: initial value (array, number or tree of them).
       unroll: iterations to write out per loop step (known bounds only).
@@ -152,9 +161,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *,
       The last val; init_val when upper <= lower.
 
     Raises:
-      TypeError: bounds are no integer scalars, or body_fun changes val's structure, shapes or
-        dtypes.
-      ValueError: unroll is given with traced bounds.
+      TypeError: bounds are no real scalars or of unequal types, or body_fun changes val's
+        structure, shapes or dtypes.
+      ValueError: unroll is given with traced bounds, or is negative.
 
     Example:
       >>> import calque.lax as lax
@@ -165,7 +174,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *,
         raise TypeError("lax.fori_loop: body_fun argument should be callable.")
     for name, b in (("lower", lower), ("upper", upper)):
         aval = aval_of(b)
-        if aval.shape or not dtypes.is_integer(aval.dtype):
+        if aval.shape or not (dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype)):
             raise TypeError(explain(
                 f"lower and upper arguments to fori_loop must be integer scalars: {name} is "
                 f"{aval.short()}.", fix="pass a Python int or an integer array of shape ()."))
@@ -176,8 +185,11 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *,
                 "Can only use `unroll` in `fori_loop` if the loop bounds are statically known.",
                 fix="leave unroll out, or make the bounds static arguments."))
         return _traced_bounds(lower, upper, body_fun, init_val, dtype, weak)
-    start, stop = as_size(lower), as_size(upper)
+    start, stop = (int(b) if dtypes.is_float(dtype) else as_size(b) for b in (lower, upper))
     n = max_dim(0, stop - start)
+    if config.jax_disable_jit and n == 0:  # (scan asks the body for types)
+        check_unroll(unroll or 0)
+        return init_val
 
     def step(loop_carry: Any, _: Any) -> Any:
         i, val = loop_carry
@@ -190,9 +202,12 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *,
 
 def _index_type(lower: ShapedArray, upper: ShapedArray) -> tuple[Any, bool]:
     """Dtype and weak type of a traced index: of equal bounds, or of a weak one and a signed one."""
-    dtype, _ = dtypes.promote([(a.dtype, a.weak_type) for a in (lower, upper)])
+    given = {(a.dtype, a.weak_type) for a in (lower, upper)}
+    weak = lower.weak_type or upper.weak_type
+    kinds = {dtypes.is_float(a.dtype) for a in (lower, upper)}
+    dtype = dtypes.promote(sorted(given, key=str))[0] if weak or len(given) == 1 else lower.dtype
     if lower.dtype != upper.dtype and not (
-            (lower.weak_type or upper.weak_type) and dtypes.is_signed(dtype)):
+            weak and len(kinds) == 1 and (kinds == {True} or dtypes.is_signed(dtype))):
         raise TypeError(explain(
             "lower and upper arguments to fori_loop must have equal types, got "
             f"{lower.dtype.name} and {upper.dtype.name}.",

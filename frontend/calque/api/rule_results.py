@@ -66,7 +66,8 @@ def cotangent_error(path: str, have: ShapedArray, want: ShapedArray, argument: S
             f"shape/dtype {have} while the corresponding input had shape/dtype "
             f"{want}. Consider just returning a None here instead of a SymbolicZero "
             "object.", fix="return None there."))
-    what = "shapes" if have.shape != want.shape else "dtypes"
+    what = "shapes" if have.shape != want.shape else (
+        "dtypes" if have.dtype != want.dtype else "manual axis types")
     return ValueError(explain(
         "Custom VJP bwd rule must produce an output with the same type as the args tuple of the "
         f"primal function, but at output{path} the bwd rule produced an output of type "

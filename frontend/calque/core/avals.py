@@ -79,6 +79,11 @@ def varying_of(vma: frozenset[Any]) -> frozenset[Any]:
     return frozenset(n for n in vma if type(n) is not Unreduced and type(n) is not Reduced)
 
 
+def same_axes(x: ShapedArray, y: ShapedArray) -> bool:
+    """Whether two values vary over the same mapped axes, inside shard_map."""
+    return x.vma == y.vma or varying_of(x.vma) == varying_of(y.vma)
+
+
 def axes_of(vma: frozenset[Any], kind: type[Unreduced] | type[Reduced]) -> frozenset[Any]:
     """The axes over which a value is unreduced, or reduced."""
     return frozenset(n.axis for n in vma if type(n) is kind)

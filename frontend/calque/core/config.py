@@ -54,7 +54,7 @@ OPTIONS = {o.name: o for o in (
     Option("jax_debug_infs", False, "bool", True, "raise FloatingPointError when a result is inf"),
     Option("jax_disable_jit", False, "bool", True,
            "jit runs the Python body operation by operation"),
-    Option("jax_log_compiles", False, "bool", False, "print every compile with its reason"),
+    Option("jax_log_compiles", False, "bool", False, "log, as warnings, what is traced and why"),
     Option("jax_default_device", None, "any", True, "where new arrays are put"),
     Option("jax_platforms", None, "any", False,
            "comma-separated platforms to use: cpu,cuda,vulkan"),
@@ -98,6 +98,7 @@ OPTIONS = {o.name: o for o in (
              "taken as JAX takes it, and of no effect here")
       for name, (default, _) in TAKEN.items()),
 )}
+_USERS = "user_context_"  # before the number of a context of the user's
 _told: set[str] = set()  # options of TAKEN that somebody set, and was told of
 
 
@@ -184,14 +185,15 @@ class Config:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Every option's value now.
+        """Every option's value now; contexts of the user's (`make_user_context`) are none.
 
         Example:
           >>> import calque
           >>> calque.config.values["jax_disable_jit"]
           False
         """
-        return {**self._values, **(self._local.get() or {})}
+        found = {**self._values, **(self._local.get() or {})}
+        return {n: v for n, v in found.items() if not n.startswith(_USERS)}
 
     @property
     def x64_enabled(self) -> bool:
@@ -375,7 +377,7 @@ class UserContext:
     """
 
     def __init__(self, default: Any) -> None:
-        self._name = f"user_context_{len(OPTIONS)}"
+        self._name = f"{_USERS}{len(OPTIONS)}"
         config.add(Option(self._name, default, "any", True, "a context of the user's"))
 
     @property

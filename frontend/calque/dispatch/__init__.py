@@ -2,6 +2,7 @@
 
   array.py       Array: data on a device and the time it is there
   jit.py         jit: signatures.py (keys of calls; host_arguments.py: numbers in them),
+                 positions.py (which arguments are static or donated),
                  tracing.py (functions of trees to Programs), stages.py (lower, compile),
                  staging.py (make_jaxpr, eval_shape), cost_analysis of stages: costs.py;
                  donation.py (whose memory is given away),

@@ -7,8 +7,10 @@ is off it.  Start reading at `JitFunction.__call__`.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sys
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +32,7 @@ from calque.dispatch import donation, signatures, stages
 from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
 from calque.dispatch.eager import Compiled, check_floats, compiled
 from calque.dispatch.mismatch import argument_names
+from calque.dispatch.positions import as_ints, as_names, resolve
 from calque.dispatch.sharded import labels, spanning
 from calque.dispatch.sharded.partial_programs import expanded, is_partial
 from calque.dispatch.sharded.partition import has_own, name_messages, own_program
@@ -51,6 +54,7 @@ from calque.trees import util as tree_util
 
 MOST_NUMBERS = 16  # captured, that are arguments of a program; more are written into it
 _READER_AT = (3, 30, 300, 3000)  # calls of structures without a reader, at which one is written
+_log = logging.getLogger(__name__)
 _current = current.get
 _local_key = config.local_key.get
 
@@ -60,7 +64,7 @@ class _Entry:
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
                  "donated", "captures_tracers", "slow_path", "run", "device", "spans", "uses",
-                 "_slow", "_checked", "_given", "quick")
+                 "_slow", "_checked", "_given", "quick", "told")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
                  uses: Uses) -> None:
@@ -71,6 +75,7 @@ class _Entry:
         self.compiled: Compiled | None = None
         self.in_avals: Sequence[ShapedArray] = program.in_avals
         self.out_avals = program.out_avals[:uses.count]
+        self.told: Sequence[Any] = ()  # the sharding that out_shardings says of each result
         self.single = tree_util.treedef_is_leaf(out_tree)
         self.donated = tuple(i for i in donated if i not in uses.places)
         self._given: tuple[int, ...] | None = None
@@ -159,9 +164,16 @@ class JitFunction:
         self._plain = not (static_argnums or static_argnames)
         self._reader: signatures.Reader | None = None
         self._unread = 0  # calls that the reader did not know
-        self._cache = _shared_cache(fun, (static_argnums, static_argnames, donate_argnums,
-                                          donate_argnames))
+        self._cache = Memo()
+        self.share()
         functools.update_wrapper(self, fun, updated=())
+
+    def share(self, *more: Any) -> None:
+        """Use the traces of other jitted functions of the same function and options; more: what
+        else a trace depends on."""
+        options = (self._static_argnums, self._static_argnames, self._donate_argnums,
+                   self._donate_argnames, *more)
+        self._cache = _shared_cache(self._fun, options)
 
     def __repr__(self) -> str:
         return f"<calque.jit of {self._name}>"
@@ -266,7 +278,7 @@ class JitFunction:
     def _trace(self, key: tuple[Any, ...], fun: Function, tree: Any,
                avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         """donated: positions of the arguments of fun whose memory is given away."""
-        self._explain_miss(key)
+        start, why = time.perf_counter(), self._explain_miss(key)
         if config.jax_no_tracing:
             raise RuntimeError(explain(
                 f"re-tracing function {self._name} for `jit`, but 'no_tracing' is set",
@@ -275,6 +287,9 @@ class JitFunction:
         if labelled and self.moves:
             avals, labelled = labels.stripped(avals), False
         program, out_tree, uses = trace_with_refs(fun, tree, avals, self._name)
+        if config.jax_log_compiles:
+            _log.warning("Finished tracing %s for jit in %.3f sec: %s", self._name,
+                         time.perf_counter() - start, why)
         entry = _Entry(program, out_tree, self._donated_leaves(tree, donated), uses)
         mesh = labels.context_mesh(self.over_entered)
         if entry.uses is not None:  # what is in references keeps no label
@@ -297,15 +312,19 @@ class JitFunction:
         args, kwargs = tree.unflatten(list(range(tree.num_leaves)))
         return argument_names(self._fun, args, kwargs)[i]
 
-    def _explain_miss(self, key: tuple[Any, ...]) -> None:
-        if not config.jax_log_compiles and "compile" not in os.environ.get("CALQUE_LOG", ""):
-            return
+    def _explain_miss(self, key: tuple[Any, ...]) -> str:
+        """Why there is no trace of a key, where that is asked for."""
+        told = "compile" in os.environ.get("CALQUE_LOG", "")
+        if not told and not config.jax_log_compiles:
+            return ""
         if not self._cache:
             why = "first call"
         else:
             seen = min(self._cache, key=lambda k: signatures.distance(k, key))
             why = "; ".join(signatures.differences(seen, key)) or "static values are new"
-        print(f"calque: trace {self._name}: {why}", file=sys.stderr)
+        if told:
+            print(f"calque: trace {self._name}: {why}", file=sys.stderr)
+        return why
 
     def _donated_leaves(self, tree: Any, donated: tuple[int, ...]) -> tuple[int, ...]:
         if not (donated or self._donate_argnames):
@@ -458,6 +477,7 @@ _caches: weakref.WeakKeyDictionary[Any, dict[Any, Memo]] = weakref.WeakKeyDictio
 def _shared_cache(fun: Any, options: Any) -> Memo:
     """jit(f) made twice of one f shares its traces."""
     try:
+        hash(options)
         per_function = _caches.setdefault(fun, {})
     except TypeError:
         return Memo()
@@ -549,8 +569,8 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
     check_callable(fun)
     stages.check_options("jit", compiler_options)
     _check_places(device, backend, in_shardings, out_shardings)
-    nums, names = _resolve("static", fun, as_ints(static_argnums), _names(static_argnames))
-    d_nums, d_names = _resolve("donate", fun, as_ints(donate_argnums), _names(donate_argnames))
+    nums, names = resolve("static", fun, as_ints(static_argnums), as_names(static_argnames))
+    d_nums, d_names = resolve("donate", fun, as_ints(donate_argnums), as_names(donate_argnames))
     for kind, both in (("argnames", {*names} & {*d_names}), ("argnums", {*nums} & {*d_nums})):
         if both:
             raise ValueError(explain(
@@ -579,57 +599,3 @@ def _check_places(device: Any, backend: Any, in_shardings: Any, out_shardings: A
 
 
 placed: list[Any] = []  # the class of functions with shardings: sharded/placed.py puts it here
-
-
-def as_ints(value: Any) -> tuple[int, ...] | None:
-    """One integer or several as a tuple."""
-    if value is None:
-        return None
-    return (int(value),) if isinstance(value, (int, np.integer)) else tuple(map(int, value))
-
-
-def _names(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    return (value,) if isinstance(value, str) else tuple(value)
-
-
-def _resolve(what: str, fun: Any, nums: tuple[int, ...] | None,
-             names: tuple[str, ...] | None) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Positions from names and names from positions, by the function's signature."""
-    if nums is None and names is None:
-        return (), ()
-    signature = signature_of(fun)
-    if signature is None:
-        if what == "donate" and nums is None:
-            raise ValueError(explain(
-                f"Getting the signature of function {fun} failed. Pass donate_argnums instead of "
-                "donate_argnames.", fix="name the arguments by their positions."))
-        return nums or (), names or ()
-    parameters = list(signature.parameters.values())
-    positional = [p for p in parameters
-                  if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    count = len(positional)
-    for i in nums or ():
-        if not variadic and not -count <= i < count:
-            raise ValueError(explain(
-                f"Jitted function has {what}_argnums={nums}, but only accepts {count} positional "
-                "arguments."))
-    known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    without = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
-    every = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    for n in names or ():
-        if n in without or not every and n not in known:
-            why = "These are positional-only" if n in without else (
-                "Function does not take these args.")
-            raise ValueError(explain(
-                f"Jitted function has invalid argnames {{{n!r}}} in {what}_argnames. {why}",
-                fix=f"use names among {sorted(known)}."))
-    if names is None:
-        names = tuple(positional[i].name for i in nums or ()
-                      if -count <= i < count and positional[i].kind is not
-                      positional[i].POSITIONAL_ONLY)
-    elif nums is None:
-        nums = tuple(i for i, p in enumerate(positional) if p.name in names)
-    return nums or (), names

@@ -5,15 +5,18 @@ Start reading at `Traced`.
 """
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
 
 from calque.core.avals import ShapedArray, aval_of, same_type
 from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.core.formats import format_of
-from calque.core.mesh import AbstractMesh
+from calque.core.mesh import AbstractMesh, Mesh
 from calque.core.program import Program
 from calque.core.refs import Ref
 from calque.core.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
@@ -141,15 +144,19 @@ class _Stage:
         return out_info(self._entry)
 
 
-def out_info(entry: _Entry) -> Any:
-    """The results as a tree of ShapeDtypeStructs."""
-    return entry.out_tree.unflatten([struct_of(a) for a in entry.out_avals])
+def out_info(entry: _Entry, lowered: bool = False) -> Any:
+    """The results as a tree of ShapeDtypeStructs; when it is lowered, its mesh is of devices."""
+    told = entry.told or [None] * len(entry.out_avals)
+    return entry.out_tree.unflatten([
+        struct_of(a, a.sharding if lowered and s is None and is_explicit(a) else s)
+        for a, s in zip(entry.out_avals, told)])
 
 
-def struct_of(a: ShapedArray) -> ShapeDtypeStruct:
-    """What is known of a result before it is computed: over Explicit axes also where it is."""
-    return ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type,
-                            sharding=a.sharding if is_explicit(a) else None,
+def struct_of(a: ShapedArray, told: Any = None) -> ShapeDtypeStruct:
+    """What is known of a result before it is computed: where it is, if that was said (told), or is
+    part of its type, over Explicit axes; then without the devices."""
+    sharding = told if told is not None or not is_explicit(a) else a.told().sharding
+    return ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=sharding,
                             manual_axis_type=a.mat if a.vma else None)
 
 
@@ -203,6 +210,11 @@ class Lowered(_Stage):
                  platforms: Sequence[str] | None = None) -> None:
         super().__init__(fun, entry, in_tree)
         self._platforms = None if platforms is None else tuple(platforms)
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes and dtypes of the results, and shardings that are said or part of types."""
+        return out_info(self._entry, lowered=True)
 
     @property
     def entry(self) -> _Entry:
@@ -267,11 +279,18 @@ class Lowered(_Stage):
                 device_assignment: Sequence[Any] | None = None) -> Compiled:
         """Compile for the current device; ValueError where sizes are known at the call only.
 
-        device_assignment: the devices that arguments and results are on, in order, to be checked.
+        device_assignment: the devices that arguments and results are on, in order, to be checked;
+        those that are said to be over meshes without devices are on these then (RuntimeError
+        without them).
         """
         check_options("compile", compiler_options)
         if device_assignment is not None:
             self._check_devices(tuple(device_assignment))
+        places = [s for a in (*self._entry.in_avals, *self._entry.out_avals)
+                  if (s := a.sharding) is not None]
+        entry = self._entry
+        if places and all(isinstance(getattr(s, "mesh", None), AbstractMesh) for s in places):
+            entry = self._on_devices(device_assignment)
         here = current_device().platform
         if self._platforms is not None and here not in self._platforms:
             raise ValueError(explain(
@@ -285,8 +304,29 @@ class Lowered(_Stage):
                     f"argument {a.short()}.",
                     fix="lower for known sizes, or compile for any: aot.compile takes what lower() "
                     "gave."))
-        self._entry.ready(current_device(), f"{self._name}: compile()")
-        return Compiled(self._fun, self._entry, self._in_tree)
+        entry.ready(current_device(), f"{self._name}: compile()")
+        return Compiled(self._fun, entry, self._in_tree)
+
+    def _on_devices(self, given: Sequence[Any] | None) -> _Entry:
+        """What was lowered over a mesh without devices, on these."""
+        if given is None:
+            raise RuntimeError(explain(
+                "device_assignment cannot be `None` during compilation. Please pass a tuple of "
+                f"devices to `.compile(device_assignment=)`: {self._name} was lowered over "
+                "meshes without devices.",
+                fix="lowered.compile(device_assignment=tuple(mesh.devices.flat))."))
+        entry = copy.copy(self._entry)
+        devices = np.array(given, object)
+
+        def over(a: ShapedArray) -> ShapedArray:
+            if a.sharding is None:
+                return a
+            m = a.sharding.mesh
+            return a.marked(NamedSharding(Mesh(
+                devices.reshape(m.axis_sizes), m.axis_names, m.axis_types), a.sharding.spec), a.vma)
+        entry.in_avals = [over(a) for a in entry.in_avals]
+        entry.out_avals = tuple(over(a) for a in entry.out_avals)
+        return entry
 
     def _check_devices(self, given: tuple[Any, ...]) -> None:
         """ValueError where arrays are on others."""

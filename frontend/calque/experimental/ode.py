@@ -16,7 +16,7 @@ import calque.numpy as jnp
 from calque.api.autodiff import vjp
 from calque.api.control import scan
 from calque.api.custom_derivatives import closure_convert, custom_vjp
-from calque.core.avals import aval_of, is_arraylike
+from calque.core.avals import aval_of, is_arraylike, varying_of
 from calque.core.dtypes import float0
 from calque.core.errors import explain
 from calque.core.types import Function
@@ -25,6 +25,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.dispatch.tracing import check_callable
 from calque.experimental.dormand_prince import Limits, Vectors, solve
 from calque.lax.elementwise import convert_element_type
+from calque.primitives.collectives import vary_together
 from calque.trees import util as tree_util
 
 __all__ = ["odeint"]
@@ -71,12 +72,26 @@ def odeint(func: Function, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8,
         y0 = tree.unflatten([_inexact(x) for x in leaves])
         t = jnp.asarray(t)
         args = tree_util.tree_map(jnp.asarray, args)
+        # inside shard_map a cotangent is summed over devices once, outside of the equation
+        leaves, tree = tree_util.flatten((y0, t, args))
+        y0, t, args = tree.unflatten(vary_together(leaves))
 
         def slope(y: Any, time: Any, *given: Any) -> Any:
             return _fitted(func(y, time, *given), y)
 
         fun, consts = closure_convert(slope, y0, t[0], *args)
         return _solved(fun, Limits(rtol, atol, mxstep, hmax))(y0, t, *args, *consts)
+
+
+def _check_closed(args: Sequence[Any], given: Sequence[Any]) -> None:
+    """NotImplementedError where func closes over what the devices of a shard_map have alike (all
+    else varies): each step would sum its cotangent over them, and the end once more."""
+    axes = frozenset().union(*[varying_of(aval_of(x).vma) for x in given])
+    if any(jnp.issubdtype(x.dtype, np.inexact) and axes - aval_of(x).vma for x in args):
+        raise NotImplementedError(explain(
+            "gradient of odeint inside shard_map: func closes over a value that does not vary over "
+            f"the mesh axes {sorted(map(str, axes))}, over which y0, t or args do.",
+            fix="pass the value in args."))
 
 
 def _inexact(x: Any) -> Any:
@@ -147,6 +162,7 @@ def _solved(fun: Function, limits: Limits) -> Function:
 
     def backward(kept: Any, cotangents: Any) -> Any:
         found, t, args = kept
+        _check_closed(tree_util.tree_leaves(args), [t, *tree_util.tree_leaves(found)])
         return _adjoint(fun, limits, found, t, args, cotangents)
 
     solution.defvjp(forward, backward)

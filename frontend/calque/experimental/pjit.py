@@ -5,7 +5,6 @@ import functools
 from typing import Any
 
 from calque.core.errors import explain
-from calque.core.memo import Memo
 from calque.core.mesh import get_mesh
 from calque.dispatch.jit import jit
 from calque.trees import util as tree_util
@@ -46,9 +45,9 @@ def pjit(fun: Any = None, in_shardings: Any = _NOT_SAID, out_shardings: Any = _N
     if said or options.get("device") is not None or options.get("backend") is not None:
         _check(options)
     made = jit(fun, **said, **options)
-    made._cache = Memo()  # results are elsewhere than those of jit(fun)
     made.over_entered = True
     made.replicates = out_shardings is None
+    made.share("pjit", made.replicates)  # results are elsewhere than those of jit(fun)
     return made
 
 

@@ -39,6 +39,7 @@ from calque.export import container as box
 from calque.export.errors import ExportError, UnsupportedOperationError
 from calque.export.hlo import Module, walk
 from calque.export.stream import damaged
+from calque.primitives.collectives import cotangent_for
 from calque.transforms.stage import replay
 from calque.trees import util as tree_util
 
@@ -465,7 +466,7 @@ def _flat(e: Exported, bound: shapes.Bound, platform: int) -> Callable[..., list
         every = [rest[i] if i in rest else np.zeros(
             shapes.concrete(a, bound).shape, dtypes.float0) for i, a in enumerate(e.in_avals)]
         found = e.vjp().call(*every, *full)
-        return tuple(found[i] for i in real)
+        return tuple(cotangent_for(rest[i], found[i]) for i in real)
 
     differentiable.defvjp(forward, backward)
     inside = jit(differentiable)

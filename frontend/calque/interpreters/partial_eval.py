@@ -10,7 +10,7 @@ from typing import Any
 from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.lists import flagged
-from calque.core.program import Program, eliminate_dead_code
+from calque.core.program import Equation, Program, eliminate_dead_code
 from calque.core.source import here
 from calque.core.trace import as_current, current
 from calque.transforms.linearize import SplitTrace
@@ -163,11 +163,33 @@ def dce_jaxpr(jaxpr: Program, used_outputs: bool | Sequence[bool],
         raise ValueError(explain(
             f"dce_jaxpr: {len(outs)} flags for {len(jaxpr.outputs)} results.",
             fix="give one flag for each result."))
-    kept = eliminate_dead_code(jaxpr, list(outs))
+    kept = _without_dead(jaxpr, list(outs))
     read = kept.used()
     forced = [instantiate] * len(kept.inputs) if isinstance(instantiate, bool) else instantiate
     used = [v in read or bool(f) for v, f in zip(kept.inputs, forced)]
     return kept.replace(inputs=flagged(kept.inputs, used)), used
+
+
+def _without_dead(p: Program, used: Sequence[bool]) -> Program:
+    """eliminate_dead_code, also inside the maps over devices."""
+    kept = eliminate_dead_code(p, used)
+    while True:
+        live = {a for e in kept.equations for a in e.inputs} | set(kept.outputs)
+        trimmed = [_trimmed(e, [v in live for v in e.outputs]) if e.name == "shard_map" else e
+                   for e in kept.equations]
+        if all(a is b for a, b in zip(trimmed, kept.equations)):
+            return kept
+        kept = eliminate_dead_code(kept.replace(equations=trimmed))
+
+
+def _trimmed(e: Equation, used: Sequence[bool]) -> Equation:
+    inner, read = dce_jaxpr(e.params["jaxpr"], used)
+    if all(used) and all(read) and len(inner.equations) == len(e.params["jaxpr"].equations):
+        return e
+    return e.replace(
+        inputs=tuple(flagged(e.inputs, read)), outputs=tuple(flagged(e.outputs, used)),
+        params={**e.params, "jaxpr": inner, "in_specs": tuple(flagged(e.params["in_specs"], read)),
+                "out_specs": tuple(flagged(e.params["out_specs"], used))})
 
 
 __all__ = ["DynamicJaxprTracer", "JaxprTracer", "PartialVal", "dce_jaxpr",

@@ -210,11 +210,17 @@ def _preferred(dtype: Any, preferred: Any) -> Any:
     return wanted
 
 
+def _no_padding(given: Any) -> ValueError:
+    return ValueError(explain(
+        "padding argument to conv_general_dilated should be a string or a sequence of (low, high) "
+        f"pairs, got {given}", fix="give 'SAME', 'VALID', or one (low, high) for each axis."))
+
+
 def _pads(lhs: Sequence[int], rhs: Sequence[int], dn: ConvDimensionNumbers,
           strides: Sequence[int], padding: Any, ld: Sequence[int],
           rd: Sequence[int]) -> list[tuple[int, int]]:
     rank = len(lhs) - 2
-    if isinstance(padding, str) or not hasattr(padding, "__iter__"):
+    if isinstance(padding, str) or isinstance(getattr(padding, "name", None), str):
         if any(d != 1 for d in ld):
             raise ValueError(explain(
                 "String padding is not implemented for transposed convolution using this op. "
@@ -222,6 +228,9 @@ def _pads(lhs: Sequence[int], rhs: Sequence[int], dn: ConvDimensionNumbers,
                 fix="give (low, high) pairs."))
         spans = [dilated(rhs[i], d) for i, d in zip(dn.rhs_spec[2:], rd)]
         return padtype_to_pads([lhs[i] for i in dn.lhs_spec[2:]], spans, strides, padding)
+    if not isinstance(padding, Sequence) or not all(
+            isinstance(p, Sequence) and len(p) == 2 for p in padding):
+        raise _no_padding(padding)
     pads = int_pairs(padding)
     if len(pads) != rank:
         raise TypeError(explain(f"Wrong number of explicit pads for convolution: expected {rank}, "

@@ -16,6 +16,7 @@ from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.lists import inserted
+from calque.core.trace import Tracer, concretization_error
 from calque.lax.make import broadcasted_iota
 from calque.lax.operands import canonical_axis
 from calque.lax.shape import stop_gradient
@@ -326,6 +327,10 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
              [0., 0., 1.]], dtype=float32)
     """
     from calque.numpy.creation import asarray
+    if isinstance(num_classes, Tracer) and num_classes.concrete() is None:
+        raise concretization_error(
+            num_classes, "The error arose in jax.nn.one_hot argument `num_classes`: it is a traced "
+            "value.", "mark it as static.")
     try:
         size = dims.as_size(num_classes) if dims.is_symbolic_dim(num_classes) else (
             operator.index(num_classes))

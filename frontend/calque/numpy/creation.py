@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes
+from calque.core import dims, dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.config import config
 from calque.core.errors import explain
@@ -62,7 +62,8 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
             f"array: order={order!r} is not supported: only implemented for order='K'.",
             fix="leave order out."))
     wanted = None if dtype is None else util.user_dtype("array", dtype)
-    made = made_on("array", device, out_sharding, lambda: _convert(object, wanted, copy))
+    made = made_on("array", device, out_sharding, lambda: _convert(object, wanted, copy),
+                   of=object)
     missing = ndmin - made.ndim
     if missing > 0:
         shape = (1,) * missing + made.shape
@@ -386,6 +387,8 @@ def _full(value: Any, sizes: Shape, name: str, dtype: Any, default: Any, device:
         found, weak = util.user_dtype(name, dtype), False
 
     def make() -> Any:
+        if isinstance(found, dtypes.KeyDtype) and type(value) is int:
+            return spread_scalar(filled_key(found, value), sizes, found)
         if shape_of(value) == ():
             return spread_scalar(value, sizes, found, weak)
         from calque.numpy.shapes import broadcast_to
@@ -553,13 +556,15 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
         raise ValueError(explain(f"negative dimensions are not allowed, got {N} and {M}"))
 
     def make() -> Any:
-        if at_bottom() and isinstance(k, (int, np.integer)):
+        at = max(-rows, min(int(k), columns)) if isinstance(k, (int, np.integer)) and not (
+            dims.is_symbolic_dim(rows) or dims.is_symbolic_dim(columns)) else k
+        if at_bottom() and isinstance(at, int):
             with util.on_host("eye"):
-                return from_numpy(np.eye(rows, columns, int(k), dtype=np.int8).astype(wanted))
+                return from_numpy(np.eye(rows, columns, at, dtype=np.int8).astype(wanted))
         with lazy_eval("eye"):
             row = sh.iota(dtypes.int32, (rows, columns), 0)
             column = sh.iota(dtypes.int32, (rows, columns), 1)
-            shift = util.cast(util.one_array("eye", k), dtypes.int32)
+            shift = util.cast(util.one_array("eye", at), dtypes.int32)
             return ew.convert(ew.eq(ew.add(row, shift), column), wanted)
 
     return made_on("eye", device, None, make, (rows, columns))

@@ -37,6 +37,8 @@ class _Grid:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return _line(key)
+        if not key:  # of no axes
+            return [] if self._sparse else asarray([], int)
         lines = [_line(k) for k in key]
         from calque.numpy.util import promote
         lines = promote(self._name, *lines)

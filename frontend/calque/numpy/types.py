@@ -292,7 +292,8 @@ def iscomplexobj(x: Any) -> builtins.bool:
     try:
         return dtypes.is_complex(x.dtype)
     except AttributeError:
-        return builtins.bool(np.iscomplexobj(x))
+        parts = x if isinstance(x, (list, tuple)) else ()
+        return any(map(iscomplexobj, parts)) if parts else builtins.bool(np.iscomplexobj(x))
 
 
 def isrealobj(x: Any) -> builtins.bool:

@@ -13,12 +13,18 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import HasAval, Reduced, ShapedArray, Unreduced, aval_of
-from calque.core.errors import explain
+from calque.core.errors import (
+    ConcretizationTypeError,
+    TracerArrayConversionError,
+    TracerIntegerConversionError,
+    explain,
+)
 from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_mesh
+from calque.core.refs import Ref, assign, read
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.core.trace import current, eval_trace
 from calque.core.types import Function
-from calque.dispatch.array import as_values
+from calque.dispatch.array import Array, as_values
 from calque.dispatch.jit import JitFunction, jit
 from calque.dispatch.mismatch import argument_names, leaf_paths
 from calque.dispatch.sharded.shards import check_devices
@@ -34,6 +40,7 @@ from calque.trees import util as tree_util
 __all__ = ["Infer", "shard_map"]
 
 P = PartitionSpec
+_LOOKED = (ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError)
 
 
 class _Infer:
@@ -110,11 +117,21 @@ def shard_map(f: Function | None = None, /, *, out_specs: Any, in_specs: Any = I
         axes = chosen if mesh is not None or chosen else _left(where)
         if current.get() is not eval_trace:
             return _apply(f, args, where, in_specs, out_specs, axes, check_vma)
+        if isinstance(mesh, AbstractMesh) and get_mesh().empty:
+            _check_spread(args, mesh)
         if where not in jitted:
             jitted[where] = jit(functools.update_wrapper(
                 lambda *xs: _apply(f, xs, where, in_specs, out_specs, axes, check_vma), f,
                 updated=()))
-        out = jitted[where](*args)
+        try:
+            out = jitted[where](*args)
+        except _LOOKED as error:
+            if any(type(x) is Ref for x in tree_util.tree_leaves(args)):
+                raise
+            try:
+                return _looked_at(f, args, where, in_specs, out_specs, axes, check_vma)
+            except _LOOKED:
+                raise error from None
         if not isinstance(where, Mesh) or not where.explicit_axes:
             return out
         leaves, tree = tree_util.flatten(out)
@@ -230,8 +247,9 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
         check_devices(NamedSharding(mesh, P()))
     manual = _manual(mesh, chosen)
     leaves, tree = tree_util.flatten((args, {}))
-    check_arguments(name, leaves, tree)
-    avals = [aval_of(x) for x in leaves]
+    check_arguments(name, leaves, tree, refs=True)
+    refs = [x for x in leaves if type(x) is Ref]
+    avals = [x.abstract.inner_aval if type(x) is Ref else aval_of(x) for x in leaves]
     if in_specs is Infer or in_specs is None:
         flat_in = [_inferred(a, mesh, manual, in_specs) for a in avals]
     else:
@@ -243,6 +261,8 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
     kept: list[Any] = []
 
     def body(*parts: Any) -> list[Any]:
+        parts = tuple(Ref(p, kind=x.abstract.kind) if type(x) is Ref else p
+                      for p, x in zip(parts, leaves))
         a, _ = tree.unflatten(parts)
         out = f(*a)
         outs, out_tree = tree_util.flatten(out)
@@ -254,16 +274,46 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
         made = []
         for i, (o, s) in enumerate(zip(outs, flat_out)):
             made.append(_checked(o, s, name, out_tree, i, mesh, manual, check_vma))
-        kept.append((out_tree, flat_out))
+        ends = [(p, s) for p, s in zip(parts, flat_in) if type(p) is Ref]  # what is in them then
+        one = tree_util.tree_structure(0)
+        made += [_checked(read(p), s, name, one, 0, mesh, manual, check_vma) for p, s in ends]
+        kept.append((out_tree, [*flat_out, *[s for _, s in ends]]))
         return made
 
     with primitive.inside(mesh, manual, check_vma):
         program = stage(body, [primitive.local(a.plain.marked(None, a.vma), mesh, s, check_vma)
                                for a, s in zip(avals, flat_in)], name, f)
     out_tree, flat_out = kept[0]
-    outs = primitive.bind(program, as_values(leaves), mesh=mesh, in_specs=tuple(flat_in),
+    values = [read(x) if type(x) is Ref else x for x in leaves]
+    outs = primitive.bind(program, as_values(values), mesh=mesh, in_specs=tuple(flat_in),
                           out_specs=tuple(flat_out), check_vma=check_vma, newly_manual_axes=manual)
-    return out_tree.unflatten(outs)
+    for x, end in zip(refs, outs[out_tree.num_leaves:]):
+        assign(x, end)
+    return out_tree.unflatten(outs[:out_tree.num_leaves])
+
+
+def _looked_at(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_specs: Any,
+               out_specs: Any, chosen: frozenset[Any], check_vma: bool) -> Any:
+    """f of each device's parts, operation by operation: Python may look at what is the same on all
+    devices; that results are, where they are to be, is seen when they are there."""
+    name, manual = name_of(f), _manual(mesh, chosen)
+    leaves, tree = tree_util.flatten((args, {}))
+    specs = [P()] * len(leaves) if in_specs is Infer or in_specs is None else (
+        _flat_specs("in_specs", in_specs, args))
+    kept: list[Any] = []
+
+    def body(*parts: Any) -> list[Any]:
+        out = f(*tree.unflatten(parts)[0])
+        outs, out_tree = tree_util.flatten(out)
+        check_outputs(name, outs, out_tree)
+        kept[:] = [out_tree, _flat_specs(
+            "out_specs", out_specs() if callable(out_specs) else out_specs, out)]
+        return as_values(outs)
+
+    with primitive.inside(mesh, manual, False):
+        outs = primitive.by_devices(body, as_values(leaves), specs, lambda: kept[1], mesh, manual,
+                                    check_vma)
+    return kept[0].unflatten(outs)
 
 
 def _manual(mesh: Mesh | AbstractMesh, chosen: frozenset[Any]) -> frozenset[Any]:
@@ -281,6 +331,24 @@ def _manual(mesh: Mesh | AbstractMesh, chosen: frozenset[Any]) -> frozenset[Any]
             f"{mesh!s}: axes {sorted(map(str, again))} are Manual already, mapped by an enclosing "
             "shard_map.", fix="map other axes (axis_names=), or call the function itself."))
     return manual
+
+
+def _check_spread(args: Any, mesh: AbstractMesh) -> None:
+    """ValueError where no argument says on which devices a mesh without any is, or one says other
+    axes."""
+    found = [x.sharding.mesh for x in tree_util.tree_leaves(args)
+             if isinstance(x, Array) and isinstance(x.sharding, NamedSharding)]
+    if not found:
+        raise ValueError(explain(
+            "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing "
+            "`AbstractMesh` to the mesh argument.", fix="calque.device_put the arguments over a "
+            "Mesh, or pass a Mesh."))
+    for m in found:
+        if m.shape_tuple != mesh.shape_tuple:
+            raise ValueError(explain(
+                f"Mesh shape of the input {m.shape_tuple} does not match the mesh shape passed to "
+                f"shard_map {mesh.shape_tuple}",
+                fix="pass the mesh that the arguments are spread over, or leave mesh= out."))
 
 
 def _check_names(what: str, specs: Sequence[P], manual: frozenset[Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, shape_of
+from calque.core.avals import ShapedArray, aval_of, shape_of, varying_of
 from calque.core.errors import explain
 from calque.core.lists import inserted, replaced, without
 from calque.core.primitive import Primitive, registry
@@ -129,6 +129,25 @@ pvary_p = _primitive("pvary", _sum_abstract, _vary_collective,
 for _p in (psum_invariant_p, pmax_p, pmin_p):
     _p.varying = _no_longer
 pvary_p.varying = lambda vma, params: vma | set(params["axes"])
+
+
+def cotangent_for(x: Any, ct: Any) -> Any:
+    """A cotangent that varies as its primal x: summed over the axes over which x is one value."""
+    have, want = aval_of(ct), aval_of(x)
+    if have.vma == want.vma:
+        return ct
+    more, less = (varying_of(a.vma) - varying_of(b.vma) for a, b in ((have, want), (want, have)))
+    if more:
+        ct = psum_invariant_p.bind(ct, axes=tuple(sorted(more, key=str)))
+    return pvary_p.bind(ct, axes=tuple(sorted(less, key=str))) if less else ct
+
+
+def vary_together(xs: Sequence[Any]) -> list[Any]:
+    """Values that all vary over the axes that one of them varies over, inside shard_map."""
+    own = [varying_of(aval_of(x).vma) for x in xs]
+    every = frozenset().union(*own)
+    return [pvary_p.bind(x, axes=tuple(sorted(every - vma, key=str))) if every - vma else x
+            for x, vma in zip(xs, own)]
 
 
 def psum(x: Any, axes: Axes) -> Any:

@@ -174,8 +174,17 @@ def _cond_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *,
     index = ew.clamp(np.int32(0), move_axis(index, dims[0], 0), np.int32(len(branches) - 1))
     results = [call_rows(b, size, dims[1:], ew.eq(index, np.int32(i)), operands, "branch")[0]
                for i, b in enumerate(branches)]
-    picked = [_choose(index, list(cases)) for cases in zip(*results)]
-    return picked, [0] * len(picked)
+    passed = [_passed_on([b.outputs[i] for b in branches], branches)
+              for i in range(len(branches[0].outputs))]  # these are no choice
+    picked = [_choose(index, list(cases)) if p is None else operands[p]
+              for p, cases in zip(passed, zip(*results))]
+    return picked, [0 if p is None else dims[1 + p] for p in passed]
+
+
+def _passed_on(outputs: Sequence[Any], branches: Sequence[Program]) -> int | None:
+    """Which operand a result is whatever the index is."""
+    places = {b.inputs.index(o) if o in b.inputs else None for o, b in zip(outputs, branches)}
+    return places.pop() if len(places) == 1 else None
 
 
 def refuse_io(programs: Iterable[Program], what: str) -> None:

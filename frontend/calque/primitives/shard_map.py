@@ -45,6 +45,7 @@ from calque.transforms.vmap import (
     batch_program,
     broadcast_axis,
     front_axes,
+    split_by_vmap,
     spmd_axes,
     to_front,
     vmap_flat,
@@ -146,7 +147,7 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
         forward, tangent, mask, sources = linearize_program(jaxpr, nonzero)
         made = [i for i, s in enumerate(sources) if s < 0]
         names = [order(mesh, newly_manual_axes & forward.out_avals[n + i].vma if check_vma
-                       else newly_manual_axes) for i in made]
+                       else newly_manual_axes - split_by_vmap()) for i in made]
         first = forward.derived(("residuals out", tuple(names)), lambda: stage(
             lambda *xs: _with_axis(replay(forward, *xs), n, made, names), forward.in_avals,
             forward.name))
@@ -189,9 +190,10 @@ def _transpose(cts: Sequence[Any], *args: Any, jaxpr: Program, in_specs: Specs, 
                mesh: Any, check_vma: bool, newly_manual_axes: frozenset[Any]) -> list[Any]:
     linear, given = [is_linear(a) for a in args], nonzero_mask(cts)
     sizes = _every(mesh).shape
+    by_vmap = split_by_vmap()  # specs are to mention these
 
     def rest(spec: PartitionSpec) -> tuple[Any, ...]:
-        return order(mesh, newly_manual_axes - set(spec.names()) - spec.unreduced)
+        return order(mesh, newly_manual_axes - set(spec.names()) - spec.unreduced - by_vmap)
 
     with inside(mesh, newly_manual_axes, check_vma):
         program, mask, uses = transpose_program(jaxpr, linear, given)
@@ -267,16 +269,14 @@ def _inserted(spec: PartitionSpec, d: int, entry: Any) -> PartitionSpec:
 def expanded(jaxpr: Program, mesh: Any, in_specs: Specs, out_specs: Specs,
              newly_manual_axes: frozenset[Any], **_: Any) -> Program:
     """The Program of whole arrays: the mapped axes are batch axes."""
-    names, sizes = order(mesh, newly_manual_axes), mesh.shape
+    names = order(mesh, newly_manual_axes)
 
     def make() -> Program:
         body = unmarked(jaxpr)
 
         def run(*xs: Any) -> list[Any]:
-            pairs = [_taken_apart(x, spec, sizes) for x, spec in zip(xs, in_specs)]
-            outs = _nested(body, names, sizes, [x for x, _ in pairs], [at for _, at in pairs],
-                           out_specs)
-            return [_joined(o, spec, names) for o, spec in zip(outs, out_specs)]
+            return by_devices(lambda *parts: replay(body, *parts), xs, in_specs, lambda: out_specs,
+                              mesh, newly_manual_axes, False)
 
         avals = [whole(a.plain, mesh, s, newly_manual_axes).plain
                  for a, s in zip(jaxpr.in_avals, in_specs)]
@@ -287,6 +287,19 @@ def expanded(jaxpr: Program, mesh: Any, in_specs: Specs, out_specs: Specs,
             resolved.reset(token)
 
     return jaxpr.derived(("expanded", tuple(mesh.shape_tuple), in_specs, out_specs, names), make)
+
+
+def by_devices(body: Callable[..., list[Any]], values: Sequence[Any], in_specs: Sequence[Any],
+               out_specs: Callable[[], Sequence[Any]], mesh: Any, manual: frozenset[Any],
+               check: bool) -> list[Any]:
+    """Whole results of a body of parts, which runs once, each mapped axis a batch axis; out_specs
+    are asked for when it has run.  check: ValueError where a result varies over an axis that its
+    spec does not mention."""
+    names, sizes = order(mesh, manual), mesh.shape
+    pairs = [_taken_apart(x, spec, sizes) for x, spec in zip(values, in_specs)]
+    outs = _nested(body, names, sizes, [x for x, _ in pairs], [at for _, at in pairs], out_specs,
+                   check)
+    return [_joined(o, spec, names) for o, spec in zip(outs, out_specs())]
 
 
 shard_map_p.program = lambda *avals, **params: expanded(**params)
@@ -306,20 +319,27 @@ def _taken_apart(x: Any, spec: PartitionSpec, sizes: dict[Any, int]
     return (sh.reshape(x, tuple(shape)) if where else x), where
 
 
-def _nested(body: Program, names: Sequence[Any], sizes: dict[Any, int], values: Sequence[Any],
-            where: Sequence[dict[Any, int]], out_specs: Specs) -> list[Any]:
+def _nested(body: Callable[..., list[Any]], names: Sequence[Any], sizes: dict[Any, int],
+            values: Sequence[Any], where: Sequence[dict[Any, int]],
+            out_specs: Callable[[], Sequence[Any]], check: bool) -> list[Any]:
     """The body's results, with a leading dimension for each axis that their specs mention."""
     if not names:
-        return replay(body, *values)
+        return body(*values)
     name, size = names[0], sizes[names[0]]
     axes = [at.get(name) for at in where]
     inner = [{n: k - (d is not None and k > d) for n, k in at.items() if n != name}
              for at, d in zip(where, axes)]
     outs, dims = vmap_flat(
-        lambda *xs: _nested(body, names[1:], sizes, xs, inner, out_specs), size, values, axes, name,
-        devices=True)
+        lambda *xs: _nested(body, names[1:], sizes, xs, inner, out_specs, check), size, values,
+        axes, name, devices=True)
     made = []
-    for o, d, spec in zip(outs, dims, out_specs):
+    for o, d, spec in zip(outs, dims, out_specs()):
+        if check and d is not None and name not in spec.names():
+            raise ValueError(explain(
+                "shard_map was given out_specs which require replication which can't be statically "
+                f"inferred given the mesh: out_specs has {spec}, and the result varies over "
+                f"{name!r}.",
+                fix="mention the axis in out_specs, or say check_vma=False."))
         if name in spec.names():
             made.append(to_front(o, d, size))
         else:  # the first device's: they are equal, or the user said that they are

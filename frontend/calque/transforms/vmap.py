@@ -84,6 +84,16 @@ spmd_axes: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar(
     "calque_spmd_axes", default=())
 
 
+def split_by_vmap() -> frozenset[Any]:
+    """The mesh axes that split what the vmaps around here map (their spmd_axis_name)."""
+    found: frozenset[Any] = frozenset(spmd_axes.get())
+    t: Trace | None = current.get()
+    while t is not None:
+        found |= frozenset(t.spmd) if isinstance(t, BatchTrace) else frozenset()
+        t = t.parent
+    return found
+
+
 class BatchTrace(Trace):
     """Applies batching rules; `axis_name` names the mapped axis for collectives, `spmd` the mesh
     axes that split it."""
@@ -289,5 +299,6 @@ def batch_first(p: Primitive) -> Function:
     return rule
 
 
-__all__ = ["BatchTrace", "BatchTracer", "all_to_front", "batch_first", "batch_program",
-           "broadcast_axis", "front_axes", "mapped_to_front", "move_axis", "to_front", "vmap_flat"]
+__all__ = ["all_to_front", "batch_first", "batch_program", "broadcast_axis", "front_axes",
+           "mapped_to_front", "move_axis", "split_by_vmap", "to_front", "vmap_flat", "BatchTrace",
+           "BatchTracer"]

@@ -95,7 +95,7 @@ class View:
     @property
     def values(self) -> dict[str, Any]:
         import jax
-        return dict(jax.config._values)
+        return {n: v for n, v in jax.config._values.items() if n in jax.config.values}
 
     def __getattr__(self, name: str) -> Any:
         import jax

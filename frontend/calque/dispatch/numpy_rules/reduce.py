@@ -114,6 +114,8 @@ def _dot(out: Any, x: Value, y: Value, *, dimension_numbers: Any, precision: Any
         return None
     if x.dtype not in _FACTORS or y.dtype not in _FACTORS:
         return None
+    if work not in COMPLEX:  # (NumPy warns of parts that are lost)
+        x, y = x.real, y.real
     form = _matrices(dimension_numbers, x.shape, y.shape)
     if form is None:
         return None

@@ -10,10 +10,11 @@ from typing import Any
 from calque.core.avals import aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.formats import sharding_in
-from calque.core.mesh import Mesh, get_abstract_mesh, spec_mesh
+from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, placing_mesh, spec_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.trace import at_bottom
-from calque.dispatch.array import as_values
+from calque.dispatch.array import Array, as_values
+from calque.dispatch.sharded.placing import concrete
 from calque.dispatch.sharded.shards import check_devices, check_rank, prefix_leaves
 from calque.dispatch.tracing import check_arguments
 from calque.primitives.placement import constrain
@@ -56,8 +57,19 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     return tree.unflatten([_constrained(v, s) for v, s in zip(leaves, flat)])
 
 
-def as_sharding(what: str, argument: str, given: Any) -> Any:
-    """A Sharding, or None, of what is given; a PartitionSpec is over the context's mesh."""
+def check_not_empty(argument: str, given: Any) -> None:
+    """ValueError for a sharding over a mesh without axes and devices."""
+    if isinstance(given, NamedSharding) and given.mesh.empty:
+        raise ValueError(explain(
+            f"One of {argument} leaf specifications got an empty NamedSharding: {given} which is "
+            "not allowed.", fix="make its mesh with calque.make_mesh."))
+
+
+def as_sharding(what: str, argument: str, given: Any, entered: bool = True) -> Any:
+    """A Sharding, or None, of what is given; a PartitionSpec is over the context's mesh (entered:
+    also over one of `with mesh:`)."""
+    if isinstance(given, NamedSharding):
+        return concrete(given)
     if given is None or isinstance(given, Sharding):
         return given
     if not isinstance(given, PartitionSpec):
@@ -65,7 +77,7 @@ def as_sharding(what: str, argument: str, given: Any) -> Any:
             f"{argument} leaf specifications are expected to be PartitionSpec instances or None, "
             f"but got {given}", fix="pass NamedSharding(mesh, spec)."))
     mesh: Any = spec_mesh()
-    if mesh.empty:
+    if mesh.empty or not entered and isinstance(mesh, Mesh) and placing_mesh() is None:
         raise RuntimeError(explain(
             f"{what} requires a non-empty mesh in context if you are passing `PartitionSpec`s to "
             f"{argument}. You can define a context mesh via `jax.set_mesh(mesh)`.",
@@ -86,6 +98,25 @@ def _asserted(x: Any, sharding: NamedSharding) -> Any:
     return x
 
 
+def _check_alike(x: Any, mesh: AbstractMesh) -> None:
+    """What is said over a mesh without devices is of an array that is spread over one like it."""
+    if not isinstance(x, Array):
+        raise ValueError(explain(
+            "Target sharding contains a `jax.sharding.AbstractMesh` which requires the input "
+            f"passed should be a `jax.Array`. Got {type(x)} with shape {aval_of(x).short()}",
+            fix="calque.device_put it over a Mesh first."))
+    if not isinstance(x.sharding, NamedSharding):
+        raise TypeError(explain(
+            "The sharding on the input must be a `NamedSharding` since the target sharding has an "
+            f"`AbstractMesh` in it. Got sharding type {type(x.sharding)} for shape "
+            f"{x.aval.short()}", fix="calque.device_put it over a Mesh first."))
+    if x.sharding.mesh.shape_tuple != mesh.shape_tuple:
+        raise ValueError(explain(
+            f"Mesh shape of the input {x.sharding.mesh.shape_tuple} does not match the mesh shape "
+            f"of the target sharding {mesh.shape_tuple} for shape {x.aval.short()}",
+            fix="name the axes of the mesh that the array is spread over."))
+
+
 def _constrained(v: Any, given: Any) -> Any:
     given = sharding_in("with_sharding_constraint", given)
     sharding = as_sharding("with_sharding_constraint", "shardings", given)
@@ -93,12 +124,15 @@ def _constrained(v: Any, given: Any) -> Any:
         raise ValueError(explain(
             "One of with_sharding_constraint arguments got sharding None which is not allowed.",
             fix="pass a Sharding, or leave the leaf out."))
+    check_not_empty("shardings", sharding)
     (x,) = as_values([v])
     shape = shape_of(x)
     check_rank("One of with_sharding_constraint arguments", shape, sharding)
     if isinstance(sharding, NamedSharding):
         if isinstance(sharding.mesh, Mesh):
             check_devices(sharding)
+        elif at_bottom():
+            _check_alike(v, sharding.mesh)
         manual = set(get_abstract_mesh().manual_axes)
         if set(sharding.mesh.explicit_axes) == set(sharding.mesh.axis_names) and not manual:
             return _asserted(x, sharding)

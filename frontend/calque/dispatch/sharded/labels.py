@@ -13,7 +13,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
-from calque.core.mesh import Mesh, get_mesh, placing_mesh, seen_as
+from calque.core.mesh import AbstractMesh, Mesh, get_mesh, placing_mesh, seen_as
 from calque.core.primitive import Primitive
 from calque.core.program import Program, eliminate_dead_code, inner_of
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -96,7 +96,7 @@ def together(name: str, avals: Sequence[ShapedArray], names: Names,
         what = f"argument {names(i)} of {name} with shape {a.plain}"
         if first is None:
             first = what, s
-        elif s is not first[1] and s._assignment != first[1]._assignment:
+        elif s is not first[1] and _apart(s, first[1]):
             raise _incompatible(*first, what, s)
         elif isinstance(first[1], SingleDeviceSharding) and isinstance(s, NamedSharding):
             first = what, s
@@ -108,17 +108,35 @@ def together(name: str, avals: Sequence[ShapedArray], names: Names,
         s = NamedSharding(m, PartitionSpec())
         if first is None:
             first = f"the mesh {m!s} in {name}", s
-        elif s._assignment != first[1]._assignment:
+        elif _apart(s, first[1]):
             raise _incompatible(*first, "shard_map or with_sharding_constraint inside jit", s)
         elif isinstance(first[1], SingleDeviceSharding):
             first = first[0], s
     return None if first is None else first[1]
 
 
+def _abstract(s: Sharding) -> AbstractMesh | None:
+    mesh = getattr(s, "mesh", None)
+    return mesh if isinstance(mesh, AbstractMesh) else None
+
+
+def _apart(one: Sharding, other: Sharding) -> bool:
+    """Whether they are over other devices; of meshes without devices only the size is known."""
+    a, b = _abstract(one), _abstract(other)
+    if a is None and b is None:
+        return one._assignment != other._assignment
+    if a is not None and b is not None and a.size != b.size:
+        raise ValueError(explain(
+            f"AbstractMesh should be of the same size across all shardings. Got {a!s} and {b!s}",
+            fix="use meshes over the same devices."))
+    return False
+
+
 def _incompatible(what: str, one: Sharding, also: str, other: Sharding) -> ValueError:
     return ValueError(explain(
-        f"Received incompatible devices for jitted computation. Got {what} and with {_ids(one)} "
-        f"and {also}{'' if also.endswith('mesh') else ' and'} with {_ids(other)}",
+        f"Received incompatible devices for jitted computation. Got {what}"
+        f"{' and' if what.startswith('argument') else ''} with {_ids(one)} "
+        f"and {also}{' and' if also.startswith('argument') else ''} with {_ids(other)}",
         fix="put them together with calque.device_put(x, sharding), or leave one uncommitted."))
 
 
@@ -214,6 +232,27 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names,
     return [a.marked(place, a.vma) for a in plain]
 
 
+def check_beside(name: str, x: ShapedArray, where: Sharding) -> None:
+    """ValueError where a new array is asked for on other devices than what it is made of."""
+    if x.sharding is not None and set(x.sharding._assignment) != set(where._assignment):
+        raise _incompatible(f"argument args[0] of {name} with shape {x.plain}", x.sharding,
+                            "sharding_constraint inside jit", where)
+
+
+def check_result(p: Program, avals: Sequence[ShapedArray], names: Names, told: Sharding) -> None:
+    """ValueError where a result is said (told) to be on other devices than what it is made of."""
+    used = eliminate_dead_code(p).used()
+    for i, (v, a) in enumerate(zip(p.inputs, avals)):
+        if v in used and a.sharding is not None and _apart(a.sharding, told):
+            raise _incompatible(f"argument {names(i)} of {p.name} with shape {a.plain}", a.sharding,
+                                "explicit output sharding", told)
+    for m in meshes_of(p):
+        s = NamedSharding(m, PartitionSpec())
+        if s._assignment != told._assignment:
+            raise _incompatible("explicit output sharding", told,
+                                "shard_map or with_sharding_constraint inside jit", s)
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A program's mesh, and the spec of each argument and result."""
@@ -238,5 +277,6 @@ def placement(p: Program, avals: Sequence[ShapedArray]) -> Placement | None:
     return Placement(place.mesh.shape_tuple, tuple(args[count:]), tuple(types))
 
 
-__all__ = ["Placement", "any_of", "context_mesh", "in_context", "meshes_of", "named_sharding",
+__all__ = ["Placement", "any_of", "check_beside", "check_result", "context_mesh", "in_context",
+           "meshes_of", "named_sharding",
            "of_program", "placement", "places", "program_places", "stripped", "together", "typed"]

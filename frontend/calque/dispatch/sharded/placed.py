@@ -11,12 +11,12 @@ from typing import Any
 from calque.core.avals import shape_of
 from calque.core.errors import explain
 from calque.core.formats import sharding_in
-from calque.core.memo import Memo
 from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from calque.core.types import Function
 from calque.dispatch.jit import JitFunction, _Entry, placed
-from calque.dispatch.sharded.constraints import as_sharding
+from calque.dispatch.sharded import labels
+from calque.dispatch.sharded.constraints import as_sharding, check_not_empty
 from calque.dispatch.sharded.shards import check_rank, is_place, prefix_leaves
 from calque.dispatch.sharded.spanning import elsewhere
 from calque.primitives.placement import constrain
@@ -36,7 +36,16 @@ class PlacedFunction(JitFunction):
         _check_leaves("in_shardings", in_shardings)
         _check_leaves("out_shardings", out_shardings)
         self._in, self._out, self._device = in_shardings, out_shardings, device
-        self._cache = Memo()  # not that of the same function without shardings
+        self.share()
+
+    @property
+    def _kind(self) -> str:
+        return "pjit" if self.over_entered else "jit"
+
+    def share(self, *more: Any) -> None:
+        if hasattr(self, "_device"):  # (first it is made as a function without shardings)
+            leaves, tree = tree_util.flatten((self._in, self._out))
+            super().share(*more, "placed", tree, *leaves, self._device)
 
     def __reduce__(self) -> Any:
         kind, given = super().__reduce__()
@@ -62,17 +71,28 @@ class PlacedFunction(JitFunction):
                 return out
             outs, out_tree = tree_util.flatten(out)
             flat = prefix_leaves("pjit out_shardings", self._out, out)
-            said[:] = [as_sharding("jit", "out_shardings", s) for s in flat]
-            return out_tree.unflatten([_result(o, s) for o, s in zip(outs, flat)])
+            said[:] = [as_sharding(self._kind, "out_shardings", s, self.over_entered) for s in flat]
+            return out_tree.unflatten([_result(o, s) for o, s in zip(outs, said)])
 
         entry = super()._trace(key, constrained, tree, avals, donated)
+        self._check_devices(entry, tree, said)
         if said:
+            entry.told = tuple(said)
             entry.out_avals = tuple(a.plain.marked(s, a.vma) if _is_told(a, s) else a
                                     for a, s in zip(entry.out_avals, said, strict=True))
         if self._device is not None:
             where = SingleDeviceSharding(self._device)
             entry.out_avals = tuple(a.plain.marked(where, a.vma) for a in entry.out_avals)
         return entry
+
+    def _check_devices(self, entry: _Entry, tree: Any, said: Sequence[Any]) -> None:
+        """ValueError where a result is to be on one device and others take part; arguments go where
+        `device=` says."""
+        told = self._device and SingleDeviceSharding(self._device) or next(
+            (s for s in said if isinstance(s, SingleDeviceSharding)), None)
+        if told is not None and entry.uses is None:
+            labels.check_result(entry.program, () if self._device else entry.in_avals,
+                                lambda i: self._argument(tree, i), told)
 
     def _of_arguments(self, tree: Any, avals: Sequence[Any]) -> list[Any]:
         """in_shardings of each leaf; ValueError where an argument contradicts."""
@@ -101,7 +121,7 @@ class PlacedFunction(JitFunction):
                 fix="give one entry for each positional argument."))
         found = []
         for i, (a, s) in enumerate(zip(avals, prefix_leaves("pjit in_shardings", given, args))):
-            s = as_sharding("jit", "in_shardings", s)
+            s = as_sharding(self._kind, "in_shardings", s, self.over_entered)
             if s is not None and type(a) is not AbstractRef:
                 check_rank(f"One of pjit arguments with pytree key path {self._argument(tree, i)}",
                            a.shape, s)
@@ -125,8 +145,7 @@ def _is_told(a: Any, said: Any) -> bool:
         and a.sharding.spec == said.spec.of_rank(a.ndim))
 
 
-def _result(o: Any, given: Any) -> Any:
-    s = as_sharding("jit", "out_shardings", given)
+def _result(o: Any, s: Any) -> Any:
     if s is None:
         return o
     shape = shape_of(o)
@@ -148,6 +167,7 @@ def _check_leaves(what: str, given: Any) -> None:
             raise TypeError(explain(
                 f"{what} leaf specifications are expected to be PartitionSpec instances or None, "
                 f"but got {s}", fix="pass NamedSharding(mesh, spec)."))
+        check_not_empty(what, s)
         spec = s if isinstance(s, PartitionSpec) else getattr(s, "spec", None)
         if spec is not None and PartitionSpec.UNCONSTRAINED in spec.partitions:
             raise ValueError(explain(

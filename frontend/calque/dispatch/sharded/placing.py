@@ -173,8 +173,9 @@ def _whole(name: str, x: Any, sharding: NamedSharding) -> Any:
 
 
 def made_on(name: str, device: Any, out_sharding: Any, make: Callable[[], Any],
-            shape: Any = None) -> Any:
-    """make(), put where device= or out_sharding= says; its shape is checked before, if known."""
+            shape: Any = None, of: Any = None) -> Any:
+    """make(), put where device= or out_sharding= says; its shape is checked before, if known, and
+    whether the value that it is made of is on those devices."""
     if device is None and out_sharding is None:
         return _in_context(make())
     if device is not None and out_sharding is not None:
@@ -186,6 +187,8 @@ def made_on(name: str, device: Any, out_sharding: Any, make: Callable[[], Any],
         return make() if sharding is None else _typed(name, sharding, make)
     where = place(device)
     given = where
+    if type(of) is Array:
+        labels.check_beside(name, of.aval, where)
     if shape is not None:
         where = _of_rank(where, len(shape))
         check_divides(name, shape, where)

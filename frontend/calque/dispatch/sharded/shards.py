@@ -44,6 +44,7 @@ from calque.dispatch.sharded.partial_arrays import (
 from calque.dispatch.sharded.spanning import GlobalArray, local_index, local_shape, piece_of
 from calque.dispatch.sharded.spanning import made as spanning_made
 from calque.primitives.placement import constrain
+from calque.primitives.random import impl_of, random_unwrap_p, random_wrap_p
 from calque.runtime import Buffer, Device
 from calque.trees import util as tree_util
 from calque.trees.differences import mismatches
@@ -407,6 +408,8 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
                     "jax.make_array_from_callback cannot be called within a traced context: the "
                     f"callback gives a traced value {given.aval}.",
                     fix="call it outside of jit and the like."))
+            if dtypes.is_key(dtype_of(given)):  # by their words
+                return _of_key_words(given, shape, sharding, data_callback)
             piece = known[key] = np.asarray(given)
             if piece.shape != want:
                 raise ValueError(explain(
@@ -417,6 +420,16 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
         pieces[device] = known[key]
     first = next(iter(pieces.values()))
     return _pieced(shape, sharding, dtype or first.dtype, pieces)
+
+
+def _of_key_words(one: Array, shape: Sequence[int], sharding: Sharding,
+                  data_callback: Callable[[Any], Any]) -> Array:
+    """An array of the keys that a callback gives; one: of them."""
+    size = random_unwrap_p.bind(one).shape[one.ndim:]
+    words = make_array_from_callback(
+        (*shape, *size), sharding, lambda index: random_unwrap_p.bind(
+            data_callback(index[:len(shape)])))
+    return random_wrap_p.bind(words, **impl_of(one.dtype))
 
 
 def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Sharding,
@@ -478,6 +491,11 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
         raise ValueError(explain(
             f"make_array_from_single_device_arrays: expected {count} single-device arrays, one for "
             f"each device of {sharding!r}, got {len(arrays)}.", fix="pass one for each device."))
+    if arrays and dtypes.is_key(arrays[0].dtype):
+        words = [random_unwrap_p.bind(a) for a in arrays]
+        made = make_array_from_single_device_arrays(
+            (*shape, *words[0].shape[len(shape):]), sharding, words)
+        return random_wrap_p.bind(made, **impl_of(arrays[0].dtype))
     pieces = {}
     for a in arrays:
         (device,) = a.devices()

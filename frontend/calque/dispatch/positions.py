@@ -1,0 +1,69 @@
+"""Which arguments of a function jit was told of, by position or by name.
+
+`resolve` makes both of each, by the function's signature; start reading there.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calque.core.errors import explain
+from calque.dispatch.tracing import signature_of
+
+__all__ = ["as_ints", "as_names", "resolve"]
+
+
+def as_ints(value: Any) -> tuple[int, ...] | None:
+    """One integer or several as a tuple."""
+    if value is None:
+        return None
+    return (int(value),) if isinstance(value, (int, np.integer)) else tuple(map(int, value))
+
+
+def as_names(value: Any) -> tuple[str, ...] | None:
+    """One name or several as a tuple."""
+    if value is None:
+        return None
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def resolve(what: str, fun: Any, nums: tuple[int, ...] | None,
+            names: tuple[str, ...] | None) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions from names and names from positions, by the function's signature."""
+    if nums is None and names is None:
+        return (), ()
+    signature = signature_of(fun)
+    if signature is None:
+        if what == "donate" and nums is None:
+            raise ValueError(explain(
+                f"Getting the signature of function {fun} failed. Pass donate_argnums instead of "
+                "donate_argnames.", fix="name the arguments by their positions."))
+        return nums or (), names or ()
+    parameters = list(signature.parameters.values())
+    positional = [p for p in parameters
+                  if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    count = len(positional)
+    for i in nums or ():
+        if not variadic and not -count <= i < count:
+            raise ValueError(explain(
+                f"Jitted function has {what}_argnums={nums}, but only accepts {count} positional "
+                "arguments."))
+    known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    without = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
+    every = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for n in names or ():
+        if n in without or not every and n not in known:
+            why = "These are positional-only" if n in without else (
+                "Function does not take these args.")
+            raise ValueError(explain(
+                f"Jitted function has invalid argnames {{{n!r}}} in {what}_argnames. {why}",
+                fix=f"use names among {sorted(known)}."))
+    if names is None:
+        names = tuple(positional[i].name for i in nums or ()
+                      if -count <= i < count and positional[i].kind is not
+                      positional[i].POSITIONAL_ONLY)
+    elif nums is None:
+        nums = tuple(i for i, p in enumerate(positional) if p.name in names)
+    return nums or (), names
