@@ -139,6 +139,11 @@ def test_constraints(texts: list[str], variables: str, good: Any, bad: Any) -> N
 def test_equalities_are_substituted() -> None:
     assert str(symbolic_shape("n, m", constraints=["n == 2*m"])) == "(2*m, m)"
     assert symbolic_shape("mod(n, 2)", constraints=["mod(n, 2) == 0"]) == (0,)
+    # a product on the left is rewritten wherever it divides (what JAX 0.10.2 prints)
+    a, b, _, _ = symbolic_shape("a, b, c, d", constraints=["a * b == c + d"])
+    assert [str(2 * b * a), str(a * b * b), str(a + b)] == ["2*d + 2*c", "b*d + b*c", "b + a"]
+    a, b = symbolic_shape("a, b", constraints=["4*a == b"])
+    assert [str(4 * a), str(8 * a), str(5 * a), str(4 * a * a)] == ["b", "2*b", "5*a", "a*b"]
     (n,) = symbolic_shape("n", constraints=["n >= 8"])
     assert n >= 5 and not n == 5 and bounds(2 * n + 1, 1) == (17.0, 2.0**32 - 1)  # noqa: SIM201
     for wrong, what in (
