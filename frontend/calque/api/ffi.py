@@ -83,7 +83,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     """A function that calls a registered kernel.
 
     Args:
-      target_name: from register_ffi_target.
+      target_name: from register_ffi_target; it may be traced without being registered, not compiled.
       result_shape_dtypes: an object with shape and dtype, or a tree of them.
       has_side_effect: the kernel does more than to fill its results: it is called as often as the
         program says, in its order, and each call waits for the one before.  Else a call without a
@@ -132,7 +132,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     aliases = tuple((input_output_aliases or {}).items())
 
     def call(*args: Any, **attributes: Any) -> Any:
-        kernels = _found(target_name, "ffi_call")
+        kernels = _targets.get(target_name) or Kernels(target_name)  # (tracing needs no kernel)
         return out_tree.unflatten(call_kernels(kernels, args, avals, vmap_method, aliases,
                                                attributes, bool(has_side_effect)))
 
