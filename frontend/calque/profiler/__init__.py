@@ -12,10 +12,12 @@
 While no trace is on, nothing is recorded: what calque's hot paths pay is the test of an empty list
 (runtime/watch).  docs/profiling.md says what the slices mean.
 """
+from calque.core.refused import refusing as _refusing
 from calque.profiler.annotations import StepTraceAnnotation, TraceAnnotation, annotate_function
 from calque.profiler.memory import device_memory_profile, save_device_memory_profile
 from calque.profiler.session import ProfileOptions, start_trace, stop_trace, trace
 
+__getattr__ = _refusing(__name__)
 __all__ = ["ProfileOptions", "StepTraceAnnotation", "TraceAnnotation", "annotate_function",
            "device_memory_profile", "save_device_memory_profile", "start_trace", "stop_trace",
            "trace"]
