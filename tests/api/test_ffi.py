@@ -285,7 +285,8 @@ def test_source_that_cannot_be_used(source: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_call_is_traced_without_its_kernel() -> None:
-    call = ffi.ffi_call("nobody", calque.ShapeDtypeStruct((3,), "float32"), vmap_method="sequential")
+    like = calque.ShapeDtypeStruct((3,), "float32")
+    call = ffi.ffi_call("nobody", like, vmap_method="sequential")
     assert "nobody" in str(calque.make_jaxpr(calque.vmap(call))(jnp.ones((2, 3))))
     with pytest.raises(ValueError, match="no kernel is registered as 'nobody'"):
         calque.jit(call).lower(jnp.ones(3)).compile()

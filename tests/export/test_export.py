@@ -318,7 +318,8 @@ def test_classes_that_look_at_their_children() -> None:
     calque.tree_util.register_pytree_node(
         Named, lambda n: ((n.array,), n.names), lambda names, c: Named(c[0], names))
     export.register_pytree_node_serialization(
-        Named, serialized_name="test.Named", serialize_auxdata=lambda names: "/".join(names).encode(),
+        Named, serialized_name="test.Named",
+        serialize_auxdata=lambda names: "/".join(names).encode(),
         deserialize_auxdata=lambda raw: tuple(raw.decode().split("/")))
     given = {"b": Named(np.ones(2), ("x", "y")), "a": [Named(np.ones(1), ("z",)), None]}
     e = export.export(calque.jit(lambda d: (d["b"],)))(given)

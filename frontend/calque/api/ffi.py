@@ -83,7 +83,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     """A function that calls a registered kernel.
 
     Args:
-      target_name: from register_ffi_target; it may be traced without being registered, not compiled.
+      target_name: from register_ffi_target; without it the call is traced, but not compiled.
       result_shape_dtypes: an object with shape and dtype, or a tree of them.
       has_side_effect: the kernel does more than to fill its results: it is called as often as the
         program says, in its order, and each call waits for the one before.  Else a call without a

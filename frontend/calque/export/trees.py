@@ -15,8 +15,8 @@ import optree
 from calque.core.errors import explain
 from calque.export.container import Node
 from calque.export.errors import DeserializationError
-from calque.trees import util as tree_util
 from calque.trees.nodes import NAMESPACE
+from calque.trees.spec import raw, structure_of
 
 LEAF, NONE, TUPLE, LIST, DICT, CUSTOM = range(6)
 
@@ -179,13 +179,13 @@ def node_of(tree: Any) -> Node:
             f"Cannot serialize PyTreeDef containing an unregistered type `{kind}`. Use "
             "`export.register_pytree_node_serialization` or "
             "`export.register_namedtuple_serialization`."))
-    static = tree_util.raw(tree).__getstate__()[0][-1][2]  # (a node is not built: it may look at
+    static = raw(tree).__getstate__()[0][-1][2]  # (a node is not built: it may look at
     return Node(CUSTOM, children, name=known.name, data=known.write(static))  # its children)
 
 
 def tree_of(node: Node) -> Any:
     """The structure that a node of the container says."""
-    return tree_util.structure_of(_spec(node))
+    return structure_of(_spec(node))
 
 
 def _spec(node: Node) -> Any:

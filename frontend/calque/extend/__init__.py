@@ -3,7 +3,8 @@
   backend.py           the platforms and their devices as objects
   core/                Primitive, Jaxpr, ClosedJaxpr, Var, Literal, ...; core/primitives.py: ours
   linear_util.py       functions with layers of transformations around them
-  lowering.py          what rules in MLIR see; mlir.py: StableHLO's portable form
+  lowering.py          what rules in MLIR see; mlir.py: StableHLO's portable form;
+                       xla.py: not here
   random.py            streams of random numbers by their records
   source_info_util.py  names and places of what is traced
   api_util.py          functions of trees as functions of flat values (calque.api_util)

@@ -2,16 +2,16 @@
 from typing import Any
 
 from calque.core.refused import refusing as _refusing
+from calque.interpreters import mlir as _mlir
 from calque.interpreters.mlir import LoweringRuleContext as LoweringRuleContext
-from calque.lowering.emit import mlir as _mlir
 
-__all__ = ["JaxIrContext", "LoweringRuleContext"]
+__all__ = ["JaxIrContext", "LoweringRuleContext"]  # noqa: F822
 _missing = _refusing(__name__)
 
 
 def __getattr__(name: str) -> Any:
     if name == "JaxIrContext":  # MLIR is loaded at its first use
-        return _mlir.ir().Context
+        return _mlir.ir.Context
     return _missing(name)
 
 

@@ -12,7 +12,7 @@ from calque.core.refused import refusing as _refusing
 from calque.export import bytecode, bytecode_write, read, text, write
 from calque.export import make as _make  # noqa: F401  (fills the tables of read and write)
 from calque.export.hlo import DYNAMIC, Module
-from calque.lowering.emit import mlir as _mlir
+from calque.interpreters import mlir as _mlir
 
 __all__ = ["deserialize_portable_artifact", "refine_polymorphic_shapes"]
 __getattr__ = _refusing(__name__)
@@ -39,7 +39,7 @@ def deserialize_portable_artifact(mlir_module: bytes, context: Any = None) -> An
       >>> "negate" in str(mlir.deserialize_portable_artifact(e.mlir_module_serialized))
       True
     """
-    ir = _mlir.ir()
+    ir = _mlir.ir
     with context or ir.Context() as made:
         made.allow_unregistered_dialects = True
         return ir.Module.parse(text.module_text(bytecode.read_module(bytes(mlir_module)), False))

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from calque import random
-from calque.core.dtypes import KeyDtype, Stream, key_dtype_of
 from calque.core.client import ClientPrimitive
+from calque.core.dtypes import KeyDtype, Stream, key_dtype_of
 from calque.core.errors import explain
 from calque.core.types import Function, Shape
 from calque.interpreters import batching, mlir

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import os
 
-
 from calque.core.config import config
 from calque.dispatch.jit import clear_caches
 
@@ -48,8 +47,6 @@ def reset_cache() -> None:
       >>> compilation_cache.reset_cache()
     """
     clear_caches()
-
-
 
 
 def __dir__() -> list[str]:

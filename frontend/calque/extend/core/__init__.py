@@ -12,6 +12,7 @@ from calque.core.client import ClientPrimitive
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.core.primitive import Primitive as _Primitive
 from calque.core.program import Literal, Var
+from calque.core.refused import refusing as _refusing
 from calque.extend.core import primitives as primitives
 from calque.extend.core.jaxprs import (
     ClosedJaxpr,
@@ -46,7 +47,6 @@ from calque.extend.core.traces import (
     unsafe_get_axis_names_DO_NOT_USE,
     valid_jaxtype,
 )
-from calque.core.refused import refusing as _refusing
 from calque.trees.tokens import Token
 
 
@@ -85,7 +85,8 @@ __getattr__ = _refusing(__name__)
 __all__ = [
     "ClosedJaxpr", "DebugInfo", "DropVar", "Effect", "Effects", "InconclusiveDimensionOperation",
     "Jaxpr", "JaxprEqn", "JaxprTypeError", "Literal", "Primitive", "Token", "TraceTag", "Var",
-    "array_types", "call_impl", "check_jaxpr", "concrete_or_error", "find_top_trace", "gensym", "get_opaque_trace_state",
+    "array_types", "call_impl", "check_jaxpr", "concrete_or_error", "find_top_trace", "gensym",
+    "get_opaque_trace_state",
     "jaxpr_as_fun", "jaxprs_in_params", "mapped_aval", "new_jaxpr_eqn", "no_effects",
     "nonempty_axis_env_DO_NOT_USE",
     "primal_dtype_to_tangent_dtype", "primitives", "set_current_trace", "subjaxprs",
