@@ -43,8 +43,7 @@ REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
     "ffi.register_ffi_type": ("kernels have no state of XLA's types",
                               "pass the state to the kernel as an array"),
     "lax.precv": _MESSAGES, "lax.psend": _MESSAGES,
-    "profiler.register_subprocess": _SERVER, "profiler.start_server": _SERVER,
-    "profiler.stop_server": _SERVER}
+    "profiler.register_subprocess": _SERVER, "profiler.start_server": _SERVER}
 
 
 def refusing(module: str) -> Callable[[str], Any]:
