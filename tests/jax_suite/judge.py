@@ -24,8 +24,8 @@ PRIVATE_LINE = re.compile(
     r"module_str|pxla\.py|_value\b|_npy_value|assertIn\(['\"](scan|while|pjit|cond|custom_jvp|custom_vjp|pvary|psum|"
     r"remat|checkpoint|sin|cos|mul|add|dot|name|reduce)")
 PRIVATE_MESSAGE = re.compile(
-    r"attribute 'mat'|keyword argument '(committed|_\w+)'|attribute 'spec'|Var\(f|has no attribute '_|"
-    r"has no attribute 'eqns|no attribute 'aval'|_src\.|has no option '_|private|"
+    r"attribute 'mat'|keyword argument '(committed|_\w+)'|attribute 'spec'|Var\(f|"
+    r"has no attribute '_|has no attribute 'eqns|no attribute 'aval'|_src\.|has no option '_|private|"
     r"has no attribute 'cache_info'|cannot import name")
 # a text that a program was lowered to, and which is looked for what XLA's has
 TEXT = re.compile(r"not found in ['\"](#map[^\n]*\\n)?module @")

@@ -424,7 +424,11 @@ def parse_dims(
             _, mark = parser.take()
             if like is None:
                 parser.at -= 1
-                raise parser.error(f"{mark!r} needs like=, a shape to take sizes from, it stands")
+                raise parser.error(f"no 'like' shape was given for {mark!r}, which stands")
+            left = len(like) - len(found)
+            if left < 0 or mark == "_" and not left:
+                raise parser.error(f"{mark!r} has no size because we parsed {len(found)} already "
+                                   f"and 'like' shape has only {len(like)} dimensions, it stands")
             if mark == "...":
                 if parser.peek() == ",":
                     parser.take()
@@ -432,11 +436,16 @@ def parse_dims(
                     raise parser.error("'...' must be the last dimension, more stands")
                 found += like[len(found) :]
                 break
-            if len(found) >= len(like):
-                raise parser.error(f"'_' stands for no axis of {tuple(like)}")
             found.append(like[len(found)])
         else:
-            found.append(parser.sum())
+            start = parser.at
+            size = parser.sum()
+            at = len(found)
+            if like is not None and at < len(like) and is_static((size,)) and size != like[at]:
+                parser.at = start
+                raise parser.error(f"different size {size} for known dimension in dimension {at}; "
+                                   f"like={tuple(like)}, it stands")
+            found.append(size)
         if parser.peek():
             parser.take(",")
     if like is not None and len(found) != len(like):
