@@ -25,8 +25,8 @@ PRIVATE_LINE = re.compile(
     r"remat|checkpoint|sin|cos|mul|add|dot|name|reduce)")
 PRIVATE_MESSAGE = re.compile(
     r"attribute 'mat'|keyword argument '(committed|_\w+)'|attribute 'spec'|Var\(f|"
-    r"has no attribute '_|has no attribute 'eqns|no attribute 'aval'|_src\.|has no option '_|private|"
-    r"has no attribute 'cache_info'|cannot import name")
+    r"has no attribute '_|has no attribute 'eqns|no attribute 'aval'|_src\.|has no option '_|"
+    r"private|has no attribute 'cache_info'|cannot import name")
 # a text that a program was lowered to, and which is looked for what XLA's has
 TEXT = re.compile(r"not found in ['\"](#map[^\n]*\\n)?module @")
 VALUE = re.compile(r"Not equal to tolerance|Arrays are not equal|Mismatched elements|"

@@ -112,13 +112,19 @@ def install() -> None:
     importlib.import_module("jax")
 
 
+# where JAX has its classes of the same name, which programs find in texts of types
+_TRACERS = {"JVPTracer": "jax._src.interpreters.ad",
+            "LinearizeTracer": "jax._src.interpreters.ad",
+            "BatchTracer": "jax._src.interpreters.batching"}
+
+
 def _name_types() -> None:
     """Types of arrays and tracers say that they are JAX's: libraries choose by that (autoray)."""
     Array.__module__ = "jaxlib._jax"
     kinds: list[type] = [Tracer]
     while kinds:
         kind = kinds.pop()
-        kind.__module__ = "jax.core"
+        kind.__module__ = _TRACERS.get(kind.__name__, "jax.core")
         kinds += kind.__subclasses__()
 
 
