@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
                             "aot", "runtime"},
     "export": _RUN | {"api", "lax", "lowering"},
     "aot": {"core", "trees", "dispatch", "lowering", "runtime"},
-    "extend": _RUN | {"numpy", "random", "runtime"},
+    "extend": _RUN | {"numpy", "random", "runtime", "export", "interpreters"},
     "interpreters": _RUN | {"api", "lowering"},
     "compat": {"core", "trees", "dispatch", "lowering", "runtime", "extend", "interpreters"},
     "profiler": {"core", "runtime"},

@@ -65,6 +65,8 @@ NAMESPACES = {
     "calque.core": "types of values, tracers, evaluation of jaxprs",
     "calque.extend.backend": "platforms and their devices as objects",
     "calque.extend.core": "primitives and jaxprs for libraries",
+    "calque.experimental.compilation_cache.compilation_cache": "where compiled programs are kept",
+    "calque.extend.mlir": "StableHLO's portable form",
     "calque.extend.linear_util": "functions with layers of transformations",
     "calque.extend.random": "streams of random numbers by their records",
     "calque.extend.source_info_util": "places and scopes of what is traced",

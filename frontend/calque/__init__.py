@@ -129,6 +129,7 @@ from calque.api.custom_derivatives import (  # noqa: E402
     custom_jvp as custom_jvp,
     custom_vjp as custom_vjp,
 )
+from calque.dispatch import garbage as _garbage  # noqa: E402, F401  (listens where asked to)
 from calque.dispatch.devices import (  # noqa: E402
     block_until_ready as block_until_ready,
     copy_to_host_async as copy_to_host_async,
@@ -191,6 +192,7 @@ named_scope = _trace.scope
 ensure_compile_time_eval = _trace.ensure_compile_time_eval
 
 # options as contexts
+array_garbage_collection_guard = _context("jax_array_garbage_collection_guard")
 enable_x64 = _context("jax_enable_x64")
 debug_nans = _context("jax_debug_nans")
 debug_infs = _context("jax_debug_infs")

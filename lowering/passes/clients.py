@@ -13,7 +13,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
-from calque.core.primitive import Primitive, RuleMissingError, registry
+from calque.core.primitive import Primitive, registry
 from calque.core.program import Equation, Program
 from calque.core.types import Ndarray
 from calque.lowering.passes.narrow import same_byte_p
@@ -60,7 +60,7 @@ def expanded(e: Equation) -> Equation:
     if prim.program is None:
         if prim.lowering is not None:
             return e
-        raise RuleMissingError(explain(
+        raise NotImplementedError(explain(
             f"MLIR translation rule for primitive '{prim.name}' not found",
             where=str(e.source),
             fix=f"register one: mlir.register_lowering({prim.name}_p, mlir.lower_fun(function))."))

@@ -24,6 +24,10 @@ def _ffi_call(op: Op) -> list[Value]:
     kernel = kernels.get(platform)
     if kernel is None and op["plain"] is not None:
         return op.ctx.emit_program(op["plain"], op.operands)
+    if kernel is None and not kernels.of:
+        raise ValueError(explain(
+            f"ffi_call: no kernel is registered as {kernels.name!r}.", where=where,
+            fix="call ffi.register_ffi_target(name, ffi.Kernel(...)) before the call is traced."))
     if kernel is None:
         have = ", ".join(p for p, _ in kernels.of)
         raise NotImplementedError(explain(

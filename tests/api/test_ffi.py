@@ -284,6 +284,16 @@ def test_source_that_cannot_be_used(source: str, monkeypatch: pytest.MonkeyPatch
     assert BAD[source] in str(error.value) and "Fix: " in str(error.value)
 
 
+def test_a_call_is_traced_without_its_kernel() -> None:
+    like = calque.ShapeDtypeStruct((3,), "float32")
+    call = ffi.ffi_call("nobody", like, vmap_method="sequential")
+    with pytest.raises(ValueError, match="cannot be differentiated"):
+        calque.jvp(lambda x: call(x, what={"a": 1}), (jnp.ones(3),), (jnp.ones(3),))
+    assert "nobody" in str(calque.make_jaxpr(calque.vmap(call))(jnp.ones((2, 3))))
+    with pytest.raises(ValueError, match="no kernel is registered as 'nobody'"):
+        calque.jit(call).lower(jnp.ones(3)).compile()
+
+
 def test_bad_arguments() -> None:
     x = jnp.ones(3)
     one = kernel("void f(const float *x, float *y) { *y = *x; }")
@@ -294,7 +304,8 @@ def test_bad_arguments() -> None:
     cases: list[tuple[Any, type[Exception], str]] = [
         (lambda: ffi.ffi_call("nobody", x)(x), ValueError, "no kernel is registered as 'nobody'"),
         (lambda: ffi.ffi_call(one, x, vmap_method="all"), ValueError, "must be one of"),
-        (lambda: ffi.ffi_call(one, 3)(x), TypeError, "shape and dtype"),
+        (lambda: ffi.ffi_call(one, 3)(x), ValueError, "shape and dtype. Got 3 at posit"),
+        (lambda: ffi.ffi_call(one, (x, ()))(x), ValueError, r"Got \(\) at position 1"),
         (lambda: ffi.ffi_call(one, ())(x), ValueError, "must have a result"),
         (lambda: ffi.ffi_call(one, x)(x, n=1), TypeError, "takes no attributes, got n"),
         (lambda: ffi.ffi_call("test_scale", x)(x, by=x), TypeError, "must be a number"),

@@ -1,9 +1,12 @@
 """Options as contexts, and questions about processes: what a wrong value or number answers."""
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import calque
+import calque.numpy as jnp
 
 BOOLS = ("enable_x64", "debug_nans", "debug_infs", "disable_jit", "log_compiles",
          "threefry_partitionable", "check_tracer_leaks", "enable_custom_prng")
@@ -53,3 +56,22 @@ def test_there_is_one_process() -> None:
 def test_errors_go_by_their_public_names() -> None:
     assert calque.errors.TracerBoolConversionError.__module__ == "calque.errors"
     assert calque.dtypes.TypePromotionError is calque.errors.TypePromotionError
+
+
+def test_texts_of_tracers() -> None:
+    """What JAX 0.10.2 prints."""
+    said: list[str] = []
+
+    def f(x: Any) -> Any:
+        said.append(f"{x}")
+        return x * 1.0
+
+    x = jnp.ones(3)
+    for transformed in (lambda: calque.jit(f)(1.0), lambda: calque.vmap(f)(x),
+                        lambda: calque.jit(calque.grad(f))(2.0), lambda: calque.jacfwd(f)(2.0),
+                        lambda: calque.grad(lambda x: f(x).sum())(x)):
+        transformed()
+    assert said[:3] == ["JitTracer(~float32[])", "VmapTracer(aval=float32[], batched=float32[3])",
+                        "GradTracer(primal=JitTracer(~float32[]), typeof(tangent)=f32[])"]
+    assert said[3].startswith("JVPTracer(primal=2.0, tangent=VmapTracer(")
+    assert said[4] == "GradTracer(primal=[1. 1. 1.], typeof(tangent)=f32[3])"

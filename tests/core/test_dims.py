@@ -139,6 +139,11 @@ def test_constraints(texts: list[str], variables: str, good: Any, bad: Any) -> N
 def test_equalities_are_substituted() -> None:
     assert str(symbolic_shape("n, m", constraints=["n == 2*m"])) == "(2*m, m)"
     assert symbolic_shape("mod(n, 2)", constraints=["mod(n, 2) == 0"]) == (0,)
+    # a product on the left is rewritten wherever it divides (what JAX 0.10.2 prints)
+    a, b, _, _ = symbolic_shape("a, b, c, d", constraints=["a * b == c + d"])
+    assert [str(2 * b * a), str(a * b * b), str(a + b)] == ["2*d + 2*c", "b*d + b*c", "b + a"]
+    a, b = symbolic_shape("a, b", constraints=["4*a == b"])
+    assert [str(4 * a), str(8 * a), str(5 * a), str(4 * a * a)] == ["b", "2*b", "5*a", "a*b"]
     (n,) = symbolic_shape("n", constraints=["n >= 8"])
     assert n >= 5 and not n == 5 and bounds(2 * n + 1, 1) == (17.0, 2.0**32 - 1)  # noqa: SIM201
     for wrong, what in (
@@ -183,7 +188,7 @@ def test_reading_shapes() -> None:
     for text in ("a.b", "2*", "mod(b)", "b b", "(b", "^b"):
         with pytest.raises(ValueError):
             symbolic_shape(text)
-    with pytest.raises(ValueError, match="needs like="):
+    with pytest.raises(ValueError, match="no 'like' shape was given"):
         symbolic_shape("n, ...")
     x, y = symbolic_args_specs((jnp.ones((2, 3)), [jnp.ones(3)]), ["n, ...", None])
     assert str(x) == "ShapeDtypeStruct(shape=(n, 3), dtype=float32)" and y[0].shape == (3,)
@@ -229,3 +234,13 @@ def test_errors_of_calls() -> None:
     ):
         with pytest.raises(ValueError, match=text):
             call(x.astype(np.float32), y.astype(np.float32))
+
+
+@pytest.mark.parametrize("text, like, said", [
+    ("3", (4,), "different size"), ("b, 3", (None, 4), "different size 3 .* in dimension 1"),
+    ("b, 6, c, _", (4, 6, 7), "we parsed 3 already and 'like' shape has only 3 dimensions"),
+    ("b, 7, c, ...", (4, 7), "we parsed 3 already and 'like' shape has only 2 dimensions")])
+def test_sizes_that_are_not_those_of_the_shape(text: str, like: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=f"syntax error in symbolic shape .*{said}"):
+        symbolic_shape(text, like=like)
+    assert str(symbolic_shape("b, 3", like=(2, 3))) == "(b, 3)"

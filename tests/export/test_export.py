@@ -309,6 +309,29 @@ def test_classes_in_trees() -> None:
         numbered.serialize()
 
 
+def test_classes_that_look_at_their_children() -> None:
+    class Named:
+        def __init__(self, array: Any, names: tuple[str, ...]) -> None:
+            assert array.shape == (len(names),)
+            self.array, self.names = array, names
+
+    calque.tree_util.register_pytree_node(
+        Named, lambda n: ((n.array,), n.names), lambda names, c: Named(c[0], names))
+    export.register_pytree_node_serialization(
+        Named, serialized_name="test.Named",
+        serialize_auxdata=lambda names: "/".join(names).encode(),
+        deserialize_auxdata=lambda raw: tuple(raw.decode().split("/")))
+    given = {"b": Named(np.ones(2), ("x", "y")), "a": [Named(np.ones(1), ("z",)), None]}
+    e = export.export(calque.jit(lambda d: (d["b"],)))(given)
+    again = export.deserialize(e.serialize())
+    assert again.in_tree == e.in_tree and again.out_tree == e.out_tree
+    assert again.call(given)[0].names == ("x", "y")
+    with pytest.raises(ValueError, match="must call first `jax.tree_util.register_pytree_node`"):
+        export.register_pytree_node_serialization(
+            collections.namedtuple("other", "x"), serialized_name="test.unregistered",
+            serialize_auxdata=lambda _: b"", deserialize_auxdata=lambda _: None)
+
+
 # ---- platforms and checks
 def test_platforms() -> None:
     f, x = calque.jit(jnp.cos), jnp.ones(2)

@@ -144,3 +144,13 @@ def test_keys_with_a_sharding_are_exported() -> None:
     again = export.deserialize(export.export(f)(key).serialize())
     assert (calque.random.key_data(again.call(key))
             == calque.random.key_data(calque.random.split(key))).all()
+
+
+def test_what_an_exported_function_calls_uses_global_constants() -> None:
+    f = calque.jit(jnp.sin)
+    symbolic = export.export(f)(calque.ShapeDtypeStruct(export.symbolic_shape("n"), jnp.float32))
+    several = export.export(f, platforms=("cpu", "cuda"))(jnp.ones(3))
+    plain = export.export(f)(jnp.ones(3))
+    for e, wanted in ((symbolic, True), (several, True), (plain, False)):
+        outer = export.export(calque.jit(lambda x, e=e: calque.jit(e.call)(x) * 2))(jnp.ones(3))
+        assert outer.uses_global_constants == wanted

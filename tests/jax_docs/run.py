@@ -25,6 +25,8 @@ from collections.abc import Iterator
 import cells
 import compare
 
+from calque.core.refused import REFUSED
+
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
 PAGE = ROOT / "docs" / "jax_docs.md"
@@ -166,9 +168,11 @@ def show(page: str, folder: pathlib.Path, kinds: set[str]) -> None:
                   f"  {ours.get('at')}")
 
 
-def absent(folder: pathlib.Path) -> list[str]:
-    """Documented names that jax has here and calque.compat has not."""
-    made = []
+def absent(folder: pathlib.Path) -> tuple[list[str], list[str]]:
+    """Documented names that jax has here and calque.compat has not: those of which nothing is said,
+    and those that are refused with what to use (calque/core/refused)."""
+    made: list[str] = []
+    refused: list[str] = []
     for name in documented(folder):
         try:
             value_of("jax", name)
@@ -177,8 +181,9 @@ def absent(folder: pathlib.Path) -> list[str]:
         try:
             value_of("calque", name)
         except (AttributeError, ImportError):
-            made.append(f"{name.module}.{name.name}")
-    return made
+            full = f"{name.module}.{name.name}"
+            (refused if full.removeprefix("jax.") in REFUSED else made).append(full)
+    return made, refused
 
 
 def table(every: list[str], folder: pathlib.Path) -> str:
@@ -197,12 +202,20 @@ def table(every: list[str], folder: pathlib.Path) -> str:
                 rows.append(_line(name, counts))
         lines += [f"| {title} | {' | '.join(compare.KINDS)} | % same | % without texts |",
                   "|---" * (len(compare.KINDS) + 3) + "|", *rows, _line("**all**", total), ""]
-    names = absent(folder)
+    names, refused = absent(folder)
     gpu = [n for n in names if any(g in n for g in GPU_NAMES)]
-    rest = ", ".join(f"`{n}`" for n in names if n not in gpu)
+    rest = ", ".join(f"`{n}`" for n in names if n not in gpu) or "none"
     return "\n".join([
-        *lines, f"Of {len(documented(folder))} documented names {len(names)} are absent, "
-        f"{len(gpu)} of them of kernels for TPUs and GPUs; the others: {rest}."])
+        *lines, f"Of {len(documented(folder))} documented names {len(names) + len(refused)} are "
+        f"absent, {len(gpu)} of them of kernels for TPUs and GPUs. {len(refused)} are refused by "
+        f"an `AttributeError` that says what to use: {_reasons(refused)}. The others: {rest}."])
+
+
+def _reasons(refused: list[str]) -> str:
+    whys: dict[str, list[str]] = collections.defaultdict(list)
+    for name in refused:
+        whys["; ".join(REFUSED[name.removeprefix("jax.")])].append(f"`{name}`")
+    return ". ".join(f"{', '.join(names)} ({why})" for why, names in whys.items())
 
 
 def _line(name: str, counts: collections.Counter[str]) -> str:

@@ -7,9 +7,11 @@ the rows.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
+import tempfile
 import time
 import traceback
 import zlib
@@ -25,7 +27,7 @@ _raised: dict[str, BaseException] = {}
 if os.environ["JAX_SUITE_PACKAGE"] == "calque":
     from stand_in import install
     install.install()
-import jax  # noqa: E402, F401  (before any test file, whichever package it is)
+import jax  # noqa: E402  (before any test file, whichever package it is)
 
 
 def emit(**row: Any) -> None:
@@ -73,6 +75,19 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     elif report.outcome == "skipped":
         row["message"] = str(report.longrepr)[-300:]
     emit(**row)
+    if row.get("private"):
+        _end_trace()
+
+
+def _end_trace() -> None:
+    """A test that a stand-in ended has not stopped the trace that it started."""
+    with contextlib.suppress(RuntimeError), tempfile.TemporaryDirectory() as folder:
+        here = os.getcwd()
+        os.chdir(folder)
+        try:
+            jax.profiler.stop_trace()
+        finally:
+            os.chdir(here)
 
 
 def _described(error: BaseException) -> dict[str, Any]:

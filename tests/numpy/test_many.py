@@ -1,4 +1,4 @@
-"""Many arrays joined outside of transformations (numpy/many): NumPy's results, and its errors not."""
+"""Many arrays joined outside of transformations (numpy/many): as NumPy, with the general errors."""
 from __future__ import annotations
 
 from collections.abc import Callable

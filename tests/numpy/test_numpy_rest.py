@@ -97,6 +97,9 @@ def test_sums_of_tables_of_coefficients() -> None:
         want[2:] += sign * b
         np.testing.assert_array_equal(f(jnp.asarray(a), jnp.asarray(b)), want)
         np.testing.assert_array_equal(f(jnp.asarray(b), jnp.asarray(a)), sign * want)
+        want = a.copy()
+        want[2:] += sign * 5
+        np.testing.assert_array_equal(f(jnp.asarray(a), jnp.array([5.0])), want)
 
 
 @pytest.mark.parametrize("jit, chosen", by_each(range(15), 0.25))

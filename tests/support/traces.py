@@ -47,8 +47,8 @@ class Trace:
 
 
 def the_file(folder: Any) -> pathlib.Path:
-    """The one file of a folder."""
-    (path,) = pathlib.Path(folder).iterdir()
+    """The one trace for Perfetto of a folder."""
+    (path,) = pathlib.Path(folder).glob("*.perfetto-trace")
     assert path.suffix == ".perfetto-trace"
     return path
 

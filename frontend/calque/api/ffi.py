@@ -5,7 +5,7 @@ A kernel is compiled with the program and becomes part of it.  Start reading at 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     """A function that calls a registered kernel.
 
     Args:
-      target_name: from register_ffi_target.
+      target_name: from register_ffi_target; without it the call is traced, but not compiled.
       result_shape_dtypes: an object with shape and dtype, or a tree of them.
       has_side_effect: the kernel does more than to fill its results: it is called as often as the
         program says, in its order, and each call waits for the one before.  Else a call without a
@@ -100,8 +100,9 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
       f(*arrays, **attributes) -> the tree of results; attributes are Python or NumPy numbers.
 
     Raises:
-      ValueError: the name is not registered, the vmap_method unknown; it is differentiated.
-      TypeError: results without shape and dtype, an attribute that is no number.
+      ValueError: the name is not registered, the vmap_method unknown, a result without shape and
+        dtype; it is differentiated.
+      TypeError: an attribute that is no number.
       NotImplementedError: vmap without a vmap_method.
 
     Example:
@@ -124,7 +125,14 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
                 raise NotImplementedError(explain(
                     f"ffi_call: the layout {tuple(layout)} of {target_name!r} is not row-major.",
                     fix="transpose the array before the call."))
-    specs, out_tree = tree_util.flatten(result_shape_dtypes)
+    specs, out_tree = tree_util.flatten(
+        result_shape_dtypes, lambda x: x is None or type(x) in (tuple, list) and not x
+        and x is not result_shape_dtypes)
+    for i, spec in enumerate(specs):
+        if not (hasattr(spec, "shape") and hasattr(spec, "dtype")):
+            raise ValueError(explain(
+                "All elements of result_shape_dtypes must have a shape and dtype. Got "
+                f"{spec!r} at position {i}.", fix="give a ShapeDtypeStruct for each result."))
     if not specs:
         raise ValueError(explain("ffi_call: a kernel must have a result.",
                                  fix="give result_shape_dtypes a ShapeDtypeStruct."))
@@ -132,7 +140,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     aliases = tuple((input_output_aliases or {}).items())
 
     def call(*args: Any, **attributes: Any) -> Any:
-        kernels = _found(target_name, "ffi_call")
+        kernels = _targets.get(target_name) or Kernels(target_name)  # (tracing needs no kernel)
         return out_tree.unflatten(call_kernels(kernels, args, avals, vmap_method, aliases,
                                                attributes, bool(has_side_effect)))
 
@@ -279,7 +287,8 @@ def call_kernels(kernels: Kernels, args: Sequence[Any], outs: tuple[ShapedArray,
     return list(ffi_call_p.bind(
         *leaves, kernels=kernels, result_avals=outs, vmap_method=vmap_method, aliases=aliases,
         has_side_effect=has_side_effect, plain=plain,
-        attributes=tuple((k, v, f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
+        attributes=tuple((k, v if isinstance(v, Hashable) else repr(v),  # (the latter: no kernel)
+                          f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
                          for k, v in attributes.items())))
 
 
@@ -287,7 +296,7 @@ def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ..
            aliases: tuple[tuple[int, int], ...], attributes: dict[str, Any]) -> None:
     """Errors that need no compiler."""
     name = kernels.name
-    for key, value in attributes.items():
+    for key, value in attributes.items() if kernels.of or kernels.plain else ():
         if not isinstance(value, (bool, int, float, np.integer, np.floating, np.bool_)):
             raise TypeError(explain(
                 f"ffi_call: attribute {key} of {name!r} must be a number, got "
@@ -304,12 +313,14 @@ def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ..
         raise ValueError(explain(f"ffi_call: two arguments of {name!r} are one result's memory.",
                                  fix="name each result once in input_output_aliases."))
     for i, j in aliases:
-        if not (0 <= i < len(ins) and 0 <= j < len(outs)):
-            raise ValueError(explain(
-                f"ffi_call: input_output_aliases {i}: {j} of {name!r}, which has {len(ins)} "
-                f"arguments and {len(outs)} results.", fix="count from 0."))
+        for what, k, count in (("input", i, len(ins)), ("output", j, len(outs))):
+            if not 0 <= k < count:
+                raise ValueError(explain(
+                    f"ffi_call: input_output_aliases of {name!r} has {i}: {j} with {what} index "
+                    f"{k} outside the range [0, {count}).", fix="count from 0."))
         if not same_type(ins[i], outs[j]):
             raise ValueError(explain(
-                f"ffi_call: argument {i} of {name!r} is {ins[i].short()}, result {j} "
-                f"{outs[j].short()}: they cannot be the same memory.",
+                f"ffi_call: input_output_aliases of {name!r} has {i}: {j}, referring to an input "
+                f"with abstract value {ins[i]} and an output with {outs[j]}: they cannot be the "
+                "same memory.",
                 fix="give both one shape and dtype."))

@@ -208,13 +208,10 @@ def _colocated() -> dict[str, Any]:
     return {"DeviceList": tuple, "xb": importlib.import_module("calque.extend.backend")}
 
 
-@_made("jax.experimental.compilation_cache", "jax.experimental.compilation_cache.compilation_cache")
+@_made("jax.experimental.compilation_cache.compilation_cache")
 def _compilation_cache() -> dict[str, Any]:
-    def set_cache_dir(path: str) -> None:
-        """What is compiled from here on is kept in this folder."""
-        calque.config.update("jax_compilation_cache_dir", str(path))
-    return {"set_cache_dir": set_cache_dir, "initialize_cache": set_cache_dir,
-            "reset_cache": calque.clear_caches}
+    found = importlib.import_module("calque.experimental.compilation_cache.compilation_cache")
+    return {"initialize_cache": found.set_cache_dir}
 
 
 __all__ = ["MODULES"]

@@ -35,6 +35,7 @@ SAME = {
     "jax.custom_derivatives", "jax.debug", "jax.dlpack", "jax.dtypes", "jax.errors",
     "jax.example_libraries", "jax.example_libraries.optimizers", "jax.example_libraries.stax",
     "jax.distributed", "jax.experimental.checkify", "jax.experimental.colocated_python",
+    "jax.experimental.compilation_cache", "jax.experimental.custom_partitioning",
     "jax.experimental.compute_on", "jax.experimental.jet",
     "jax.experimental.layout", "jax.experimental.mesh_utils",
     "jax.experimental.multihost_utils", "jax.experimental.ode",
@@ -42,7 +43,7 @@ SAME = {
     "jax.experimental.serialize_executable", "jax.experimental.shard_map",
     "jax.experimental.sparse", "jax.experimental.sparse.linalg",
     "jax.experimental.topologies", "jax.export", "jax.extend",
-    "jax.extend.backend", "jax.ffi",
+    "jax.extend.backend", "jax.extend.lowering", "jax.extend.mlir", "jax.extend.xla", "jax.ffi",
     "jax.extend.core", "jax.extend.core.primitives", "jax.extend.linear_util", "jax.extend.random",
     "jax.extend.source_info_util", "jax.flatten_util", "jax.image", "jax.interpreters",
     "jax.interpreters.ad", "jax.interpreters.batching", "jax.interpreters.mlir",
@@ -111,13 +112,19 @@ def install() -> None:
     importlib.import_module("jax")
 
 
+# where JAX has its classes of the same name, which programs find in texts of types
+_TRACERS = {"JVPTracer": "jax._src.interpreters.ad",
+            "LinearizeTracer": "jax._src.interpreters.ad",
+            "BatchTracer": "jax._src.interpreters.batching"}
+
+
 def _name_types() -> None:
     """Types of arrays and tracers say that they are JAX's: libraries choose by that (autoray)."""
     Array.__module__ = "jaxlib._jax"
     kinds: list[type] = [Tracer]
     while kinds:
         kind = kinds.pop()
-        kind.__module__ = "jax.core"
+        kind.__module__ = _TRACERS.get(kind.__name__, "jax.core")
         kinds += kind.__subclasses__()
 
 

@@ -157,6 +157,17 @@ def _dispatch() -> dict[str, Any]:
             "runtime_tokens": Tokens()}
 
 
+@_made("jax._src.api")  # JAX's page on primitives
+def _api() -> dict[str, Any]:
+    return {n: getattr(calque, n) for n in calque.__all__
+            if isinstance(getattr(calque, n), types.FunctionType)}
+
+
+@_made("jax._src.lax.lax")
+def _lax() -> dict[str, Any]:
+    return {n: getattr(calque.lax, n) for n in calque.lax.__all__}
+
+
 @_made("jax._src.literals")
 def _literals() -> dict[str, Any]:
     return _nothing("TypedNdArray", "TypedInt", "TypedFloat", "TypedComplex")

@@ -22,6 +22,7 @@
   tables.py      functions that a row of a table makes
   config.py      options, under JAX's names; config_of_jax.py  those that say little here
   errors.py      the error classes, and messages in three parts
+  refused.py     names of JAX's that are left out, and what to use
   source.py      where in the user's program an operation was asked for
   tracebacks.py  without our own frames
   mesh.py        meshes of devices; sharding.py: which device has which part of an array;

@@ -237,6 +237,8 @@ class ShapedArray(AbstractValue):
             varying=varying_of(self.vma), unreduced=axes_of(self.vma, Unreduced),
             reduced=axes_of(self.vma, Reduced))
 
+    manual_axis_type = mat
+
     @property
     def has_sums(self) -> bool:
         """Whether there is an axis along which the value is unreduced or reduced."""

@@ -13,7 +13,7 @@ import types
 from typing import Any
 
 from calque.core.errors import explain
-from calque.core.primitive import Primitive, RuleMissingError, UndefinedPrimal, registry
+from calque.core.primitive import Primitive, UndefinedPrimal, registry
 from calque.core.types import Function, Params
 from calque.core.zeros import Zero
 
@@ -89,7 +89,7 @@ class ClientPrimitive(Primitive):
         found = getattr(self, kind)
         if found is None:
             said = _MISSING.get(kind, "{}: no " + kind + " rule").format(self.name)
-            raise RuleMissingError(explain(said, fix=_WHERE.get(kind, "set it").format(self.name)
+            raise NotImplementedError(explain(said, fix=_WHERE.get(kind, "set it").format(self.name)
                                            + "."))
         return found
 

@@ -89,6 +89,9 @@ OPTIONS = {o.name: o for o in (
            "say on a terminal what is compiled when that takes more than a second"),
     Option("calque_collective_timeout_s", 600, "int", False,
            "seconds after which a message between processes that nobody answers is an error"),
+    Option("jax_array_garbage_collection_guard", None, "enum", False,
+           "'log' says which arrays were deleted because of a cycle of references, 'fatal' aborts",
+           (None, "allow", "log", "fatal")),
     Option("jax_traceback_filtering", "auto", "enum", False, "hide calque's frames in tracebacks",
            ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")),
     *(Option(name, None, "enum", False, "'disallow' raises where values move between Python's "
@@ -288,14 +291,13 @@ class Config:
         if name not in OPTIONS:
             raise AttributeError(
                 f"Unrecognized config option: {name}.\n  Fix: one of {', '.join(OPTIONS)}.")
-        parsed = _parse(OPTIONS[name], value)
-        if name in self.checks:
-            self.checks[name](parsed)
-        self._values.update(self._meant(name, parsed))
+        self._values.update(self._meant(name, _parse(OPTIONS[name], value)))
         self.process_key = self._make_key(self._values)
 
     def _meant(self, name: str, value: Any) -> dict[str, Any]:
         """What setting an option sets: the guard of all transfers is one of each direction."""
+        if name in self.checks:
+            self.checks[name](value)
         self.guards |= OPTIONS[name].choices is _GUARDS
         return dict.fromkeys(
             (name, *_DIRECTIONS) if name == "jax_transfer_guard" else (name,), value)

@@ -49,11 +49,11 @@ TAKEN: dict[str, tuple[Any, str]] = {
     "jax_share_binary_between_hosts": (False, ""), "jax_enable_recoverability": (False, ""),
     "jax_enable_preemption_service": (True, ""), "jax_check_proxy_envs": (True, ""),
     "jax_distributed_debug": (False, ""), "jax_xla_backend": ("", ""),
+    "jax_mock_gpu_topology": ("", ""), "jax_mock_num_gpu_processes": (0, ""),
     "jax_backend_target": ("", ""), "jax_pjrt_client_create_options": (None, ""),
     # checks of JAX's
     "jax_enable_checks": (False, "CALQUE_CHECK=1, set before the import, checks programs."),
     "jax_debug_key_reuse": (False, "keys that are used twice are not found here."),
-    "jax_array_garbage_collection_guard": (None, "arrays in cycles are not looked for."),
     "jax_thread_guard": (False, ""), "jax_disable_vmap_shmap_error": (False, ""),
     "jax_mutable_array_checks": (True, ""), "jax_disable_bwd_checks": (False, ""),
     "jax_error_checking_behavior_nan": ("ignore", _MODE),

@@ -115,12 +115,8 @@ class Dim:
     __repr__ = __str__
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            explain(
-                f"the symbolic dimension {self} cannot be pickled.",
-                fix="make it anew with symbolic_shape.",
-            )
-        )
+        raise TypeError(explain(f"the symbolic dimension {self} cannot be pickled.",
+                                fix="make it anew with symbolic_shape."))
 
     def __copy__(self) -> Dim:
         return self
@@ -331,12 +327,9 @@ class Dim:
         return True  # not provably 0
 
     def __index__(self) -> int:
-        raise InconclusiveDimensionOperation(
-            explain(
-                f"Symbolic dimension '{self}' used in a context that requires a constant.",
-                fix="give a number for that dimension, or use it in arithmetic with arrays only.",
-            )
-        )
+        raise InconclusiveDimensionOperation(explain(
+            f"Symbolic dimension '{self}' used in a context that requires a constant.",
+            fix="give a number for that dimension, or use it in arithmetic with arrays only."))
 
     __int__ = __float__ = __complex__ = __index__
 
@@ -396,20 +389,26 @@ def _times(m: Monomial, n: Monomial) -> Monomial:
     return tuple(sorted(powers.items(), key=lambda pair: _factor_key(pair[0])))
 
 
+def divided(m: Monomial, n: Monomial) -> Monomial | None:
+    """m / n where that is a monomial."""
+    powers = dict(m)
+    for f, k in n:
+        powers[f] = powers.get(f, 0) - k
+    if min(powers.values(), default=0) < 0:
+        return None
+    return tuple(pair for pair in powers.items() if pair[1])
+
+
 def build(total: Mapping[Monomial, int], scope: SymbolicScope) -> Any:
     """The Dim or int of monomials with coefficients; equalities of the scope are applied."""
-    if scope.rewrites:
+    for left, (k, right) in scope.rewrites.items():
         for m, c in total.items():
-            for f, n in m:
-                if c and f in scope.rewrites:
-                    rest = build({k: v for k, v in total.items() if k != m}, scope)
-                    others = build({tuple(p for p in m if p[0] != f): c}, scope)
-                    for _ in range(n):
-                        others = others * scope.rewrites[f]
-                    return others + rest
-    terms = sorted(
-        ((m, c) for m, c in total.items() if c), key=lambda t: _monomial_key(t[0]), reverse=True
-    )
+            others = divided(m, left) if c and c % k == 0 else None
+            if others is not None:
+                rest = build({n: v for n, v in total.items() if n != m}, scope)
+                return build({others: c // k}, scope) * right + rest
+    terms = sorted(((m, c) for m, c in total.items() if c),
+                   key=lambda t: _monomial_key(t[0]), reverse=True)
     if not terms:
         return 0
     if len(terms) == 1 and not terms[0][0]:

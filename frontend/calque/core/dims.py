@@ -16,11 +16,12 @@ from calque.core.dimension import (
     OPERATIONS,
     PLAUSIBLE,
     Dim,
-    Factor,
+    Monomial,
     as_dim,
     as_value,
     bounds,
     build,
+    divided,
     factor_bounds,
     floordiv,
     is_nonnegative,
@@ -62,7 +63,7 @@ class SymbolicScope:
                     fix=f"write constraints=[{constraints!r}].",
                 )
             )
-        self.rewrites: dict[Factor, Dim | int] = {}
+        self.rewrites: dict[Monomial, tuple[int, Dim | int]] = {}  # k * monomial is another
         self.inequalities: list[Dim] = []  # each is >= 0
         self.constraints: tuple[tuple[str, Dim | int, Dim | int], ...] = ()
         self.positive: set[str] = set()  # variables that were needed to be at least 1
@@ -91,7 +92,8 @@ class SymbolicScope:
         self.constraints = (*self.constraints, (kind, left, right))
         difference = as_dim(left, self) - as_dim(right, self)
         if kind == "==":
-            self._solve(difference, text)
+            if not self._read_to_the_right(left, right):
+                self._solve(difference, text)
             return
         difference = difference if kind == ">=" else -difference
         if isinstance(difference, Dim):
@@ -100,6 +102,18 @@ class SymbolicScope:
             raise ValueError(
                 explain(f"Unsatisfiable explicit constraint: {text}.", fix="leave it out.")
             )
+
+    def _read_to_the_right(self, left: Dim | int, right: Dim | int) -> bool:
+        """Note that what stands on the left, a product, is from now on what stands on the right."""
+        if not isinstance(left, Dim) or len(left.terms) != 1:
+            return False
+        ((monomial, k),) = left.terms
+        if isinstance(right, Dim) and (
+                any(divided(m, monomial) is not None for m, _ in right.terms)
+                or len(monomial) == 1 and monomial[0][0] in set(right.factors())):
+            return False
+        self.rewrites[monomial] = (k, right)
+        return True
 
     def _solve(self, zero: Dim | int, text: str) -> None:
         """Note that a term of `zero` is minus the others."""
@@ -114,7 +128,7 @@ class SymbolicScope:
                 factor = monomial[0][0]
                 rest = build({m: -k * c for m, k in zero.terms if m != monomial}, self)
                 if not isinstance(rest, Dim) or factor not in set(rest.factors()):
-                    self.rewrites[factor] = rest
+                    self.rewrites[monomial] = (1, rest)
                     return
         raise ValueError(
             explain(
@@ -410,7 +424,11 @@ def parse_dims(
             _, mark = parser.take()
             if like is None:
                 parser.at -= 1
-                raise parser.error(f"{mark!r} needs like=, a shape to take sizes from, it stands")
+                raise parser.error(f"no 'like' shape was given for {mark!r}, which stands")
+            left = len(like) - len(found)
+            if left < 0 or mark == "_" and not left:
+                raise parser.error(f"{mark!r} has no size because we parsed {len(found)} already "
+                                   f"and 'like' shape has only {len(like)} dimensions, it stands")
             if mark == "...":
                 if parser.peek() == ",":
                     parser.take()
@@ -418,11 +436,16 @@ def parse_dims(
                     raise parser.error("'...' must be the last dimension, more stands")
                 found += like[len(found) :]
                 break
-            if len(found) >= len(like):
-                raise parser.error(f"'_' stands for no axis of {tuple(like)}")
             found.append(like[len(found)])
         else:
-            found.append(parser.sum())
+            start = parser.at
+            size = parser.sum()
+            at = len(found)
+            if like is not None and at < len(like) and is_static((size,)) and size != like[at]:
+                parser.at = start
+                raise parser.error(f"different size {size} for known dimension in dimension {at}; "
+                                   f"like={tuple(like)}, it stands")
+            found.append(size)
         if parser.peek():
             parser.take(",")
     if like is not None and len(found) != len(like):

@@ -45,10 +45,6 @@ FACTS = ("elementwise", "arity", "function", "moves", "weight", "memory", "kerne
          "higher_order")
 
 
-class RuleMissingError(NotImplementedError):
-    """A primitive lacks a rule that was asked for."""
-
-
 class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
@@ -112,7 +108,7 @@ class Primitive:
         found = getattr(self, kind)
         if found is None:
             have = ", ".join(k for k in RULES if getattr(self, k) is not None) or "none"
-            raise RuleMissingError(explain(
+            raise NotImplementedError(explain(
                 f"{self.name}: no {kind} rule; it has: {have}.",
                 fix=f"set {self.name}_p.{kind} in its section of frontend/calque/primitives/."))
         return found

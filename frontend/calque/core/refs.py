@@ -130,6 +130,10 @@ class Ref:
         """Number of elements."""
         return self.abstract.inner_aval.size
 
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of what is stored now; a later store may be elsewhere."""
+        return int(read(self).unsafe_buffer_pointer())
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")

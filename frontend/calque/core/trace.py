@@ -199,6 +199,11 @@ def eval_context() -> Iterator[None]:
         yield
 
 
+def typed(aval: Any) -> str:
+    """A type in a text of a tracer: with ~ where it is a number's, without a dtype of its own."""
+    return f"{'~' * getattr(aval, 'weak_type', False)}{aval}"
+
+
 class Tracer(HasAval):
     """A value that a trace stands for; operators are installed by calque.array.
 
@@ -210,6 +215,7 @@ class Tracer(HasAval):
 
     __slots__ = ("_trace", "__weakref__")
     __array_priority__ = 1000
+    shown = "Traced"  # its class in texts of it
     _trace: Trace
 
     def concrete(self) -> Any:
@@ -217,9 +223,14 @@ class Tracer(HasAval):
         return None
 
     def __repr__(self) -> str:
-        return f"Traced<{self.aval}>with<{type(self).__name__}>"
+        return f"{self.shown}({self.said()})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
+
+    def said(self) -> str:
+        """What a text of it says of its value: as JAX's does, whose users know it."""
+        return typed(self.aval)
 
     def __hash__(self) -> int:
         raise TypeError(f"unhashable type: '{type(self).__name__}'")

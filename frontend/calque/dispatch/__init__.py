@@ -13,6 +13,7 @@
                  same_bits.py: which of them may be compiled as a whole)
   sharded/       arrays over several devices and processes
   devices.py     devices and moving data; environment.py  versions and devices, for reports;
+                 garbage.py: arrays that a cycle of references held;
                  mismatch.py  messages about trees of unequal types
 
 Start reading at jit.py, or at eager.py.

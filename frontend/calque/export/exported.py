@@ -7,7 +7,7 @@ Start reading at `Exported` and `_flat`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from calque.core.avals import ShapedArray, aval_of, is_arraylike, shape_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.primitive import registry
-from calque.core.program import Program
+from calque.core.program import Program, inner_of
 from calque.dispatch.array import current_device
 from calque.dispatch.jit import jit
 from calque.dispatch.tracing import argument_path
@@ -120,7 +120,8 @@ class Exported:
       mlir_module_serialized: the module's bytes (a StableHLO portable artifact).
       calling_convention_version: of the module.
       module_kept_var_idx: positions of the arguments that the module takes.
-      uses_global_constants: whether it takes the platform, or has symbolic sizes.
+      uses_global_constants: whether it takes the platform, or has symbolic sizes, or calls an
+        exported function that does.
 
     Example:
       >>> import calque, calque.numpy as jnp
@@ -451,6 +452,7 @@ def _flat(e: Exported, bound: shapes.Bound, platform: int) -> Callable[..., list
         return [_result(o, a) for o, a in zip(outs, out_avals) if a.dtype != dtypes.float0]
 
     run.__name__ = e.fun_name if e.fun_name.isidentifier() else "exported"
+    run.exported = e  # type: ignore[attr-defined]  # (`called` finds it)
     differentiable = custom_vjp(run)
 
     def forward(*flat: Any) -> tuple[list[Any], Any]:
@@ -477,6 +479,18 @@ def _flat(e: Exported, bound: shapes.Bound, platform: int) -> Callable[..., list
                 for a in out_avals]
 
     return call
+
+
+def called(p: Program) -> Iterator[Exported]:
+    """The exported functions that a Program calls."""
+    for e in p.equations:
+        if e.name == "custom_vjp_call":
+            rule = getattr(e.params["bwd"].fun, "__self__", None)
+            found = getattr(getattr(getattr(rule, "owner", None), "fun", None), "exported", None)
+            if found is not None:
+                yield found
+        for inner in inner_of(e.params):
+            yield from called(inner)
 
 
 def _cotangent(ct: Any, a: ShapedArray) -> Any:

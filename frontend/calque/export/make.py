@@ -31,7 +31,7 @@ from calque.export import (  # noqa: F401  (forms fill write's table)
     write,
 )
 from calque.export.container import NEWEST, OLDEST
-from calque.export.exported import DisabledSafetyCheck, Exported
+from calque.export.exported import DisabledSafetyCheck, Exported, called
 from calque.transforms.stage import replay
 from calque.trees import util as tree_util
 
@@ -138,7 +138,8 @@ def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tup
         (None,) * len(ins), (None,) * len(outs), placements.devices_of(p, [*near, *far]), platforms,
         (), (), checks, bytecode_write.write_module(module),
         config.jax_export_calling_convention_version, kept,
-        several or any(not shapes.is_static(a) for a in ins), near, far, _vjp_in_process, p)
+        several or any(not shapes.is_static(a) for a in ins)
+        or any(e.uses_global_constants for e in called(p)), near, far, _vjp_in_process, p)
 
 
 def _constant(x: Any) -> Any:

@@ -15,8 +15,8 @@ import optree
 from calque.core.errors import explain
 from calque.export.container import Node
 from calque.export.errors import DeserializationError
-from calque.trees import util as tree_util
 from calque.trees.nodes import NAMESPACE
+from calque.trees.spec import raw, structure_of
 
 LEAF, NONE, TUPLE, LIST, DICT, CUSTOM = range(6)
 
@@ -27,8 +27,9 @@ class _Class:
 
     kind: type
     name: str
-    write: Callable[[Any], bytes]  # of an instance whose children are leaves
-    build: Callable[[bytes, tuple[Any, ...]], Any]
+    write: Callable[[Any], bytes]  # of what is static of a node
+    build: Callable[[bytes, tuple[Any, ...]], Any] | None  # None: what is static is read back
+    read: Callable[[bytes], Any] | None = None
 
 
 _by_type: dict[type, _Class] = {}
@@ -83,24 +84,20 @@ def register_pytree_node_serialization(
       >>> export.deserialize(e.serialize()).in_tree == e.in_tree
       True
     """
-    if from_children is None and optree.register_pytree_node.get(
-            nodetype, namespace=NAMESPACE) is None:
+    registered = optree.register_pytree_node.get(nodetype, namespace=NAMESPACE)
+    if from_children is None and (  # (a namedtuple is a node without being registered)
+            registered is None or registered.type is not nodetype):
         raise ValueError(explain(
             "If `from_children` is not present, you must call first "
             f"`jax.tree_util.register_pytree_node` for `{nodetype}`",
             fix="register the class, or pass from_children."))
 
-    def write(node: Any) -> bytes:
-        return bytes(serialize_auxdata(tree_util.flatten_one_level(node)[1]))
-
     def build(raw: bytes, children: tuple[Any, ...]) -> Any:
-        static = deserialize_auxdata(raw)
-        if from_children is not None:
-            return from_children(static, children)
-        known = optree.register_pytree_node.get(nodetype, namespace=NAMESPACE)
-        return known.unflatten_func(static, children)
+        assert from_children is not None
+        return from_children(deserialize_auxdata(raw), children)
 
-    _register(_Class(nodetype, serialized_name, write, build))
+    _register(_Class(nodetype, serialized_name, lambda static: bytes(serialize_auxdata(static)),
+                     build if from_children else None, deserialize_auxdata))
     return nodetype
 
 
@@ -139,7 +136,7 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
             raise ValueError(f"{nodetype.__name__} has fields {fields} now")
         return nodetype(*children)
 
-    _register(_Class(nodetype, serialized_name, lambda node: json.dumps(fields).encode(), build))
+    _register(_Class(nodetype, serialized_name, lambda _: json.dumps(fields).encode(), build))
     return nodetype
 
 
@@ -148,7 +145,7 @@ def _ordered(raw: bytes, children: tuple[Any, ...]) -> Any:
 
 
 _register(_Class(collections.OrderedDict, "collections.OrderedDict",
-                 lambda node: json.dumps(list(node)).encode(), _ordered))
+                 lambda keys: json.dumps(keys).encode(), _ordered))
 
 
 # ---- structures
@@ -182,28 +179,28 @@ def node_of(tree: Any) -> Node:
             f"Cannot serialize PyTreeDef containing an unregistered type `{kind}`. Use "
             "`export.register_pytree_node_serialization` or "
             "`export.register_namedtuple_serialization`."))
-    one = tree.unflatten([0] * tree.num_leaves)
-    return Node(CUSTOM, children, name=known.name, data=known.write(one))
+    static = raw(tree).__getstate__()[0][-1][2]  # (a node is not built: it may look at
+    return Node(CUSTOM, children, name=known.name, data=known.write(static))  # its children)
 
 
 def tree_of(node: Node) -> Any:
     """The structure that a node of the container says."""
-    return tree_util.tree_structure(_built(node))
+    return structure_of(_spec(node))
 
 
-def _built(node: Node) -> Any:
-    """An object of the structure, with zeros as leaves."""
+def _spec(node: Node) -> Any:
+    """optree's structure: built from those of its children, so that no class sees leaves."""
+    children = tuple(map(_spec, node.children))
     if node.kind == LEAF:
-        return 0
+        return optree.treespec_leaf(namespace=NAMESPACE)
     if node.kind == NONE:
-        return None
-    children = tuple(_built(c) for c in node.children)
+        return optree.treespec_none(namespace=NAMESPACE)
     if node.kind == TUPLE:
-        return children
+        return _collected(children)
     if node.kind == LIST:
-        return list(children)
+        return _collected(list(children))
     if node.kind == DICT:
-        return dict(zip(node.names, children, strict=True))
+        return _collected(dict(zip(node.names, children, strict=True)))
     known = _by_name.get(node.name)
     if known is None:
         raise ValueError(explain(
@@ -211,8 +208,25 @@ def _built(node: Node) -> Any:
             "`export.register_pytree_node_serialization` or "
             "`export.register_namedtuple_serialization`."))
     try:
-        return known.build(node.data, children)
+        if known.build is None:
+            assert known.read is not None
+            return _node(known.kind, known.read(node.data), children)
+        return _collected(known.build(node.data, children))
     except Exception as error:
         raise DeserializationError(explain(
             f"A node of class {known.kind.__name__} ({node.name}) cannot be built: {error}.",
             fix="use the class as it was when the function was exported.")) from error
+
+
+def _collected(tree: Any) -> Any:
+    return optree.treespec_from_collection(tree, namespace=NAMESPACE)
+
+
+def _node(kind: type, static: Any, children: tuple[Any, ...]) -> Any:
+    """A registered class's structure from its children's: its rows, and one of its own."""
+    rows = [row for child in children for row in child.__getstate__()[0]]
+    own = (0, len(children), static, None, kind, sum(c.num_leaves for c in children), len(rows) + 1,
+           None)
+    made = optree.PyTreeSpec.__new__(optree.PyTreeSpec)
+    made.__setstate__(((*rows, own), False, NAMESPACE))
+    return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from calque.core.errors import explain
+from calque.core.refused import refusing as _refusing
 from calque.runtime import device as devices
 from calque.runtime.device import Device
 
@@ -151,6 +152,8 @@ def clear_backends() -> None:
     """
     import calque
     calque.clear_caches()
+    for cache in _caches:
+        cache.cache_clear()
 
 
 def clear_in_memory_compilation_cache() -> None:
@@ -214,9 +217,43 @@ def register_backend_factory(name: str, factory: Any, **_: Any) -> None:
         fix="choose one of IREE's with jax_platforms: cpu, cuda or vulkan."))
 
 
+_caches: list[Any] = []  # of libraries
+
+
+def register_backend_cache(cache: Any, for_what: str) -> None:
+    """Let a cache of a library's be forgotten with what is compiled (`clear_backends`).
+
+    Args:
+      cache: has cache_clear(), as what functools.lru_cache gives.
+      for_what: what it holds, in words.
+
+    Returns:
+      Nothing.
+
+    Raises:
+      TypeError: it cannot be cleared.
+
+    Example:
+      >>> import functools
+      >>> from calque.extend import backend
+      >>> squares = functools.lru_cache(lambda n: n * n)
+      >>> backend.register_backend_cache(squares, "squares")
+      >>> squares(3)
+      9
+      >>> backend.clear_backends()
+      >>> squares.cache_info().currsize
+      0
+    """
+    if not callable(getattr(cache, "cache_clear", None)):
+        raise TypeError(explain(f"register_backend_cache: {for_what} has no cache_clear.",
+                                fix="pass what functools.lru_cache gave."))
+    _caches.append(cache)
+
+
+__getattr__ = _refusing(__name__)
 __all__ = ["Client", "backend_xla_version", "backends", "clear_backends",
            "clear_in_memory_compilation_cache", "get_backend", "get_default_device",
-           "register_backend_factory"]
+           "register_backend_cache", "register_backend_factory"]
 
 
 def __dir__() -> list[str]:

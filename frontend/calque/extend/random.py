@@ -9,10 +9,14 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 from calque import random
+from calque.core.client import ClientPrimitive
 from calque.core.dtypes import KeyDtype, Stream, key_dtype_of
 from calque.core.errors import explain
 from calque.core.types import Function, Shape
+from calque.interpreters import batching, mlir
 from calque.numpy import asarray, concatenate, uint32
 from calque.random.keys import PRNGSpec
 
@@ -114,7 +118,9 @@ def define_prng_impl(*, key_shape: Shape, seed: Function, split: Function, rando
 
     Example:
       >>> import calque.numpy as jnp
-      >>> from calque import random
+      >>> import numpy as np
+
+from calque import random
       >>> from calque.extend.random import define_prng_impl
       >>> impl = define_prng_impl(
       ...     key_shape=(1,), name="count", tag="n",
@@ -163,7 +169,12 @@ def threefry_2x32(keypair: Any, count: Any) -> Any:
     if odd:
         flat = concatenate([flat, asarray([0], uint32)])
     half = flat.size // 2
-    x, y = flat[:half], flat[half:]
+    out = concatenate(_block(first, second, flat[:half], flat[half:]))
+    return (out[:-1] if odd else out).reshape(count.shape)
+
+
+def _block(first: Any, second: Any, x: Any, y: Any) -> list[Any]:
+    """Both words of what a key makes of two words of a counter."""
     keys = (first, second, first ^ second ^ uint32(0x1BD11BDA))
     x, y = x + keys[0], y + keys[1]
     for i in range(5):
@@ -171,12 +182,26 @@ def threefry_2x32(keypair: Any, count: Any) -> Any:
             x = x + y
             y = ((y << uint32(r)) | (y >> uint32(32 - r))) ^ x
         x, y = x + keys[(i + 1) % 3], y + keys[(i + 2) % 3] + uint32(i + 1)
-    out = concatenate([x, y])
-    return (out[:-1] if odd else out).reshape(count.shape)
+    return [x, y]
+
+
+def _block_types(*avals: Any) -> list[Any]:
+    if len({(a.shape, a.dtype) for a in avals}) != 1 or avals[0].dtype != np.uint32:
+        raise TypeError(explain("threefry2x32 takes four uint32 arrays of one shape.",
+                                fix="broadcast and cast them."))
+    return [avals[0], avals[0]]
+
+
+threefry2x32_p = ClientPrimitive("threefry2x32")  # (ours gives both words as one of 64 bits)
+threefry2x32_p.multiple_results = True
+threefry2x32_p.def_abstract_eval(_block_types)
+threefry2x32_p.def_impl(_block)
+mlir.register_lowering(threefry2x32_p, mlir.lower_fun(_block))
+batching.defbroadcasting(threefry2x32_p)
 
 
 __all__ = ["PRNGImpl", "define_prng_impl", "random_seed", "rbg_prng_impl", "seed_with_impl",
-           "threefry_2x32", "threefry_prng_impl", "unsafe_rbg_prng_impl"]
+           "threefry2x32_p", "threefry_2x32", "threefry_prng_impl", "unsafe_rbg_prng_impl"]
 
 
 def __dir__() -> list[str]:

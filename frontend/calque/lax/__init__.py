@@ -36,6 +36,7 @@ from calque.api.control import scan as scan
 from calque.api.control import switch as switch
 from calque.api.loops import fori_loop as fori_loop
 from calque.api.loops import while_loop as while_loop
+from calque.core.refused import refusing as _refusing
 from calque.dispatch.sharded.constraints import with_sharding_constraint as with_sharding_constraint
 from calque.lax import linalg as linalg
 from calque.lax.contract import *  # noqa: F403
@@ -69,6 +70,9 @@ def __dir__() -> list[str]:
     return __all__
 
 
+_missing = _refusing(__name__)
+
+
 def __getattr__(name: str) -> object:
     """add_p and its like: the primitives by JAX's names."""
     from calque.core.primitive import registry
@@ -76,4 +80,4 @@ def __getattr__(name: str) -> object:
         for found in (name[:-2], name[:-2].replace("_", "-")):
             if found in registry:
                 return registry[found]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _missing(name)

@@ -141,9 +141,12 @@ def _sum(name: str, a1: Any, a2: Any, prim: Any) -> Any:
     util.check_arrays(name, a1, a2)
     with util.lazy_eval(name):
         x, y = _arrays(name, a1, a2)
-        if not all(len(shape_of(v)) > 1 for v in (x, y)):
-            x, y = _vector(name, x), _vector(name, y)
+        for v in (x, y):
+            if not shape_of(v):
+                _vector(name, v)
         n = max(shape_of(x)[0], shape_of(y)[0])
+        whole = shape_of(x if shape_of(x)[0] == n else y)  # the other one is broadcast to its rows
+        x, y = (util.broadcast_to(v, (shape_of(v)[0], *whole[1:])) for v in (x, y))
         return prim.bind(*[_front(v, n - shape_of(v)[0]) for v in (x, y)])
 
 

@@ -112,7 +112,7 @@ def trace_of(recorder: Recorder, categories: frozenset[str] | None) -> bytes:
         devices.setdefault(run.device, []).append(run)
     for device, runs in sorted(devices.items()):
         parent = w.track(process, device)
-        for i, lane in enumerate(_lanes(runs, recorder.stopped)):
+        for i, lane in enumerate(lanes(runs, recorder.stopped)):
             track = w.track(parent, f"{device} runs" + (f", beside ({i + 1})" if i else ""))
             streams.append(list(_of_runs(w, track, lane, recorder.stopped, sources)))
     w.packet(integer(_FLAGS, _NEEDS_STATE) + data(_INTERNED, b"".join(w.interned.entries)))
@@ -142,7 +142,7 @@ def _nested(w: _Writer, track: int, slices: Iterable[Slice]) -> Iterator[Event]:
         yield ends.pop(), w.end(track)
 
 
-def _lanes(runs: Sequence[Run], stopped: int) -> list[list[Run]]:
+def lanes(runs: Sequence[Run], stopped: int) -> list[list[Run]]:
     """Runs, in the order in which they were queued, so that those of a lane do not overlap."""
     lanes: list[list[Run]] = []
     for run in runs:

@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import os
 import pathlib
+import socket
 import sys
 import tempfile
 import threading
@@ -21,13 +22,14 @@ from calque.core.errors import explain
 from calque.profiler import calls
 from calque.profiler.perfetto import trace_of
 from calque.profiler.recorder import MOST_SLICES, Recorder
+from calque.profiler.xplane import space_of
 from calque.runtime import watch
 
 SUFFIX = ".perfetto-trace"
 _LEVELS: dict[int, frozenset[str] | None] = {
     0: frozenset(), 1: frozenset({"annotation", "python"}), 2: None, 3: None}
 _IGNORED = {"enable_hlo_proto": True, "include_dataset_ops": True,
-            "raise_error_on_start_failure": False}
+            "raise_error_on_start_failure": False, "advanced_configuration": {}}
 
 
 class ProfileOptions:
@@ -39,12 +41,13 @@ class ProfileOptions:
       python_tracer_level: 1: also every call of a Python function outside calque, which slows
         Python down several times; 0 (the default; JAX's is 1): none.
       session_id: name of the file; '': made of the time and the process's number.
-      enable_hlo_proto, include_dataset_ops, raise_error_on_start_failure: accepted; there is
-        nothing that they could leave out, and an error at the start is always raised.
+      enable_hlo_proto, include_dataset_ops, raise_error_on_start_failure, advanced_configuration:
+        accepted; there is nothing that they could leave out, an error at the start is always
+        raised, and the last one's keys are of TPUs and of XLA's GPUs.
 
     Raises:
       NotImplementedError: an option of JAX's that has no meaning here is set (duration_ms,
-        start_timestamp_ns, repository_path, advanced_configuration, device_tracer_level).
+        start_timestamp_ns, repository_path, device_tracer_level).
       AttributeError: there is no such option.
       ValueError: a level is none of those.
 
@@ -62,7 +65,7 @@ class ProfileOptions:
 
     _DEFAULTS = {"host_tracer_level": 2, "python_tracer_level": 0, "session_id": "",
                  "duration_ms": 0, "start_timestamp_ns": 0, "repository_path": "",
-                 "advanced_configuration": {}, "device_tracer_level": 1, **_IGNORED}
+                 "device_tracer_level": 1, **_IGNORED}
 
     def __init__(self) -> None:
         self.__dict__.update(self._DEFAULTS)
@@ -96,14 +99,20 @@ class _Session:
         self.recorder = Recorder()
 
     def write(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)  # (somebody may have removed it)
         path = self.path()
+        level = _LEVELS[self.options.host_tracer_level]
         try:
-            self.part.write_bytes(trace_of(self.recorder, _LEVELS[self.options.host_tracer_level]))
+            self.part.write_bytes(trace_of(self.recorder, level))
             self.part.chmod(0o666 & ~_umask())
             os.replace(self.part, path)
         except BaseException:
             self.part.unlink(missing_ok=True)
             raise
+        run = self.folder / "plugins" / "profile" / path.name.removesuffix(SUFFIX)
+        run.mkdir(parents=True, exist_ok=True)
+        (run / f"{socket.gethostname() or 'host'}.xplane.pb").write_bytes(
+            space_of(self.recorder, level))
         if self.recorder.dropped:
             warnings.warn(f"calque.profiler: {self.recorder.dropped} slices after the first "
                           f"{MOST_SLICES} are not in {path}.\n  Fix: trace for a shorter time.",
@@ -156,8 +165,8 @@ def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = Fa
       >>> calque.profiler.start_trace(folder)
       >>> y = calque.jit(lambda x: x * 2)(jnp.ones(3)).block_until_ready()
       >>> calque.profiler.stop_trace()
-      >>> [name.endswith(".perfetto-trace") for name in os.listdir(folder)]
-      [True]
+      >>> sorted(name.rpartition(".")[2] for name in os.listdir(folder))
+      ['perfetto-trace', 'plugins']
     """
     global _session
     options = ProfileOptions() if profiler_options is None else profiler_options
@@ -173,8 +182,8 @@ def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = Fa
     with _lock:
         if _session is not None:
             raise RuntimeError(explain(
-                "Profile has already been started: only one trace may be on at a time, and it "
-                f"goes to {_session.folder}.", fix="call stop_trace() first."))
+                "Profile has already been started. Only one profile may be run at a time: it goes "
+                f"to {_session.folder}.", fix="call stop_trace() first."))
         try:
             folder.mkdir(parents=True, exist_ok=True)
             session = _Session(folder, options)
@@ -193,7 +202,8 @@ def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = Fa
 
 
 def stop_trace() -> None:
-    """End the trace and write it, one file, into its folder.
+    """End the trace and write it into its folder: for Perfetto, and for TensorBoard
+    (plugins/profile/NAME/HOST.xplane.pb).
 
     What is under way is cut off: wait for results first (`block_until_ready`).
 
@@ -216,6 +226,26 @@ def stop_trace() -> None:
         raise RuntimeError(explain("No profile started.",
                                    fix="call start_trace(log_dir) first."))
     session.write()
+
+
+def stop_server() -> None:
+    """End the server of profiles, of which there is none: `start_server` is refused.
+
+    Returns:
+      Nothing.
+
+    Raises:
+      ValueError: always.
+
+    Example:
+      >>> from calque import profiler
+      >>> profiler.stop_server()
+      Traceback (most recent call last):
+      ValueError: No active profiler server.
+        Fix: put profiler.trace(folder) around what is to be seen.
+    """
+    raise ValueError(explain("No active profiler server.",
+                             fix="put profiler.trace(folder) around what is to be seen."))
 
 
 def _ended() -> _Session | None:

@@ -5,7 +5,7 @@
                  faddeeva.py: wofz, erfcx, dawsn, fresnel; integrals.py: exp1, expn, sici, spence,
                  owens_t; combinatorial.py: loggamma, comb, bernoulli; hypergeometric.py,
                  oscillating.py: hyp1f1, hyp2f1;
-                 harmonics.py: sph_harm_y; gammas.py: gamma, ...; log_beta.py;
+                 harmonics.py: sph_harm_y; legendre.py: lpmn; gammas.py: gamma, ...; log_beta.py;
                  incomplete_gamma.py; incomplete_beta.py; deviance.py: densities of large
                  arguments; binomial.py: chances of counts; normal.py: ndtr, ...; boxcox.py;
                  chances.py: softmax; describe.py: what they share

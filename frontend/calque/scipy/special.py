@@ -34,6 +34,7 @@ from calque.scipy.hypergeometric import hyp1f1, hyp2f1
 from calque.scipy.incomplete_beta import incomplete_beta
 from calque.scipy.incomplete_gamma import near
 from calque.scipy.integrals import exp1, expn, owens_t, sici, spence
+from calque.scipy.legendre import lpmn, lpmn_values
 from calque.scipy.normal import log_ndtr, ndtr, ndtri
 
 
@@ -510,9 +511,9 @@ __all__ = [
     "dawsn", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp1", "expi", "expit",
     "expn", "factorial", "fresnel", "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn",
     "hyp1f1", "hyp2f1", "i0", "i0e", "i1", "i1e", "kl_div", "log_ndtr", "log_softmax",
-    "loggamma", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "owens_t", "poch",
-    "polygamma", "rel_entr", "sici", "softmax", "spence", "sph_harm_y", "wofz", "xlog1py",
-    "xlogy", "zeta"]
+    "loggamma", "logit", "logsumexp", "lpmn", "lpmn_values", "multigammaln", "ndtr", "ndtri",
+    "owens_t", "poch", "polygamma", "rel_entr", "sici", "softmax", "spence", "sph_harm_y", "wofz",
+    "xlog1py", "xlogy", "zeta"]
 for _name in __all__:  # where users look for them
     if globals()[_name].__module__.startswith("calque.scipy"):
         globals()[_name].__module__ = __name__

@@ -34,6 +34,10 @@ class JVPTracer(PairTracer):
     """
 
     __slots__ = ()
+    shown = "JVPTracer"
+
+    def said(self) -> str:
+        return f"primal={self.primal}, tangent={self.tangent}"
 
 
 class JVPTrace(PairTrace):

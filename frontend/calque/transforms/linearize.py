@@ -26,6 +26,10 @@ class LinearizeTracer(PairTracer):
     """A primal value with its tangent as a variable of the tangent program."""
 
     __slots__ = ()
+    shown = "GradTracer"
+
+    def said(self) -> str:
+        return f"primal={self.primal}, typeof(tangent)={aval_of(self.primal).tangent().short()}"
 
 
 class SplitTrace(Trace):

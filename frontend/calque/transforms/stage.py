@@ -48,6 +48,7 @@ class StageTracer(Tracer):
     """
 
     __slots__ = ("_var",)
+    shown = "JitTracer"
 
     def __init__(self, trace: StageTrace, var: Var) -> None:
         self._trace, self._var = trace, var

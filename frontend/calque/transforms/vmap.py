@@ -24,6 +24,7 @@ from calque.core.trace import (
     axis_bound,
     current,
     escaped_tracer_error,
+    typed,
 )
 from calque.core.types import Function, Params
 from calque.transforms.stage import replay, stage
@@ -33,6 +34,7 @@ class BatchTracer(Tracer):
     """One element of a batch: `value` has the mapped axis `axis`, which the aval hides."""
 
     __slots__ = ("value", "axis", "_aval")
+    shown = "VmapTracer"
 
     def __init__(self, trace: BatchTrace, value: Any, axis: int) -> None:
         self._trace, self.value, self.axis = trace, value, axis
@@ -42,6 +44,9 @@ class BatchTracer(Tracer):
     @property
     def aval(self) -> ShapedArray:
         return self._aval
+
+    def said(self) -> str:
+        return f"aval={typed(self._aval)}, batched={typed(aval_of(self.value))}"
 
 
 # The name of the axis whose batching rule runs, for rules that batch a Program.

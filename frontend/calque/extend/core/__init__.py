@@ -12,6 +12,7 @@ from calque.core.client import ClientPrimitive
 from calque.core.errors import InconclusiveDimensionOperation
 from calque.core.primitive import Primitive as _Primitive
 from calque.core.program import Literal, Var
+from calque.core.refused import refusing as _refusing
 from calque.extend.core import primitives as primitives
 from calque.extend.core.jaxprs import (
     ClosedJaxpr,
@@ -32,12 +33,18 @@ from calque.extend.core.jaxprs import (
 )
 from calque.extend.core.traces import (
     TraceTag,
+    array_types,
+    call_impl,
     concrete_or_error,
     find_top_trace,
     get_opaque_trace_state,
+    nonempty_axis_env_DO_NOT_USE,
     primal_dtype_to_tangent_dtype,
     set_current_trace,
     take_current_trace,
+    unsafe_am_i_under_a_jit_DO_NOT_USE,
+    unsafe_am_i_under_a_vmap_DO_NOT_USE,
+    unsafe_get_axis_names_DO_NOT_USE,
     valid_jaxtype,
 )
 from calque.trees.tokens import Token
@@ -74,13 +81,17 @@ class Primitive(ClientPrimitive, metaclass=_PrimitiveMeta):
     __slots__ = ("__dict__",)
 
 
+__getattr__ = _refusing(__name__)
 __all__ = [
     "ClosedJaxpr", "DebugInfo", "DropVar", "Effect", "Effects", "InconclusiveDimensionOperation",
     "Jaxpr", "JaxprEqn", "JaxprTypeError", "Literal", "Primitive", "Token", "TraceTag", "Var",
-    "check_jaxpr", "concrete_or_error", "find_top_trace", "gensym", "get_opaque_trace_state",
+    "array_types", "call_impl", "check_jaxpr", "concrete_or_error", "find_top_trace", "gensym",
+    "get_opaque_trace_state",
     "jaxpr_as_fun", "jaxprs_in_params", "mapped_aval", "new_jaxpr_eqn", "no_effects",
+    "nonempty_axis_env_DO_NOT_USE",
     "primal_dtype_to_tangent_dtype", "primitives", "set_current_trace", "subjaxprs",
-    "take_current_trace", "unmapped_aval", "valid_jaxtype"
+    "take_current_trace", "unmapped_aval", "unsafe_am_i_under_a_jit_DO_NOT_USE",
+    "unsafe_am_i_under_a_vmap_DO_NOT_USE", "unsafe_get_axis_names_DO_NOT_USE", "valid_jaxtype"
 ]
 
 

@@ -5,11 +5,17 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from calque.core import dtypes
 from calque.core.avals import is_arraylike
 from calque.core.errors import ConcretizationTypeError, explain
-from calque.core.trace import Trace, Tracer, as_current, current, eval_trace
+from calque.core.trace import Trace, Tracer, as_current, axis_env, current, eval_trace
 from calque.dispatch.eager import LazyTrace
+from calque.transforms.stage import StageTrace
+from calque.transforms.vmap import BatchTrace
+
+array_types: set[type] = {np.ndarray, *(np.dtype(d).type for d in dtypes.ALL)}
 
 
 class TraceTag:
@@ -130,6 +136,104 @@ def take_current_trace() -> Iterator[Trace]:
     trace = current.get()
     with as_current(eval_trace):
         yield trace
+
+
+def _enclosing() -> Iterator[Trace]:
+    """The traces under way, the innermost first."""
+    trace: Trace | None = current.get()
+    while trace is not None:
+        yield trace
+        trace = trace.parent
+
+
+def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:  # noqa: N802
+    """Whether a function is being traced (by jit, scan, make_jaxpr, ...).
+
+    Returns:
+      A bool.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque.extend import core
+      >>> core.unsafe_am_i_under_a_jit_DO_NOT_USE()
+      False
+    """
+    return any(isinstance(t, StageTrace) for t in _enclosing())
+
+
+def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:  # noqa: N802
+    """Whether a function is being mapped by vmap.
+
+    Returns:
+      A bool.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque.extend import core
+      >>> core.unsafe_am_i_under_a_vmap_DO_NOT_USE()
+      False
+    """
+    return any(isinstance(t, BatchTrace) for t in _enclosing())
+
+
+def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:  # noqa: N802
+    """Names of the mapped axes, the outermost first.
+
+    Returns:
+      A list.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque.extend import core
+      >>> core.unsafe_get_axis_names_DO_NOT_USE()
+      []
+    """
+    return [name for name, _ in axis_env.get()]
+
+
+def nonempty_axis_env_DO_NOT_USE() -> bool:  # noqa: N802
+    """Whether an axis with a name is mapped.
+
+    Returns:
+      A bool.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque.extend import core
+      >>> core.nonempty_axis_env_DO_NOT_USE()
+      False
+    """
+    return bool(axis_env.get())
+
+
+def call_impl(f: Any, *args: Any, **params: Any) -> Any:
+    """What a linear_util.WrappedFun gives for these values: how a call is evaluated.
+
+    Args:
+      f: the function.
+      *args: values.
+      **params: of the call, which do not matter.
+
+    Returns:
+      Its results.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque.extend import core, linear_util
+      >>> core.call_impl(linear_util.wrap_init(lambda x: [x + 1]), 2)
+      [3]
+    """
+    return f.call_wrapped(*args)
 
 
 def valid_jaxtype(x: Any) -> bool:
