@@ -200,7 +200,7 @@ class Kernel:
                tuple((k, param_key(v)) for k, v in e.params.items()))
         made = self.node(key, "picked", e.outputs[0].aval.dtype,
                          [i for i, both in enumerate(zip(*strides)) if any(both)], 0, e)
-        given: Any = [inputs[a] for a in e.inputs]  # (variables, as is_picked says)
+        given = [inputs[a] for a in e.inputs if isinstance(a, Var)]  # (both, as is_picked says)
         views = [self.view(m, s) for m, s in zip(given, strides)]
         self.picks[made] = views[0], [
             (views[1].view(views[1].shape, views[1].strides, k * given[1].strides[-1]),
