@@ -1,7 +1,8 @@
 """The workloads of benchmarks/suite.py, each for calque and JAX alike.
 
 `WORKLOADS[name](lib, more)` gives a function and its NumPy arguments; `lib` holds either library's
-modules, `more` is added to a leading size: another shape of the same function.
+modules, `more` is added to a leading size: another shape of the same function.  workloads_data has
+those of data and whole programs.
 """
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def library(name: str) -> Any:
     top = importlib.import_module(name)
     parts = {short: importlib.import_module(f"{name}.{long}") for short, long in (
         ("np", "numpy"), ("lax", "lax"), ("nn", "nn"), ("random", "random"),
-        ("linalg", "numpy.linalg"), ("slinalg", "scipy.linalg"), ("special", "scipy.special"))}
+        ("linalg", "numpy.linalg"), ("slinalg", "scipy.linalg"), ("special", "scipy.special"),
+        ("solvers", "scipy.sparse.linalg"))}
     return SimpleNamespace(top=top, **parts)
 
 
@@ -560,91 +562,4 @@ def fft_2d_512(j: Any, more: int) -> Made:
     return lambda x: j.np.abs(j.np.fft.fft2(x)), (normal(512, 512 + 16 * more),)
 
 
-# ---- moves, searches, random numbers
-@workload
-def sort_1m(j: Any, more: int) -> Made:
-    return lambda x: j.np.sort(x), (normal(1_000_000 + more),)
-
-
-@workload
-def top_8_of_100k(j: Any, more: int) -> Made:
-    return lambda x: j.lax.top_k(x, 8), (normal(10, 100_000 + more),)
-
-
-@workload
-def roll_pad_flip(j: Any, more: int) -> Made:
-    return lambda x: j.np.flip(j.np.pad(j.np.roll(x, 3, 0), 2), 1), (normal(1000 + more, 1000),)
-
-
-@workload
-def transposition(j: Any, more: int) -> Made:
-    return lambda x: j.np.transpose(x, (2, 0, 1)) + 0, (normal(100 + more, 200, 100),)
-
-
-@workload
-def histogram_1m(j: Any, more: int) -> Made:
-    return lambda x: j.np.histogram(x, 100, (-4.0, 4.0))[0], (normal(1_000_000 + more),)
-
-
-@workload
-def searchsorted_100k(j: Any, more: int) -> Made:
-    return lambda a, v: j.np.searchsorted(a, v), (np.sort(normal(10_000)), normal(100_000 + more))
-
-
-@workload
-def interp_100k(j: Any, more: int) -> Made:
-    return lambda x, p, f: j.np.interp(x, p, f), (normal(100_000 + more), np.sort(normal(1000)),
-                                                  normal(1000))
-
-
-@workload
-def permutation_1m(j: Any, more: int) -> Made:
-    n = 1_000_000 + more
-    return lambda k: j.random.permutation(j.random.wrap_key_data(k), n), (
-        np.array([0, 1], np.uint32),)
-
-
-@workload
-def normals_1m(j: Any, more: int) -> Made:
-    n = 1_000_000 + more
-    return lambda k: j.random.normal(j.random.wrap_key_data(k), (n,)), (
-        np.array([0, 1], np.uint32),)
-
-
-@workload
-def gammas_100k(j: Any, more: int) -> Made:
-    n = 100_000 + more
-    return lambda k: j.random.gamma(j.random.wrap_key_data(k), 2.5, (n,)), (
-        np.array([0, 1], np.uint32),)
-
-
-@workload
-def categorical_10k(j: Any, more: int) -> Made:
-    return lambda k, l: j.random.categorical(j.random.wrap_key_data(k), l), (
-        np.array([0, 1], np.uint32), normal(10_000 + more, 50))
-
-
-# ---- programs
-@workload
-def n_body_1000(j: Any, more: int) -> Made:
-    def f(x: Any, m: Any) -> Any:
-        d = x[None] - x[:, None]
-        r = (d * d).sum(-1) + 1e-3
-        return (d * (m / (r * j.np.sqrt(r)))[..., None]).sum(1)
-    return f, (normal(1000 + more, 3), uniform(1000 + more))
-
-
-@workload
-def k_means_step(j: Any, more: int) -> Made:
-    def f(x: Any, c: Any) -> Any:
-        near = j.np.argmin(((x[:, None] - c[None]) ** 2).sum(-1), -1)
-        one = j.nn.one_hot(near, c.shape[0])
-        return (one.T @ x) / j.np.maximum(one.sum(0), 1)[:, None]
-    return f, (normal(10_000 + more, 8), normal(20, 8))
-
-
-@workload
-def hessian_of_logistic_regression(j: Any, more: int) -> Made:
-    def loss(w: Any, x: Any, y: Any) -> Any:
-        return j.np.logaddexp(0, -y * (x @ w)).mean()
-    return j.top.hessian(loss), (normal(20), normal(1000 + more, 20), np.sign(normal(1000 + more)))
+import workloads_data  # noqa: E402, F401 (it adds its own)

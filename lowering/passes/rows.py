@@ -90,11 +90,13 @@ class Finder(Graph):
         for v in self.equations[i].outputs:
             yield from self.users.get(v, ())
 
-    def grow(self, seed: int) -> Group | None:
-        """The group around a fold; None where one does not pay."""
+    def grow(self, seed: int, picks: bool = True) -> Group | None:
+        """The group around a fold; None where one does not pay.  Between products (attention) it
+        reads nothing at places of its own."""
         group = Group.around(self.equations[seed], seed)
         if group is None:
             return None
+        group.picks = picks
         waiting, refused = set(self.neighbours(seed)), set[int]()
         while waiting:
             fresh = False
@@ -106,12 +108,24 @@ class Finder(Graph):
                     refused.add(i)
             waiting = {i for i in waiting | refused if i not in group.members} if fresh else set()
         self.trim(group)
+        if group.outside and any(map(self.is_product, self.operands(group))):
+            return self.grow(seed, False)
         return group if group.pays(self) else None
+
+    def is_product(self, v: Var) -> bool:
+        """Whether a value is a product, maybe in another shape."""
+        e = self.equations[self.producer[v]] if v in self.producer else None
+        while e is not None and e.name in ("reshape", "squeeze", "transpose"):
+            (a,) = e.inputs
+            e = self.equations[self.producer[a]] if a in self.producer else None
+        return e is not None and e.name == "dot_general"
 
     def add(self, group: Group, i: int) -> bool:
         """Take an equation into a group, where that is possible."""
         e = self.equations[i]
-        if i in group.members or not _has_row_form(e) or len(group.members) >= MOST_EQUATIONS or (
+        if i in group.members or e.name == "gather" and not group.picks:
+            return False
+        if not _has_row_form(e) or len(group.members) >= MOST_EQUATIONS or (
                 sum(price(m.primitive) for m, _ in group.members.values()) > MOST_WEIGHT):
             return False
         found = group.infer(e)
@@ -272,6 +286,7 @@ class Group:
         self.few = False  # workgroups, for work that is much
         self.used: dict[Atom, set[Axes]] = {}
         self.outside: set[Atom] = set()  # what is read at places of its own: from memory
+        self.picks = True
 
     @classmethod
     def around(cls, e: Equation, seed: int) -> Group | None:

@@ -134,3 +134,18 @@ def test_gradients() -> None:
     expected = np.zeros_like(x)
     np.add.at(expected, ids, 2 * total[:, None] * w)
     np.testing.assert_allclose(given, expected, rtol=1e-5)
+
+
+def test_between_products_rows_are_picked_before() -> None:
+    """Attention whose mask is picked stays one kernel."""
+    q, k, v = whole(2, 256, 32), whole(2, 256, 32), whole(2, 256, 32)
+    masks, ids = RNG.integers(0, 2, (5, 256)).astype(bool), np.array([3, 0])
+
+    def f(q: Any, k: Any, v: Any, masks: Any, ids: Any) -> Any:
+        scores = jnp.einsum("bik,bjk->bij", q, k) * 0.01
+        scores = jnp.where(masks[ids][:, None, :], scores, -1e30)
+        e = jnp.exp(scores - scores.max(-1, keepdims=True))
+        return jnp.einsum("bij,bjk->bik", e / e.sum(-1, keepdims=True), v)
+
+    assert inside(f, q, k, v, masks, ids) == 0
+    assert "computed of their rows" in str(calque.jit(f).lower(q, k, v, masks, ids).plan())

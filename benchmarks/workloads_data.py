@@ -1,0 +1,130 @@
+"""Workloads of suite.py: moves, searches, random numbers and programs (see workloads)."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from workloads import Made, normal, uniform, whole, workload
+
+
+# ---- moves, searches, random numbers
+@workload
+def sort_1m(j: Any, more: int) -> Made:
+    return lambda x: j.np.sort(x), (normal(1_000_000 + more),)
+
+
+@workload
+def top_8_of_100k(j: Any, more: int) -> Made:
+    return lambda x: j.lax.top_k(x, 8), (normal(10, 100_000 + more),)
+
+
+@workload
+def roll_pad_flip(j: Any, more: int) -> Made:
+    return lambda x: j.np.flip(j.np.pad(j.np.roll(x, 3, 0), 2), 1), (normal(1000 + more, 1000),)
+
+
+@workload
+def transposition(j: Any, more: int) -> Made:
+    return lambda x: j.np.transpose(x, (2, 0, 1)) + 0, (normal(100 + more, 200, 100),)
+
+
+@workload
+def histogram_1m(j: Any, more: int) -> Made:
+    return lambda x: j.np.histogram(x, 100, (-4.0, 4.0))[0], (normal(1_000_000 + more),)
+
+
+@workload
+def searchsorted_100k(j: Any, more: int) -> Made:
+    return lambda a, v: j.np.searchsorted(a, v), (np.sort(normal(10_000)), normal(100_000 + more))
+
+
+@workload
+def interp_100k(j: Any, more: int) -> Made:
+    return lambda x, p, f: j.np.interp(x, p, f), (normal(100_000 + more), np.sort(normal(1000)),
+                                                  normal(1000))
+
+
+@workload
+def permutation_1m(j: Any, more: int) -> Made:
+    n = 1_000_000 + more
+    return lambda k: j.random.permutation(j.random.wrap_key_data(k), n), (
+        np.array([0, 1], np.uint32),)
+
+
+@workload
+def normals_1m(j: Any, more: int) -> Made:
+    n = 1_000_000 + more
+    return lambda k: j.random.normal(j.random.wrap_key_data(k), (n,)), (
+        np.array([0, 1], np.uint32),)
+
+
+@workload
+def gammas_100k(j: Any, more: int) -> Made:
+    n = 100_000 + more
+    return lambda k: j.random.gamma(j.random.wrap_key_data(k), 2.5, (n,)), (
+        np.array([0, 1], np.uint32),)
+
+
+@workload
+def categorical_10k(j: Any, more: int) -> Made:
+    return lambda k, l: j.random.categorical(j.random.wrap_key_data(k), l), (
+        np.array([0, 1], np.uint32), normal(10_000 + more, 50))
+
+
+# ---- programs
+@workload
+def n_body_1000(j: Any, more: int) -> Made:
+    def f(x: Any, m: Any) -> Any:
+        d = x[None] - x[:, None]
+        r = (d * d).sum(-1) + 1e-3
+        return (d * (m / (r * j.np.sqrt(r)))[..., None]).sum(1)
+    return f, (normal(1000 + more, 3), uniform(1000 + more))
+
+
+@workload
+def k_means_step(j: Any, more: int) -> Made:
+    def f(x: Any, c: Any) -> Any:
+        near = j.np.argmin(((x[:, None] - c[None]) ** 2).sum(-1), -1)
+        one = j.nn.one_hot(near, c.shape[0])
+        return (one.T @ x) / j.np.maximum(one.sum(0), 1)[:, None]
+    return f, (normal(10_000 + more, 8), normal(20, 8))
+
+
+@workload
+def hessian_of_logistic_regression(j: Any, more: int) -> Made:
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        return j.np.logaddexp(0, -y * (x @ w)).mean()
+    return j.top.hessian(loss), (normal(20), normal(1000 + more, 20), np.sign(normal(1000 + more)))
+
+
+def _expected(j: Any) -> Any:
+    """Expected values of next states: v[s[i, j], :] @ q[j, :], as economists write it."""
+    def one(v: Any, s: Any, q: Any, i: Any, k: Any) -> Any:
+        return j.np.sum(v[s[i, k], :] * q[k, :])
+    row = j.top.vmap(one, in_axes=(None, None, None, None, 0))
+    both = j.top.vmap(row, in_axes=(None, None, None, 0, None))
+    return lambda v, s, q: both(v, s, q, j.np.arange(s.shape[0]), j.np.arange(s.shape[1]))
+
+
+@workload
+def policy_values(j: Any, more: int) -> Made:
+    """20 steps of a policy's operator on 150 x 100 states."""
+    def f(r: Any, s: Any, q: Any) -> Any:
+        return j.lax.fori_loop(0, 20, lambda _, v: r + 0.95 * _expected(j)(v, s, q), r)
+    q = uniform(100, 100)
+    return f, (normal(150 + more, 100), whole(150, 150 + more, 100), q / q.sum(1, keepdims=True))
+
+
+@workload
+def policy_evaluation(j: Any, more: int) -> Made:
+    """The same operator's fixed point by bicgstab."""
+    def f(r: Any, s: Any, q: Any) -> Any:
+        solve = j.solvers.bicgstab
+        return solve(lambda v: v - 0.9 * _expected(j)(v, s, q), r, tol=1e-4)[0]
+    q = uniform(100, 100)
+    return f, (normal(150 + more, 100), whole(150, 150 + more, 100), q / q.sum(1, keepdims=True))
+
+
+@workload
+def neighbours_summed(j: Any, more: int) -> Made:
+    return lambda x, ids: x[ids].sum(1), (normal(20_000, 64), whole(20_000, 20_000 + more, 8))
