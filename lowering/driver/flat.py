@@ -24,6 +24,7 @@ from calque.lowering.driver.module import Emitter
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.emit.dynamic import DynamicBuilder
+from calque.lowering.emit.fusion import BINDINGS
 from calque.lowering.emit.sizes import Sizes, dimension
 from calque.lowering.passes.narrow import has_small, over_bytes
 from calque.lowering.target.targets import Target
@@ -54,6 +55,8 @@ def flatten(p: Program) -> Program | None:
     lifted = not full  # scalars only
     if lifted and any(_spreads(e) or all(isinstance(a, Literal) for a in _shaped(e))
                       for e in p.equations):
+        return None
+    if len(p.const_vars) + len(p.inputs) + len(p.outputs) > BINDINGS:
         return None
     if (len(full) > 1 or any(is_key(a.aval.dtype) or not a.aval.size for a in atoms)
             or not p.equations or not (p.inputs or p.const_vars)

@@ -11,6 +11,7 @@ import calque
 import calque.numpy as jnp
 from calque import lax
 from calque.core.evaluate import replay
+from calque.dispatch.replay import planned
 from calque.dispatch.same_bits import exact
 
 X = np.linspace(0.1, 2, 8, dtype=np.float32)
@@ -92,3 +93,23 @@ def test_known_numbers_are_computed_once_and_belong_to_nobody() -> None:
         np.testing.assert_array_equal(x, line)
         np.testing.assert_array_equal(calque.jit(lambda x: x + 1, donate_argnums=0)(x), line + 1)
         jnp.linspace(0, 1, 7).delete()
+
+
+def test_more_numbers_than_a_dispatch_has_bindings() -> None:
+    """They are arguments of what is recorded; an executable for any shape takes 32 arrays."""
+    @planned
+    def f(x: Any) -> Any:
+        for i in range(50):
+            x = x * (1.01 + i) / (1.02 + i) + 0.37 * i
+        return x
+
+    for x in (X, np.linspace(0, 1, 100_000, dtype=np.float32)):
+        made = [np.asarray(f(jnp.asarray(x))) for _ in range(3)]
+        assert all(m.tobytes() == made[0].tobytes() for m in made)
+        want = x.astype(np.float64)
+        for i in range(50):
+            want = want * (1.01 + i) / (1.02 + i) + 0.37 * i
+        np.testing.assert_allclose(made[0], want, rtol=1e-5)
+    np.testing.assert_allclose(
+        calque.scipy.stats.betabinom.logpmf(jnp.array([0.0, 1.0]), 3.0, 2.0, 1.0),
+        np.log([0.1, 0.2]), rtol=1e-5)

@@ -232,8 +232,10 @@ def _folded(p: Program) -> Program:
             continue
         made[out] = numpy_rules.result(out.aval, value, device)
         known[out] = numpy_rules.concrete_value(made[out])
-    return eliminate_dead_code(Program(p.inputs, equations, p.outputs, list(made),
-                                       list(made.values()), p.name))
+    folded = eliminate_dead_code(Program(p.inputs, equations, p.outputs, list(made),
+                                         list(made.values()), p.name))
+    # (numbers are arguments, each of which costs a call something)
+    return folded if len(folded.consts) <= len(p.consts) + MORE_NUMBERS else p
 
 
 # ---- plans
@@ -317,6 +319,7 @@ class _OnHost:
         return [numpy_rules.result(a, values[i], device) for a, i in zip(self.avals, self.outs)]
 
 
+MORE_NUMBERS = 8  # that a program may take because they are computed before
 _OFTEN = 16  # calls of a signature
 _LONG = 256  # equations, from which on none is compiled to save microseconds
 _CALL_US = 20  # what a compiled call costs, twice, in microseconds
