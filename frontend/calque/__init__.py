@@ -184,7 +184,8 @@ from calque.dispatch.staging import typeof as typeof  # noqa: E402
 from calque.dispatch.tracing import ShapeDtypeStruct as ShapeDtypeStruct  # noqa: E402
 from calque.primitives import factors as _factors  # noqa: E402, F401  (of all primitives)
 from calque.primitives import mixed as _mixed  # noqa: E402, F401  (of products and gathers)
-from calque.primitives import words as _words  # noqa: E402, F401  (loops in what kernels know)
+from calque.primitives import pairs as _pairs  # noqa: E402, F401  (loops in what kernels know)
+from calque.primitives import words as _words  # noqa: E402, F401
 from calque.trees.util import tree_map as tree_map  # noqa: E402 (the tutorials' name)
 
 jacobian = jacrev

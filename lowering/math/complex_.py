@@ -55,6 +55,7 @@ def complexes(wide: bool = False, apart: bool = True
             out = elementwise(b, in_work, parts, [part, part])
             return b.complex(*(b.barrier(*out) if apart else out))
 
+        public.wide = wide  # type: ignore[attr-defined]  # (rules/pairs runs the body alone)
         return public
 
     return decorate

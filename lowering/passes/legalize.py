@@ -1,5 +1,6 @@
 """Loops in operations that kernels have: keys become their words; draws, positions of extrema,
-running sums and sorts what primitives/expansions writes them in; marks what they stand at.
+running sums and sorts what primitives/expansions writes them in; complex numbers two real ones
+each (primitives/pairs); marks what they stand at.
 
 A loop is rewritten only where it is a kernel then (cost.is_kernel), and its keys are words within
 it alone: around it stand the conversions, which are nothing in memory.  What cannot be one is as it
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from calque.core import dtypes
 from calque.core.primitive import registry
-from calque.core.program import Equation, Program, Var, inner_of
+from calque.core.program import Atom, Equation, Program, Var, inner_of
 from calque.lowering.passes import cost, loops
 
 
@@ -24,11 +25,13 @@ def _legalize(p: Program) -> Program:
     equations: list[Equation] = []
     for e in p.equations:
         e = e.with_inner(legalize)
-        words = None
-        if e.primitive.words is not None and not cost.is_dynamic(e) and not cost.is_kernel(e) and (
-                is_masked(e) or any(map(needs_words, inner_of(e.params)))):
-            words = in_words(e)
-        equations += [e] if words is None else words
+        written = None
+        if e.primitive.words is not None and not cost.is_dynamic(e) and not cost.is_kernel(e):
+            if _has_complex(e):
+                written = in_pairs(e)
+            elif is_masked(e) or any(map(needs_words, inner_of(e.params))):
+                written = in_words(e)
+        equations += [e] if written is None else written
     return p if tuple(equations) == p.equations else p.replace(equations=equations)
 
 
@@ -44,6 +47,47 @@ def needs_words(p: Program) -> bool:
 def is_masked(e: Equation) -> bool:
     """Whether a loop has a predicate for each element."""
     return e.name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim > 0
+
+
+def _has_complex(e: Equation) -> bool:
+    """Whether a loop has complex numbers, at any depth."""
+    return any(a.aval.dtype.kind == "c" for a in (*e.inputs, *e.outputs)) or any(
+        any(map(_has_complex, q.equations)) for q in inner_of(e.params))
+
+
+def in_pairs(e: Equation) -> list[Equation] | None:
+    """A loop that is a kernel on the parts of complex numbers, with what takes them apart before it
+    and puts them together after it; None where none becomes of it."""
+    assert e.primitive.pairs is not None  # (of loops, as the rule `words`)
+    made: Program | None = e.primitive.pairs(e)
+    if made is None or len(made.equations) != 1 or made.const_vars:
+        return None
+    (loop,) = made.equations
+    if loop.name == "scan":  # (written out, its steps would be dispatches)
+        loop = loop.replace(params={**loop.params, "unroll": 0})
+    whole = [loop] if cost.is_kernel(loop) else in_words(loop) if loop.primitive.words else None
+    if whole is None:
+        return None
+    before, after = list[Equation](), list[Equation]()
+    given, rest = dict[Atom, Atom](), iter(made.inputs)
+    for a in e.inputs:
+        for part in ("real", "imag") if a.aval.dtype.kind == "c" else ("",):
+            v = next(rest)
+            given[v] = a
+            if part:
+                given[v] = mine = Var(v.aval)
+                before.append(Equation(registry[part], (a,), (mine,), {}, e.source, e.scope))
+    outputs = iter(loop.outputs)
+    renamed = dict[Atom, Var]()
+    for o in e.outputs:
+        if o.aval.dtype.kind == "c":
+            both = next(outputs), next(outputs)
+            after.append(Equation(registry["complex"], both, (o,), {}, e.source, e.scope))
+        else:
+            renamed[next(outputs)] = o
+    return [*before, *[q.replace(
+        inputs=tuple(given.get(a, a) for a in q.inputs),
+        outputs=tuple(renamed.get(v, v) for v in q.outputs)) for q in whole], *after]
 
 
 def in_words(e: Equation) -> list[Equation] | None:

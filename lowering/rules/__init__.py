@@ -5,7 +5,8 @@ calque/primitives has its rule in the file of the same name: call.py (with while
 loops within each other: views.py),
 callback.py, collectives.py, contract.py, control.py, conv.py, cumulative.py, custom.py,
 elementwise.py, ffi.py, fft.py, gather.py, generator.py, index.py, linalg.py (with orthogonal and
-tridiagonal), messages.py, random.py (threefry; prng.py: keys), reduce.py, scatter.py, shape.py,
+tridiagonal), messages.py, pairs.py (parts of complex functions),
+random.py (threefry; prng.py: keys), reduce.py, scatter.py, shape.py,
 sort.py, special.py, spectral.py, window.py; client.py: those of libraries and users.
 """
 from __future__ import annotations
@@ -30,6 +31,7 @@ from calque.lowering.rules import (  # noqa: F401
     index,
     linalg,
     messages,
+    pairs,
     prng,
     reduce,
     scatter,

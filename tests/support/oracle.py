@@ -442,6 +442,17 @@ def _block(params: Any, k0: Array, k1: Array, x0: Array, x1: Array) -> Any:
     return out
 
 
+@oracle("complex_part")
+def _complex_part(params: Any, *parts: Array) -> Any:
+    name = {"asinh": "arcsinh"}.get(params["function"], params["function"])
+    if name == "abs":
+        return np.hypot(*parts)
+    zs = [re + 1j * im for re, im in zip(parts[::2], parts[1::2])]
+    made = zs[0] / zs[1] if name == "div" else np.sign(zs[0]) if name == "sign" else getattr(
+        np, name)(*zs)
+    return np.imag(made) if params["part"] else np.real(made)
+
+
 @oracle("random_fold_in")
 def _fold_in(params: Any, k: Array, data: Array) -> Any:
     k, data = np.broadcast_arrays(k, data)

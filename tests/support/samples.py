@@ -477,6 +477,13 @@ row("threefry2x32", (np.dtype("u4"),), [
     sample(str(shape), *[op(*shape) for _ in range(4)]) for shape in ((), (5,), (2, 3), (0,))],
     specials=[sample("all bits", *[op(values=lambda d, i=i: np.roll(
         np.array([0, 1, 2**31, 2**32 - 1, 0x13198A2E], d), i)) for i in range(4)])])
+_TWO = tuple(op(5) for _ in range(2))
+row("complex_part", (np.dtype("f4"), np.dtype("f8")), [
+    *[sample(f"{f} {k}", *_TWO, function=f, part=k) for k in (0, 1)
+      for f in ("exp", "log", "sqrt", "tanh", "asinh", "sign")],
+    *[sample(f"div {k} {s}", *[op(*s) for _ in range(4)], function="div", part=k)
+      for k in (0, 1) for s in ((), (2, 3), (0,))],
+    sample("abs", *_TWO, function="abs", part=0)])
 row("random_seed", INTS, (sample("scalar", op()), sample("normal", op(3)), sample("empty", op(0))),
     specials=SPECIAL)
 row("random_wrap", (np.dtype("u4"),), (sample("normal", op(3, 2)), sample("scalar", op(2))))

@@ -48,8 +48,9 @@ FACTS = ("elementwise", "arity", "function", "moves", "weight", "memory", "kerne
 class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
-    __slots__ = ("name", *RULES, "program", "words", "collective", "inline", "staged", "within",
-                 "effects", "varying", "mixed", "factors", "client", *FACTS, "__weakref__")
+    __slots__ = ("name", *RULES, "program", "words", "pairs", "collective", "inline", "staged",
+                 "within", "effects", "varying", "mixed", "factors", "client", *FACTS,
+                 "__weakref__")
 
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
@@ -78,6 +79,7 @@ class Primitive:
         self.program: Function | None = None
         # a loop on the words of keys, in operations that kernels have: primitives/words
         self.words: Function | None = None
+        self.pairs: Function | None = None  # a loop on parts of complex numbers: primitives/pairs
         self.collective: Function | None = None  # over a named axis, see collectives.py
         # which dimensions of operands are which of results, see primitives/factors
         self.factors: Function | None = None

@@ -1,0 +1,232 @@
+"""Loops on the real and imaginary parts of complex numbers, which kernels of ours have no forms of:
+the rule `pairs` of scan and while, which lowering asks (lowering/passes/legalize).
+
+Every equation of a loop's Programs is bound anew: a complex value is two real ones.  Sums, products
+and moves are written in the parts; of a function each part is a `complex_part`, which lowering
+computes as it computes the function.  Start reading at `loop_in_pairs`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core.avals import ShapedArray, shape_of
+from calque.core.config import config
+from calque.core.dtypes import real_dtype
+from calque.core.errors import explain
+from calque.core.evaluate import each
+from calque.core.lists import split_list
+from calque.core.primitive import Primitive, registry
+from calque.core.program import Equation, Program, inner_of
+from calque.core.types import Params
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+from calque.primitives.control import cond, scan
+from calque.primitives.while_loop import while_loop
+from calque.transforms.stage import replay, stage
+
+Parts = tuple[Any, ...]  # (real, imaginary), or a value of another dtype alone
+# each part of the result is the same of that part of the operands
+ALIKE = frozenset((
+    "add", "sub", "neg", "broadcast_in_dim", "reshape", "squeeze", "transpose", "slice",
+    "dynamic_slice", "dynamic_update_slice", "concatenate", "pad", "rev", "gather", "scatter",
+    "scatter-add", "scatter-sub", "select_n", "copy", "reduce_sum", "cumsum", "stop_gradient"))
+FUNCTIONS = frozenset((
+    "div", "exp", "expm1", "log", "log1p", "logistic", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh",
+    "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sign"))
+MOST_POWER = 16  # that is written out
+
+
+class NoPairs(Exception):
+    """An equation that is not written in the parts of its operands."""
+
+
+# ---- a part of a complex function: real operands -> real
+complex_part_p = Primitive("complex_part", elementwise=True, differentiable=False, memory="fresh",
+                           function=True, weight=20)
+
+
+def _part_abstract(*parts: ShapedArray, function: str, part: int) -> ShapedArray:
+    """The real and imaginary parts of each operand, of one shape and dtype."""
+    if len(parts) % 2 or any(x.shape != parts[0].shape or x.dtype != parts[0].dtype
+                             or x.dtype.name not in ("float32", "float64") for x in parts):
+        raise TypeError(explain("complex_part: takes pairs of float32 or float64 arrays of one "
+                                "shape, got "
+                                f"{', '.join(x.short() for x in parts)}."))
+    return ShapedArray(parts[0].shape, parts[0].dtype)
+
+
+complex_part_p.abstract = _part_abstract
+complex_part_p.batch = ew.batch_elementwise(complex_part_p, scalars=False)
+
+
+# ---- loops
+def loop_in_pairs(e: Equation) -> Program | None:
+    """A loop as a Program of that loop alone, on the parts of its operands; None where something in
+    it has no such form."""
+    try:
+        return _staged([a.aval for a in e.inputs], lambda xs: _results(e, xs), e.name)
+    except NoPairs:
+        return None
+
+
+def program_in_pairs(p: Program) -> Program:
+    """p on parts; NoPairs where an equation has no such form."""
+    consts = [_parts(np.asarray(c)) if is_complex(v.aval) else (c,)
+              for v, c in zip(p.const_vars, p.consts)]
+    return p.derived("in pairs", lambda: _staged(
+        [v.aval for v in p.inputs], lambda xs: each(
+            p, [*consts, *xs], lambda a: _parts(a.value), _results), p.name))
+
+
+def is_complex(aval: Any) -> bool:
+    return getattr(aval.dtype, "kind", "") == "c"
+
+
+def _staged(avals: Sequence[Any], f: Callable[[list[Parts]], Sequence[Parts]], name: str
+            ) -> Program:
+    """The same whatever the user's settings are now: every number has the dtype that it says."""
+    flat = [ShapedArray(a.shape, real_dtype(a.dtype) if is_complex(a) else a.dtype)
+            for a in avals for _ in range(1 + is_complex(a))]
+    with config.context("jax_enable_x64", True):
+        return stage(lambda *xs: _flat(f(_grouped(avals, xs))), flat, name)
+
+
+def _parts(value: Any) -> Parts:
+    """A known value as parts."""
+    if np.asarray(value).dtype.kind != "c":
+        return (value,)
+    return np.real(value), np.imag(value)
+
+
+def _flat(groups: Sequence[Parts]) -> list[Any]:
+    return [x for g in groups for x in g]
+
+
+def _grouped(avals: Sequence[Any], xs: Sequence[Any]) -> list[Parts]:
+    rest = iter(xs)
+    return [tuple(next(rest) for _ in range(1 + is_complex(a))) for a in avals]
+
+
+def _results(e: Equation, xs: list[Parts]) -> Sequence[Parts]:
+    """The results of an equation on parts."""
+    if inner_of(e.params):
+        return _grouped([v.aval for v in e.outputs], _with_programs(e, xs))
+    if not any(is_complex(a.aval) for a in (*e.inputs, *e.outputs)):
+        out = e.primitive.bind(*[x for (x,) in xs], **e.params)
+        return [(o,) for o in out] if e.primitive.multiple_results else [(out,)]
+    form = FORMS.get(e.name)
+    if form is not None:
+        return [form(*xs, **e.params)]
+    if e.name in ALIKE and not any(
+            _has_fill(v) for k, v in e.params.items() if k == "fill_value"):
+        return [tuple(e.primitive.bind(*[x[min(k, len(x) - 1)] for x in xs], **e.params)
+                      for k in (0, 1))]
+    if e.name in FUNCTIONS:
+        return [_function(e.name, *xs)]
+    raise NoPairs(e.name)
+
+
+def _has_fill(value: Any) -> bool:
+    return value is not None and np.imag(value) != 0
+
+
+def _with_programs(e: Equation, xs: list[Parts]) -> list[Any]:
+    p: Params = e.params
+    if e.name == "scan":
+        consts, carry, rows = map(_flat, split_list(xs, p["num_consts"], p["num_carry"]))
+        return scan(program_in_pairs(p["jaxpr"]), consts, carry, rows, length=p["length"],
+                    reverse=p["reverse"], unroll=p["unroll"])
+    if e.name == "while":
+        before, inside, carry = map(_flat, split_list(xs, p["cond_nconsts"], p["body_nconsts"]))
+        return while_loop(program_in_pairs(p["cond_jaxpr"]), before,
+                          program_in_pairs(p["body_jaxpr"]), inside, carry)
+    if e.name == "cond":
+        return cond(xs[0][0], _flat(xs[1:]), [program_in_pairs(b) for b in p["branches"]])
+    inner = p.get("jaxpr", p.get("fun"))
+    if inner is None or len(inner.inputs) != len(xs):
+        raise NoPairs(e.name)
+    return replay(program_in_pairs(inner), *_flat(xs))
+
+
+# ---- equations whose results are more than the same of each part
+def _function(name: str, *xs: Parts) -> Parts:
+    shape = max((shape_of(x[0]) for x in xs), key=len)
+    operands = [v if shape_of(v) == shape else sh.broadcast_in_dim(v, shape, ())
+                for v in _flat(xs)]
+    return tuple(complex_part_p.bind(*operands, function=name, part=k) for k in (0, 1))
+
+
+def _mul(x: Parts, y: Parts, **params: Any) -> Parts:
+    (a, b), (c, d) = x, y
+    return (ew.sub(ew.mul(a, c), ew.mul(b, d)), ew.add(ew.mul(a, d), ew.mul(b, c)))
+
+
+def _square(x: Parts, **params: Any) -> Parts:
+    """Exact where the parts cancel, which re re - im im is not."""
+    a, b = x
+    both = ew.mul(a, b)
+    return ew.mul(ew.sub(a, b), ew.add(a, b)), ew.add(both, both)
+
+
+def _integer_pow(x: Parts, *, y: int, **params: Any) -> Parts:
+    """By squares, from the lowest bit, as lowering writes real powers."""
+    if not 0 < y <= MOST_POWER:
+        raise NoPairs("integer_pow")
+    found: Parts | None = None
+    while True:
+        if y % 2:
+            found = x if found is None else _mul(found, x)
+        y //= 2
+        if not y:
+            assert found is not None
+            return found
+        x = _mul(x, x)
+
+
+def _abs(x: Parts, **params: Any) -> Parts:
+    return (complex_part_p.bind(*x, function="abs", part=0),)
+
+
+def _convert(x: Parts, *, new_dtype: Any, **params: Any) -> Parts:
+    if new_dtype.kind != "c":
+        return (ew.convert(x[0], new_dtype),)
+    real = ew.convert(x[0], real_dtype(new_dtype))
+    return real, ew.convert(x[1], real_dtype(new_dtype)) if len(x) > 1 else _zeros(real)
+
+
+def _zeros(x: Any) -> Any:
+    return sh.broadcast_in_dim(np.dtype(x.dtype).type(0), shape_of(x), ())
+
+
+def _dot(x: Parts, y: Parts, *, preferred_element_type: Any, **params: Any) -> Parts:
+    if preferred_element_type is not None:
+        preferred_element_type = real_dtype(preferred_element_type)
+
+    def product(a: Any, b: Any) -> Any:
+        return registry["dot_general"].bind(
+            a, b, preferred_element_type=preferred_element_type, **params)
+
+    (a, b), (c, d) = x, y
+    return (ew.sub(product(a, c), product(b, d)), ew.add(product(a, d), product(b, c)))
+
+
+def _compared(x: Parts, y: Parts, *, equal: bool, **params: Any) -> Parts:
+    join, each_part = (ew.and_, ew.eq) if equal else (ew.or_, ew.ne)
+    return (join(each_part(x[0], y[0]), each_part(x[1], y[1])),)
+
+
+FORMS: dict[str, Callable[..., Parts]] = {
+    "mul": _mul, "square": _square, "integer_pow": _integer_pow, "abs": _abs,
+    "real": lambda x: (x[0],), "imag": lambda x: (x[1],), "complex": lambda x, y: (x[0], y[0]),
+    "conj": lambda x, **params: (x[0], ew.neg(x[1])) if len(x) > 1 else (x[0], _zeros(x[0])),
+    "convert_element_type": _convert, "dot_general": _dot,
+    "is_finite": lambda x: (ew.and_(ew.is_finite(x[0]), ew.is_finite(x[1])),),
+    "eq": lambda x, y: _compared(x, y, equal=True), "ne": lambda x, y: _compared(
+        x, y, equal=False)}
+
+registry["scan"].pairs = registry["while"].pairs = loop_in_pairs
+
+__all__ = ["is_complex", "loop_in_pairs", "program_in_pairs"]
