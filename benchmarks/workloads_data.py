@@ -128,3 +128,31 @@ def policy_evaluation(j: Any, more: int) -> Made:
 @workload
 def neighbours_summed(j: Any, more: int) -> Made:
     return lambda x, ids: x[ids].sum(1), (normal(20_000, 64), whole(20_000, 20_000 + more, 8))
+
+
+@workload
+def complex_recurrence(j: Any, more: int) -> Made:
+    """A linear recurrent unit: a diagonal of complex numbers over 1,000 inputs."""
+    def f(u: Any, a: Any, b: Any) -> Any:
+        lam = j.lax.complex(a, b)
+
+        def step(h: Any, v: Any) -> Any:
+            h = lam * h + v
+            return h, h.real
+        return j.lax.scan(step, j.np.zeros_like(lam), u)[1]
+    decay, turn = np.linspace(0.7, 0.99, 64), np.linspace(0, 3, 64)
+    return f, (normal(1000 + more, 64), (decay * np.cos(turn)).astype(np.float32),
+               (decay * np.sin(turn)).astype(np.float32))
+
+
+@workload
+def mandelbrot_120k(j: Any, more: int) -> Made:
+    def f(x: Any, y: Any) -> Any:
+        c = j.lax.complex(*j.np.broadcast_arrays(x[None], y[:, None]))
+
+        def step(_: Any, s: Any) -> Any:
+            z = s[0] * s[0] + c
+            return z, s[1] + (j.np.abs(z) < 2)
+        return j.lax.fori_loop(0, 100, step, (c * 0, j.np.zeros(c.shape, int)))[1]
+    return f, (np.linspace(-2, 1, 400 + more, dtype=np.float32),
+               np.linspace(-1.3, 1.3, 300, dtype=np.float32))
