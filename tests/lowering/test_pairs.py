@@ -33,7 +33,8 @@ UNARY: dict[str, Callable[[Any], Any]] = {
         "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "sign", "conj", "square",
         "negative")},
     "rsqrt": lax.rsqrt, "logistic": calque.nn.sigmoid, "cube": lambda z: z ** 3,
-    "reciprocal": lambda z: 1 / z, "parts": lambda z: lax.complex(z.imag, z.real),
+    "reciprocal": lambda z: 1 / z, "inverse square": lambda z: z ** -2,
+    "power": lambda z: z ** (0.5 - 1j), "parts": lambda z: lax.complex(z.imag, z.real),
     "size": lambda z: jnp.abs(z) + 0j, "finite": lambda z: jnp.isfinite(z) + 0j,
     "equal": lambda z: (z == z.T) * (1 + 2j)}
 

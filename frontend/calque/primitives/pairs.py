@@ -30,12 +30,12 @@ from calque.transforms.stage import replay, stage
 Parts = tuple[Any, ...]  # (real, imaginary), or a value of another dtype alone
 # each part of the result is the same of that part of the operands
 ALIKE = frozenset((
-    "add", "sub", "neg", "broadcast_in_dim", "reshape", "squeeze", "transpose", "slice",
+    "add", "add_any", "sub", "neg", "broadcast_in_dim", "reshape", "squeeze", "transpose", "slice",
     "dynamic_slice", "dynamic_update_slice", "concatenate", "pad", "rev", "gather", "scatter",
     "scatter-add", "scatter-sub", "select_n", "copy", "reduce_sum", "cumsum", "stop_gradient"))
 FUNCTIONS = frozenset((
     "div", "exp", "expm1", "log", "log1p", "logistic", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh",
-    "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sign"))
+    "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sign", "pow"))
 MOST_POWER = 16  # that is written out
 
 
@@ -124,7 +124,7 @@ def _results(e: Equation, xs: list[Parts]) -> Sequence[Parts]:
             _has_fill(v) for k, v in e.params.items() if k == "fill_value"):
         return [tuple(e.primitive.bind(*[x[min(k, len(x) - 1)] for x in xs], **e.params)
                       for k in (0, 1))]
-    if e.name in FUNCTIONS:
+    if e.name in FUNCTIONS and all(len(x) == 2 for x in xs):
         return [_function(e.name, *xs)]
     raise NoPairs(e.name)
 
@@ -173,8 +173,11 @@ def _square(x: Parts, **params: Any) -> Parts:
 
 def _integer_pow(x: Parts, *, y: int, **params: Any) -> Parts:
     """By squares, from the lowest bit, as lowering writes real powers."""
-    if not 0 < y <= MOST_POWER:
+    if not 0 < abs(y) <= MOST_POWER:
         raise NoPairs("integer_pow")
+    if y < 0:
+        one = sh.broadcast_in_dim(np.dtype(x[0].dtype).type(1), shape_of(x[0]), ())
+        return _function("div", (one, _zeros(one)), _integer_pow(x, y=-y))
     found: Parts | None = None
     while True:
         if y % 2:
