@@ -278,10 +278,12 @@ def _prune() -> None:
 def _entries() -> list[tuple[Path, int, float]]:
     found = []
     try:
-        for entry in os.scandir(cache_directory()):
-            if entry.name.endswith(_SUFFIX):
-                status = entry.stat()
-                found.append((Path(entry.path), status.st_size, status.st_mtime))
+        with os.scandir(cache_directory()) as entries:
+            for entry in entries:
+                if entry.name.endswith(_SUFFIX):
+                    with contextlib.suppress(OSError):  # another process dropped it
+                        status = entry.stat()
+                        found.append((Path(entry.path), status.st_size, status.st_mtime))
     except OSError:
         pass
     return found

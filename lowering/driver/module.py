@@ -282,7 +282,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
         stepped = _is_stepped(func)
-        if stepped:
+        if stepped and target.device_has_name:
             module.operation.attributes["stream.affinity"] = ir.Attribute.parse(_DEVICE)
         aliases = _shared(ctx, values, results)
         # Where calls are to take nothing from the queue, a result that may be an argument's memory
@@ -340,7 +340,8 @@ _STEPPED = frozenset({"stablehlo.while", "stablehlo.if", "stablehlo.case", "scf.
                       "scf.if", "scf.index_switch", "func.call"})
 
 # Where a module does not say on which device it is, IREE (3.13) does not find out for what a loop
-# carries, and every step copies all of it to the device where it is: what a scan stacks, too.
+# carries, and every step copies all of it to the device where it is: what a scan stacks, too.  (A
+# device that flags give as an attribute is none that a module may name: it would not compile.)
 _DEVICE = "#hal.device.promise<@__device_0>"
 
 

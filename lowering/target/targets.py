@@ -88,6 +88,11 @@ class Target:
         return tuple(flags)
 
     @property
+    def device_has_name(self) -> bool:
+        """Whether its flags name the device, rather than give it as an attribute."""
+        return not any("=#hal." in f for f in self.flags())
+
+    @property
     def platform(self) -> str:
         """The runtime's word for the kind of device: 'cpu', 'cuda' or 'vulkan'."""
         return {"llvm-cpu": "cpu", "cuda": "cuda", "vulkan-spirv": "vulkan"}[self.backend]

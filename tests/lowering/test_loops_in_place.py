@@ -13,7 +13,7 @@ from test_kernels import scans
 
 import calque
 import calque.numpy as jnp
-from calque import lax
+from calque import aot, lax
 from calque.lowering.compiler.compile import compile_to
 from calque.lowering.kernels import joined
 from calque.lowering.passes import cost, registers
@@ -164,3 +164,13 @@ def test_loops_from_the_host_do_not_copy_what_they_carry(loop: Any) -> None:
     copied = [int(n) for n in re.findall(r"stream\.cmd\.copy .*%c(\d+) :", steps)]
     assert "stream.cmd.dispatch" in steps and max(copied, default=0) <= x.nbytes
     check_loop(loop, [x], "sorted")
+
+
+@pytest.mark.parametrize("target", ["vulkan:lavapipe", "cuda:sm_80", "cuda:sm_90"])
+def test_loops_from_the_host_compile_for_gpus(target: str) -> None:
+    """A module names its device only where the compiler's flags do."""
+    def f(x: Any) -> Any:
+        return lax.while_loop(lambda v: v.sum() < 100, lambda v: v * 1.1 + 1, x)
+
+    made = aot.compile(f, calque.ShapeDtypeStruct((16,), "float32"), targets=[target])
+    assert len(made.vmfb) > 1000
