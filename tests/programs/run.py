@@ -193,8 +193,9 @@ def table(programs: list[dict[str, Any]], folder: pathlib.Path) -> str:
     return "\n".join([
         "| what it is | whose | lines | result | judged by | jax, s | first run | next run |",
         "|---" * 8 + "|", *(x[0] for x in made),
-        f"| **{sum(x[1] for x in made)} of {len(made)} as jax** | | | | of those run three times | "
-        f"{totals[0]:.0f} | {_ratios(totals)} |", "",
+        f"| **{sum(x[1] for x in made)} of {len(made)} as jax** | | | | " + (
+            f"of those run three times | {totals[0]:.0f} | {_ratios(totals)} |" if whole else
+            "| | | |"), "",
         f"The median of the first runs' ratios is {ratios[len(ratios) // 2]:.2f}."])
 
 
