@@ -49,7 +49,13 @@ def rows() -> list[Row]:
         ("eager x[1:3]", lambda n, x, y: x[1:3], None, 500),
         ("eager median", lambda n, x, y: n.median(x), None, 500),
         ("eager logaddexp", lambda n, x, y: n.logaddexp(x, y), None, 500),
+        ("eager percentile", lambda n, x, y: n.percentile(x, 30.0), 1.2, 500),
+        ("eager interp", lambda n, x, y: n.interp(x, y, x), 1.2, 500),
+        ("eager linspace(0, 1, 8)", lambda n, x, y: n.linspace(0, 1, 8), 1.2, 500),
         ("eager where(x > 0, x, y)", lambda n, x, y: n.where(x > 0, x, y), None, 500))]
+    states = rng.normal(size=(500, 200)).astype(np.float32)
+    made.append(compare("eager stack of 500 states", *both(
+        lambda n, *rows: n.stack(rows), *states), 1.2))
     made.append(compare("80 x 80 loop over f(x[i], y[j])", grid(*SIDES[0]), grid(*SIDES[1]), 1.0,
                         pairs=10))
     flat = rng.normal(size=10_000_000).astype(np.float32)

@@ -70,6 +70,16 @@ def test_errors_are_the_general_ones() -> None:
         jnp.stack([*rows, gone])
 
 
+def test_what_is_joined_is_no_transfer() -> None:
+    rows = [jnp.full(3, i) for i in range(40)]
+    with calque.transfer_guard("disallow"):
+        for some in (rows, rows[:3]):
+            for join in (jnp.stack, jnp.concatenate, jnp.array):
+                assert join(some).size == 3 * len(some)
+        with pytest.raises(RuntimeError, match="Disallowed host-to-device transfer"):
+            jnp.array([*rows, np.ones(3, np.float32)])
+
+
 def test_transformations_see_the_operands() -> None:
     def f(x: Any) -> Any:
         return (jnp.stack([x * i for i in range(40)]) ** 2).sum()

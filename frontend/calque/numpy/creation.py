@@ -201,7 +201,9 @@ def _sequence(x: Any, dtype: Any) -> Any:
     if all(type(v) is Array and v._pending is None and not dtypes.is_key(v.dtype)
            for v in arrays) and at_bottom() and sum(v.nbytes for v in arrays) <= (
                SMALL if len(arrays) < many.MANY else many.MOST):
-        return from_numpy(_host(_values(x), dtype))
+        made = _host(_values(x), dtype)
+        return transfers.explicit(lambda: from_numpy(made), "ours") if (
+            len(arrays) == len(leaves)) else from_numpy(made)  # (arrays joined are no transfer)
     with lazy_eval("array"):
         return _stacked(x, dtype)
 

@@ -74,11 +74,12 @@ def loop_in_pairs(e: Equation) -> Program | None:
 
 def program_in_pairs(p: Program) -> Program:
     """p on parts; NoPairs where an equation has no such form."""
-    consts = [_parts(np.asarray(c)) if is_complex(v.aval) else (c,)
-              for v, c in zip(p.const_vars, p.consts)]
-    return p.derived("in pairs", lambda: _staged(
-        [v.aval for v in p.inputs], lambda xs: each(
-            p, [*consts, *xs], lambda a: _parts(a.value), _results), p.name))
+    def write(xs: list[Parts]) -> Sequence[Parts]:
+        consts = [_parts(np.asarray(c)) if is_complex(v.aval) else (c,)
+                  for v, c in zip(p.const_vars, p.consts)]
+        return each(p, [*consts, *xs], lambda a: _parts(a.value), _results)
+
+    return p.derived("in pairs", lambda: _staged([v.aval for v in p.inputs], write, p.name))
 
 
 def is_complex(aval: Any) -> bool:
