@@ -10,7 +10,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import lax
+from calque import export, lax
 from calque.primitives import pairs
 
 RNG = np.random.default_rng(7)
@@ -201,3 +201,28 @@ def test_what_has_no_parts_steps_from_the_host() -> None:
     np.testing.assert_allclose(calque.jit(f)(x), want, rtol=1e-4, atol=1e-4)
     (e,) = [e for e in calque.make_jaxpr(f)(x).jaxpr.equations if e.name == "scan"]
     assert pairs.loop_in_pairs(e) is None
+
+
+def test_edges() -> None:
+    """Nothing is an argument, donated, several results of one, empty, one element, unknown sizes."""
+    def f(z: Any) -> Any:
+        return lax.fori_loop(0, 5, lambda i, w: w * (0.5 + 0.5j) + 1, z)
+
+    z = values(6)
+    want = z.astype(complex)
+    for _ in range(5):
+        want = want * (0.5 + 0.5j) + 1
+    close = {"rtol": 1e-5, "atol": 1e-6}
+    np.testing.assert_allclose(calque.jit(lambda: f(jnp.asarray(z)))(), want, **close)
+    given = jnp.asarray(z) + 0
+    np.testing.assert_allclose(calque.jit(f, donate_argnums=0)(given), want, **close)
+    assert given.is_deleted()
+    twice = calque.jit(lambda z: (f(z), f(z), z))(z)
+    for made, expected in zip(twice, (want, want, z), strict=True):
+        np.testing.assert_allclose(made, expected, **close)
+    assert calque.jit(f)(z[:0]).shape == (0,)
+    np.testing.assert_allclose(calque.jit(f)(z[:1]), want[:1], **close)
+    (size,) = export.symbolic_shape("b")
+    e = export.export(calque.jit(f))(calque.ShapeDtypeStruct((size,), "complex64"))
+    for n in (6, 1):
+        np.testing.assert_allclose(e.call(z[:n]), want[:n], **close)

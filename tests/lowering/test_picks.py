@@ -9,7 +9,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import lax
+from calque import export, lax
 from calque.core.config import config
 from calque.core.program import Program, eliminate_dead_code
 from calque.lowering.passes.groups import grouped
@@ -149,3 +149,27 @@ def test_between_products_rows_are_picked_before() -> None:
 
     assert inside(f, q, k, v, masks, ids) == 0
     assert "computed of their rows" in str(calque.jit(f).lower(q, k, v, masks, ids).plan())
+
+
+def test_edges() -> None:
+    """Rows picked that are results, one row, donated, nothing an argument, unknown sizes."""
+    x, ids = whole(70, 40), RNG.permutation(70)
+
+    def f(x: Any, ids: Any) -> Any:
+        y = x[ids]
+        return y - y.max(-1, keepdims=True)
+
+    want = x[ids] - x[ids].max(-1, keepdims=True)
+    for _ in range(3):
+        given = jnp.asarray(x) + 0
+        made = calque.jit(f, donate_argnums=0)(given, ids)
+        np.testing.assert_array_equal(made, want)
+    np.testing.assert_array_equal(calque.jit(lambda: f(jnp.asarray(x), jnp.asarray(ids)))(), want)
+    np.testing.assert_array_equal(calque.jit(f)(x[:1], ids[:1] * 0), x[:1] - x[:1].max())
+    rows, total, same = calque.jit(lambda x, ids: (x[ids], x[ids].sum(-1), x))(x, ids)
+    for made, expected in ((rows, x[ids]), (total, x[ids].sum(-1)), (same, x)):
+        np.testing.assert_array_equal(made, expected)
+    count, picked = export.symbolic_shape("b, c")
+    e = export.export(calque.jit(f))(calque.ShapeDtypeStruct((count, 40), "float32"),
+                                     calque.ShapeDtypeStruct((picked,), "int32"))
+    np.testing.assert_array_equal(e.call(x, ids.astype(np.int32)), want)
