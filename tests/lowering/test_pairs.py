@@ -204,7 +204,7 @@ def test_what_has_no_parts_steps_from_the_host() -> None:
 
 
 def test_edges() -> None:
-    """Nothing is an argument, donated, several results of one, empty, one element, unknown sizes."""
+    """Nothing is an argument, donated, several results, empty, one element, unknown sizes."""
     def f(z: Any) -> Any:
         return lax.fori_loop(0, 5, lambda i, w: w * (0.5 + 0.5j) + 1, z)
 
