@@ -2,6 +2,7 @@
 in JAX 0.10.2, jitted)."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from meshes import mesh_of
 import calque
 from calque import lax
 from calque.experimental import io_callback
+from calque.sharding import NamedSharding
 from calque.sharding import PartitionSpec as P
 
 X = np.arange(8, dtype=np.float32)
@@ -125,3 +127,52 @@ def test_pmap_calls_on_each_device() -> None:
     np.testing.assert_array_equal(calque.pmap(f)(X), 2 * X)
     calque.effects_barrier()
     assert sorted(seen) == sorted([0.5] * 8 + X.tolist())
+
+
+def _calls(f: Callable[..., Any], *xs: Any, partitioned: bool = False) -> list[Any]:
+    """The operands of each call that a debug callback in f makes, as nested lists."""
+    seen: list[Any] = []
+
+    def note(*values: Any) -> None:
+        seen.append([np.asarray(v).tolist() for v in values])
+
+    call = functools.partial(calque.debug.callback, note, partitioned=partitioned)
+    calque.jit(functools.partial(f, call))(*xs)
+    calque.effects_barrier()
+    return seen
+
+
+@pytest.mark.parametrize("spec, pieces", [
+    (P("x"), [[[0, 1, 2]], [[3, 4, 5]]]), (P(None, "x"), None),
+    (P(), [[[0, 1, 2], [3, 4, 5]]] * 2)])
+def test_partitioned_callbacks_get_each_devices_part(spec: P, pieces: Any) -> None:
+    mesh = mesh_of(x=2)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    if pieces is None:
+        x = x[:, :2]
+        pieces = [x[:, :1].tolist(), x[:, 1:].tolist()]
+    placed = calque.device_put(x, NamedSharding(mesh, spec))
+
+    def f(call: Any, v: Any) -> None:
+        call(v * 2)
+
+    double = (2 * np.asarray(pieces)).tolist()
+    assert [v for v, in _calls(f, placed, partitioned=True)] == double
+    assert _calls(f, placed) == [[(2 * x).tolist()]]  # whole, unless it is asked for
+    assert _calls(f, x, partitioned=True) == [[(2 * x).tolist()]]  # nothing is split
+
+
+def test_partitioned_callbacks_in_loops_and_under_vmap() -> None:
+    x = np.arange(8, dtype=np.int32).reshape(2, 4)
+    placed = calque.device_put(x, NamedSharding(mesh_of(x=2), P(None, "x")))
+
+    def scanned(call: Any, v: Any) -> Any:
+        return calque.lax.scan(lambda c, r: (c + r.sum(), call(r, c)), 0, v)[0]
+
+    def called_by_row(call: Any, v: Any) -> None:
+        calque.vmap(call)(v, v.T[:2])
+
+    assert _calls(scanned, placed, partitioned=True) == [
+        [[0, 1], 0], [[2, 3], 0], [[4, 5], 6], [[6, 7], 6]]
+    assert [[a, len(b)] for a, b in _calls(called_by_row, placed, partitioned=True)] == [
+        [[0, 1], 2], [[2, 3], 2], [[4, 5], 2], [[6, 7], 2]]

@@ -216,6 +216,9 @@ def test_ufunc_methods(jit: Any, chosen: list[int]) -> None:
     for i, out in zip(chosen, jit(lambda: [cases[k][0]() for k in chosen])(), strict=True):
         close(out, cases[i][1], str(i))
     assert isinstance(jnp.add, jnp.ufunc) and not isinstance(jnp.sin, jnp.ufunc)
+    assert pickle.loads(pickle.dumps(jnp.add)) is jnp.add
+    with pytest.raises(AttributeError, match="nin cannot be set"):
+        jnp.add.nin = 3
     assert (jnp.add.nin, jnp.add.nargs, jnp.add.identity) == (2, 2, 0)
 
 

@@ -178,7 +178,7 @@ def callback(callback: Callable[..., None] | None = None, *args: Any,  # noqa: A
         options alone are given, and what is returned takes the function and its arguments, of
         which any may be called `ordered` then: callback(ordered=True)(f, x).
       ordered: accepted; calls keep the program's order.
-      partitioned: accepted; values are whole.
+      partitioned: a call for each device, with its parts of the values; else one, with the whole.
 
     Returns:
       None, or a function.
@@ -195,8 +195,8 @@ def callback(callback: Callable[..., None] | None = None, *args: Any,  # noqa: A
     """
     if callback is None:
         _refuse_early("debug_callback", args, kwargs)
-        return functools.partial(_call_back, ordered)
-    _call_back(ordered, callback, *args, **kwargs)
+        return functools.partial(_call_back, ordered, partitioned)
+    _call_back(ordered, partitioned, callback, *args, **kwargs)
     return None
 
 
@@ -208,7 +208,8 @@ def _refuse_early(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Non
             'debug.print(ordered=True)("{x}", x=x).'))
 
 
-def _call_back(ordered: bool, callback: Any, /, *args: Any, **kwargs: Any) -> None:
+def _call_back(ordered: bool, partitioned: bool, callback: Any, /, *args: Any,
+               **kwargs: Any) -> None:
     if not callable(callback):
         raise TypeError(explain(
             "first argument to debug.callback must be callable, but got an object of type "
@@ -229,7 +230,8 @@ def _call_back(ordered: bool, callback: Any, /, *args: Any, **kwargs: Any) -> No
 
     statics_tree = tree_util.flatten((tuple(arrays), {}))[1]
     host = HostFunction("debug.callback", with_statics, statics_tree, None, ())
-    prim.debug_callback_p.bind(*arrays, callback=host, result_avals=(), ordered=ordered)
+    prim.debug_callback_p.bind(*arrays, callback=host, result_avals=(), ordered=ordered,
+                               partitioned=partitioned)
 
 
 def passed_through(name: str, function: Callable[..., None], token: Any,
@@ -275,7 +277,7 @@ def print(fmt: str | None = None, *args: Any, ordered: bool = False,  # noqa: A0
         returned takes it and its arguments: print(ordered=True)("x = {x}", x=x).
       *args, **kwargs: arrays (traced or not) and other values for its fields.
       ordered: accepted; lines keep the program's order.
-      partitioned: accepted; values are whole.
+      partitioned: a call for each device, with its parts of the values; else one, with the whole.
       skip_format_check: find fields that are not given when the program runs, not before.
 
     Returns:
@@ -295,7 +297,7 @@ def print(fmt: str | None = None, *args: Any, ordered: bool = False,  # noqa: A0
       x = 3.0, twice 6.0
       Array(6., dtype=float32, weak_type=True)
     """
-    return _formatted(_show, fmt, args, kwargs, ordered, skip_format_check)
+    return _formatted(_show, fmt, args, kwargs, (ordered, partitioned), skip_format_check)
 
 
 def log(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
@@ -306,7 +308,7 @@ def log(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: 
       fmt: a format string, or None, as for `print`.
       *args, **kwargs: arrays (traced or not) and other values for its fields.
       ordered: accepted; lines keep the program's order.
-      partitioned: accepted; values are whole.
+      partitioned: a call for each device, with its parts of the values; else one, with the whole.
       skip_format_check: find fields that are not given when the program runs, not before.
 
     Returns:
@@ -320,17 +322,17 @@ def log(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: 
       >>> import calque
       >>> calque.debug.log("x = {}", 3.0)  # shown where logging is set up for INFO
     """
-    return _formatted(logging.getLogger("calque.debug").info, fmt, args, kwargs, ordered,
-                      skip_format_check)
+    return _formatted(logging.getLogger("calque.debug").info, fmt, args, kwargs,
+                      (ordered, partitioned), skip_format_check)
 
 
 def _formatted(write: Callable[[str], None], fmt: Any, args: tuple[Any, ...],
-               kwargs: dict[str, Any], ordered: bool, unchecked: bool) -> Any:
+               kwargs: dict[str, Any], options: tuple[bool, bool], unchecked: bool) -> Any:
     """A text with values in its fields, written while a program runs; without a text, what takes
     one."""
     if fmt is None:
         _refuse_early("debug_print", args, kwargs)
-        return lambda fmt, /, *args, **kwargs: _formatted(write, fmt, args, kwargs, ordered,
+        return lambda fmt, /, *args, **kwargs: _formatted(write, fmt, args, kwargs, options,
                                                           unchecked)
     if not isinstance(fmt, str):
         raise TypeError(explain(
@@ -339,13 +341,13 @@ def _formatted(write: Callable[[str], None], fmt: Any, args: tuple[Any, ...],
     if not unchecked:
         _check_fields(fmt, args, kwargs)
 
-    options = np.get_printoptions()
+    style = np.get_printoptions()
 
     def show(*args: Any, **kwargs: Any) -> None:
-        with np.printoptions(**options):
+        with np.printoptions(**style):
             write(fmt.format(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()}))
 
-    _call_back(ordered, show, *args, **kwargs)
+    _call_back(*options, show, *args, **kwargs)
     return None
 
 

@@ -99,9 +99,11 @@ from calque.numpy.staged import with_stages as _with_stages
 from calque.numpy.statistics import *  # noqa: F403
 from calque.numpy.tricks import *  # noqa: F403
 from calque.numpy.types import *  # noqa: F403
-from calque.numpy.ufunc import *  # noqa: F403
 from calque.numpy.ufuncs import *  # noqa: F403
 from calque.numpy.windows import *  # noqa: F403
+
+# isort: split
+from calque.numpy.ufunc import *  # noqa: F403  # in place of the functions that it has the methods of
 
 __all__ = sorted(n for n, v in globals().items()
                  if not n.startswith("_") and not isinstance(v, _types.ModuleType))

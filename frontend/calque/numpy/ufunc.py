@@ -1,10 +1,11 @@
 """ufuncs: functions of scalars with the methods reduce, accumulate, at, outer and reduceat.
 
-`attach` gives the methods to the binary functions of ufuncs.py and logic.py (they stay plain
-functions); `frompyfunc` makes a ufunc of any Python function.  Start reading at `_Methods`.
+Functions of ufuncs.py and logic.py that have them are replaced by ufuncs here; `frompyfunc` makes
+one of any Python function.  Start reading at `_Methods`.
 """
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -274,17 +275,10 @@ class _Methods:
 _NAMES = ("reduce", "accumulate", "reduceat", "at", "outer")
 
 
-class _Kind(type):
-    """isinstance(f, ufunc) also holds for functions that have the methods."""
-
-    def __instancecheck__(cls, x: Any) -> bool:
-        return type(x) is cls or isinstance(getattr(x, "_ufunc", None), _Methods)
-
-
-class ufunc(metaclass=_Kind):  # noqa: N801 (NumPy's name)
+class ufunc(functools.partial):  # type: ignore[type-arg]  # noqa: N801 (NumPy's name)
     """A function of scalars, applied elementwise with broadcasting, and its methods.
 
-    Made by frompyfunc; jnp.add, jnp.maximum, ... have the same methods.
+    Made by frompyfunc; jnp.add, jnp.maximum, ... are of this class.  Its attributes cannot be set.
 
     Example:
       >>> import calque.numpy as jnp
@@ -297,35 +291,49 @@ class ufunc(metaclass=_Kind):  # noqa: N801 (NumPy's name)
       Array([1, 3, 6], dtype=int32)
     """
 
+    # a partial of nothing: calls go to the function without a frame between
+
     __name__: str
-    _function: Function
     _func: Function
     nin: int
     nout: int
+    nargs: int
     identity: Any
 
-    def __init__(self, func: Function, /, nin: int, nout: int, *, name: str | None = None,
-                 nargs: int | None = None, identity: Any = None) -> None:
-        function, name = vectorize(func), name or func.__name__
-        methods = _Methods(function, name, nin, nout, identity)
-        self.__dict__.update(
-            __name__=name, __doc__=func.__doc__, _func=func, _function=function, _ufunc=methods,
-            nin=nin, nout=nout, nargs=nargs or nin, identity=identity,
-            **{m: getattr(methods, m) for m in _NAMES})
+    def __new__(cls, func: Function, /, nin: int, nout: int, *, name: str | None = None,
+                nargs: int | None = None, identity: Any = None) -> ufunc:
+        name = name or func.__name__
+        function = vectorize(func)
 
-    def __call__(self, *args: Any, out: None = None, where: None = None) -> Any:
-        """The function of arrays."""
-        special._no_keywords(self.__name__, out, where)
-        if len(args) != self.nin:
-            raise TypeError(explain(f"{self.__name__} takes {self.nin} arguments, got "
-                                    f"{len(args)}."))
-        return self._function(*args)
+        def call(*args: Any, out: None = None, where: None = None) -> Any:
+            special._no_keywords(name, out, where)
+            if len(args) != nin:
+                raise TypeError(explain(f"{name} takes {nin} arguments, got {len(args)}."))
+            return function(*args)
+
+        return cls._made(call, func, _Methods(function, name, nin, nout, identity), nargs)
+
+    @classmethod
+    def _made(cls, call: Function, func: Function, methods: _Methods,
+              nargs: int | None = None) -> ufunc:
+        self = super().__new__(cls, call)
+        self.__dict__.update(
+            __name__=methods.name, __qualname__=methods.name, __module__=func.__module__,
+            __doc__=func.__doc__, __wrapped__=func, _func=func, nin=methods.nin,
+            nout=methods.nout, nargs=nargs or methods.nin, identity=methods.identity,
+            **{m: getattr(methods, m) for m in _NAMES})
+        return self
 
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{self!r}: {name} cannot be set.")
+
+    def __reduce__(self) -> Any:  # by name, as functions are
+        return self.__name__ if self.func is self._func else (
+            _unpickled, (self._func, self.nin, self.nout, self.__name__, self.nargs,
+                         self.identity))
 
     def _key(self) -> tuple[Any, ...]:
         return self._func, self.__name__, self.nin, self.nout, self.identity
@@ -335,6 +343,10 @@ class ufunc(metaclass=_Kind):  # noqa: N801 (NumPy's name)
 
     def __hash__(self) -> int:
         return hash(self._key())
+
+
+def _unpickled(func: Function, nin: int, nout: int, name: str, nargs: int, identity: Any) -> ufunc:
+    return ufunc(func, nin, nout, name=name, nargs=nargs, identity=identity)
 
 
 def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
@@ -360,26 +372,26 @@ def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: Any = None) 
     return ufunc(func, nin, nout, identity=identity)
 
 
-def attach(f: Function, nin: int, identity: Any = None, **own: Any) -> None:
-    """Give a function the attributes and methods of a ufunc."""
-    methods = _Methods(f, f.__name__, nin, 1, identity, **own)
-    f.__dict__.update(_ufunc=methods, nin=nin, nout=1, nargs=nin, identity=identity,
-                      **{m: getattr(methods, m) for m in _NAMES})
+def _of(f: Function, nin: int, identity: Any = None, **own: Any) -> ufunc:
+    """The ufunc of a function of arrays."""
+    return ufunc._made(f, f, _Methods(f, f.__name__, nin, 1, identity, **own))
 
 
-attach(ufuncs.add, 2, 0, reduce=rd.sum, accumulate=cumulative.cumsum, at="add")
-attach(ufuncs.multiply, 2, 1, reduce=rd.prod, accumulate=cumulative.cumprod, at="multiply")
-attach(ufuncs.subtract, 2, at="subtract")
-attach(ufuncs.maximum, 2, reduce=rd.max, at="max")
-attach(ufuncs.minimum, 2, reduce=rd.min, at="min")
-attach(ufuncs.bitwise_and, 2, -1)
-attach(ufuncs.bitwise_or, 2, 0)
-attach(ufuncs.bitwise_xor, 2, 0)
-attach(logic.logical_and, 2, True, kind=np.bool_)
-attach(logic.logical_or, 2, False, kind=np.bool_)
-attach(logic.logical_xor, 2, False, kind=np.bool_)
-attach(special.logaddexp, 2, -np.inf, inexact=True)
-attach(special.logaddexp2, 2, -np.inf, inexact=True)
-attach(ufuncs.negative, 1)
+add = _of(ufuncs.add, 2, 0, reduce=rd.sum, accumulate=cumulative.cumsum, at="add")
+multiply = _of(ufuncs.multiply, 2, 1, reduce=rd.prod, accumulate=cumulative.cumprod, at="multiply")
+subtract = _of(ufuncs.subtract, 2, at="subtract")
+maximum = _of(ufuncs.maximum, 2, reduce=rd.max, at="max")
+minimum = _of(ufuncs.minimum, 2, reduce=rd.min, at="min")
+bitwise_and = _of(ufuncs.bitwise_and, 2, -1)
+bitwise_or = _of(ufuncs.bitwise_or, 2, 0)
+bitwise_xor = _of(ufuncs.bitwise_xor, 2, 0)
+logical_and = _of(logic.logical_and, 2, True, kind=np.bool_)
+logical_or = _of(logic.logical_or, 2, False, kind=np.bool_)
+logical_xor = _of(logic.logical_xor, 2, False, kind=np.bool_)
+logaddexp = _of(special.logaddexp, 2, -np.inf, inexact=True)
+logaddexp2 = _of(special.logaddexp2, 2, -np.inf, inexact=True)
+negative = _of(ufuncs.negative, 1)
 
-__all__ = ["frompyfunc", "ufunc"]
+__all__ = ["add", "bitwise_and", "bitwise_or", "bitwise_xor", "frompyfunc", "logaddexp",
+           "logaddexp2", "logical_and", "logical_or", "logical_xor", "maximum", "minimum",
+           "multiply", "negative", "subtract", "ufunc"]

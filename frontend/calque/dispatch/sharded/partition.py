@@ -30,6 +30,7 @@ from calque.core.program import Equation, Program, Var, eliminate_dead_code, inn
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
 from calque.core.types import Function
 from calque.dispatch.sharded.labels import meshes_of, named_sharding
+from calque.dispatch.sharded.local_calls import calls_with_parts, with_local_calls
 from calque.dispatch.sharded.partial_programs import expanded, is_partial
 from calque.dispatch.sharded.spanning import any_spans
 from calque.lowering.driver.module import Lowered
@@ -97,18 +98,21 @@ def _meshes(p: Program) -> list[Mesh]:
 
 
 def has_own(p: Program, avals: Sequence[ShapedArray]) -> bool:
-    """Whether what runs is not the program itself: over several processes, or over summands."""
+    """Whether what runs is not the program itself: over several processes, over summands, or calls
+    with parts."""
     every = (*avals, *[v.aval for v in p.const_vars], *p.out_avals)
     return spans_processes(p, avals) or (
-        any([a.sharding is not None for a in every]) and is_partial(p))
+        any([a.sharding is not None for a in every]) and (is_partial(p) or calls_with_parts(p)))
 
 
 def own_program(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]
                 ) -> Program:
     """What runs then, in this process; consts' avals come first, and they are inputs of it."""
+    spans = spans_processes(p, [*in_avals, *out_avals])
     if not is_partial(p):
-        return of_process(p, in_avals, out_avals)
-    if spans_processes(p, [*in_avals, *out_avals]):
+        make = of_process if spans else with_local_calls
+        return make(p, in_avals, out_avals)
+    if spans:
         raise NotImplementedError(explain(
             f"{p.name}: arrays of unreduced sharding over the devices of several processes.",
             fix="leave unreduced= out: sums over devices are whole then."))
