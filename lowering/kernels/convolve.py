@@ -37,13 +37,14 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
     target, f, last = ctx.target, numbers.out_spec[1], len(shape) - 1
     if target is None or x.dtype != y.dtype or not gemm.takes(target, x.dtype.name):
         return None
-    if off("convolutions") or not is_static(x.shape):
+    if off("convolutions") or not is_static([x.shape[i] for i in numbers.lhs_spec[1:]]):
         return None
     y, o, taps, steps = _steps(ctx, x, y, numbers, strides, dilation, shape)
     others = [a for a in range(len(shape)) if a != f]
     vector, features = gemm.LEVELS[level_of(target)], shape[f]
     lead, across, deep = _nest(steps[:f]), _nest(steps[f:]), _nest(taps)
-    if f < last and (not lead or len(lead) == 1 and _count(across) >= LEAST_COLUMNS):
+    if f < last and (not lead or len(lead) == 1 and is_static((_count(across),))
+                     and _count(across) >= LEAST_COLUMNS):
         second, order = True, list(range(len(shape)))  # as the result lies
     else:
         second = features * dtype.itemsize <= vector  # half a tile's columns
@@ -54,7 +55,9 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
     batch, x_batch = lead[0] if lead else (1, 0)
     k, places = _count(deep), _count(across)
     m, n = (features, places) if second else (places, features)
-    plan = gemm.cells(batch, m, n, k, False, vector, dtype.itemsize)
+    usual = [size if is_static((size,)) else guessed
+             for size, guessed in zip((batch, m, n, k), gemm.OPEN)]
+    plan = gemm.cells(*usual, False, vector, dtype.itemsize)
     scalars = (batch, m, n, k, int(second), x_batch, *_scalars(deep), *_scalars(across),
                *((1, k) if o == 0 else (features, 1)), plan.tall, plan.broad, plan.room)
     out, _ = emit_native(ctx, "gemm", f"calque_convolve_{gemm.SUFFIXES[x.dtype.name]}", [x, y],

@@ -37,6 +37,8 @@ IREE_TILE = (8, 16)  # rows, columns
 LEAST_MASKED = 1 << 14  # products of a product with masks from which on it is the kernel's,
 LEAST_MASKED_OF_MANY = 1 << 17  # and of each of a batch
 LEAST_MASKED_SIZES = (16, 17, 8)
+OPEN = (64, 1024, 1024, 1024)  # batch, rows, columns, contracted size that are planned for where
+# they are known at the call only
 FEW = 64  # rows up to which a row-major right operand is not packed
 CELL = 256  # rows and columns of a cell, or twice as many,
 PACKED = 22  # as what a row or column of it costs to pack is that of so many products with it
@@ -112,20 +114,24 @@ def is_instruction(target: Target, least: int, dtype: str) -> bool:
 
 
 def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: int,
-          size: int) -> Cells:
+          size: int, known: bool = True) -> Cells:
     """The plan for batch products of m x k by k x n whose sums have `size` bytes; `row_major`: b's
-    rows lie in memory as they are."""
+    rows lie in memory as they are; not `known`: there may be fewer rows, or more."""
     if row_major and m <= FEW:
         cuts = [(m, min(n, max(256, min(512, STRIP // (size * m)))))]
     else:
         cuts = [_spread(batch, m, n, k, tall, broad)
                 for tall in (CELL, 2 * CELL) for broad in (CELL, 2 * CELL)]
+    if not known:  # few rows are cut by columns
+        cuts = [(CELL, min(n, CELL))]
     columns = 2 * bytes_of_vector // size
     few = FEW if row_major else 0
     plans = []
     for tall, broad in cuts:
         broad = min(_whole(broad, columns), _whole(n, columns))
         room = room_of(tall, broad, k, few, bytes_of_vector, size)
+        if not known:
+            room = max(room, room_of(FEW, broad, k, few, bytes_of_vector, size))
         count = batch * _parts(m, tall) * _parts(n, broad)
         rooms = max(ROOMS, batch * (m * k + k * n + m * n) * size // ROOMS_PART) // (room * size)
         work = max(1, batch * m * n * k // SMALL_CELL)  # as many groups as are worth it
@@ -230,25 +236,27 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
         ctx.plan.refuse(Refusal(e, "no kernel in C" if object_of(target, "gemm") is None else
                                 "product of types"))
         return None
-    if not is_static((*x.shape, *y.shape)):
-        ctx.plan.refuse(Refusal(e, "open size"))
-        return None
-    made = None if off("vectors") else vector_product(ctx, x, y, dims, sums)
-    if made is not None:
-        return made
     xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     batch, m, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xf, xc))
     n = math.prod(y.shape[i] for i in yf)
+    sizes = (batch, m, n, k)
+    known = is_static(sizes)
+    made = vector_product(ctx, x, y, dims, sums) if known and not off("vectors") else None
+    if made is not None:
+        return made
+    usual = [size if is_static((size,)) else guessed for size, guessed in zip(sizes, OPEN)]
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
     why = Refusal(e, "switched off") if off("products") else refusal(
-        batch, m, n, k, b_column == 1, has_masks(target, m, n), e)
-    if why is None and batch == 1 and is_instruction(target, min(m, n, k), x.dtype.name):
+        usual[0], usual[1] if is_static((m,)) else FEW, *usual[2:], b_column == 1,
+        known and has_masks(target, m, n), e)
+    if why is None and usual[0] == 1 and is_instruction(target, min(usual[1:]), x.dtype.name):
         why = Refusal(e, "instruction")
     if why is not None:
         ctx.plan.refuse(why)
         return None
     a, (a_batch, a_row, a_column) = _operand(ctx, x, (xb, xf, xc))
-    plan = cells(batch, m, n, k, b_column == 1, LEVELS[level_of(target)], sums.itemsize)
+    plan = cells(*usual, b_column == 1, LEVELS[level_of(target)], sums.itemsize,
+                 is_static((m,)))
     scalars = (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column, plan.tall,
                plan.broad, plan.few, plan.room)
     results = [(shape_of_product(x, y, dims), sums), ((plan.groups * plan.room,), sums)]

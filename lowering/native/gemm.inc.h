@@ -271,6 +271,11 @@ void IN(calque_gemm)(const T *a_base, int64_t a_at, const T *b_base, int64_t b_a
     VIEW a = {a_base + a_at + which * a_batch + i * a_row, a_column, a_row, 0, 0, 0};
     VIEW b = {b_base + b_at + which * b_batch + j * b_column, b_row, b_column, 0, 0, 0};
     R *c = c_base + c_at + (which * m + i) * n + j;
+    if (!k) { /* a size that is known at the call only: sums of nothing */
+      for (int64_t r = 0; r < rows; r++)
+        for (int64_t q = 0; q < columns; q++) c[r * n + q] = 0;
+      continue;
+    }
     if (rows <= few && b_column == 1) {
       left = columns / COLUMNS * COLUMNS;
       IN(stream)(c, n, a, b, rows, left, k, work);

@@ -195,15 +195,16 @@ def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:
     features and for uneven widths (benchmarks/suite.py --only convolution, at each level)."""
     dn, shape, target = c.numbers, c.shape, c.ctx.target
     taps, (o, i) = [y.shape[t] for t in dn.rhs_spec[2:]], dn.rhs_spec[:2]
-    if c.count > 1 or not is_static((*y.shape, *shape)) or not gemm.takes(target, dtype.name):
+    known = is_static(shape)
+    if c.count > 1 or not is_static((*y.shape, *c.places)) or not gemm.takes(target, dtype.name):
         return False
     window, along, last = prod(taps), sum(t > 1 for t in taps), len(shape) - 1
     if (o, dn.out_spec[1]) == (last, last) and (  # rows as they lie: a product of matrices
-            window == 1 or prod(shape[:-1]) <= gemm.FEW):
+            window == 1 or known and prod(shape[:-1]) <= gemm.FEW):
         return False
     if window * y.shape[i] < LEAST_DEPTH:
         return False
-    return (level_of(target) != "x86-64-v4" or along != 2
+    return (level_of(target) != "x86-64-v4" or along != 2 or not known
             or (y.shape[i] <= NARROW_INPUT and window <= FEW)
             or _is_uneven(shape[dn.out_spec[-1]]))
 
