@@ -29,6 +29,27 @@ def convolution(x: Any, w: Any) -> Any:
         x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
+def network(x: Any, first: Any, second: Any, w: Any) -> Any:
+    """Two convolutions of 3 x 3 with pooling, and a layer."""
+    for kernel in (first, second):
+        x = lax.conv_general_dilated(x, kernel, (1, 1), "SAME")
+        x = lax.reduce_window(nn.relu(x), -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+    return x.reshape(x.shape[0], -1) @ w
+
+
+def gru(x: Any, w: Any, u: Any) -> Any:
+    """The last state of a GRU over the rows of x."""
+    n = u.shape[0]
+
+    def step(h: Any, row: Any) -> Any:
+        a, b = row @ w, h @ u
+        z, r = (nn.sigmoid(a[:, i * n:(i + 1) * n] + b[:, i * n:(i + 1) * n]) for i in (0, 1))
+        new = jnp.tanh(a[:, 2 * n:] + r * b[:, 2 * n:])
+        return (1 - z) * new + z * h, None
+
+    return lax.scan(step, jnp.zeros((x.shape[0], n)), x.transpose(1, 0, 2))[0]
+
+
 def scatter(x: Any, u: Any) -> Any:
     return jnp.zeros_like(x).at[jnp.arange(u.shape[0]) * 7 % x.shape[0]].add(u)
 
@@ -41,6 +62,13 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, int], tuple[str, ...]]] = {
     "softmax, 1000 x 1000": (nn.softmax, {"b": 1000}, ("f32[b,1000]",)),
     "matmul, 512 x 512 x 512": (jnp.matmul, {"b": 512}, ("f32[b,512]", "f32[512,512]")),
     "MLP, batch 64, 784-512-10": (mlp, {"b": 64}, ("f32[b,784]", "f32[784,512]", "f32[512,10]")),
+    **{f"MLP, batch {b}, 784-512-256-10": (
+        lambda x, *w: nn.relu(nn.relu(x @ w[0]) @ w[1]) @ w[2], {"b": b},
+        ("f32[b,784]", "f32[784,512]", "f32[512,256]", "f32[256,10]")) for b in (1, 8)},
+    **{f"two convolutions of 28 x 28, batch {b}": (network, {"b": b}, (
+        "f32[b,1,28,28]", "f32[16,1,3,3]", "f32[32,16,3,3]", "f32[1568,10]")) for b in (1, 8, 64)},
+    **{f"GRU, 32 steps of 64, 128 units, batch {b}": (gru, {"b": b}, (
+        "f32[b,32,64]", "f32[64,384]", "f32[128,384]")) for b in (1, 8, 64)},
     "sort, 1e5": (jnp.sort, {"b": 100_000}, ("f32[b]",)),
     "convolution, 8 x 32 x 32 x 16": (
         convolution, {"b": 8}, ("f32[b,32,32,16]", "f32[3,3,16,16]")),

@@ -23,7 +23,6 @@ import numpy as np
 from calque.runtime.buffer import Buffer
 from calque.runtime.call_spec import CallSpec, as_count
 from calque.runtime.container import split
-from calque.runtime.cuda import capability_of
 from calque.runtime.device import Device, default_device, vm_instance
 from calque.runtime.dims import Constraint, Expression, fits, parse, parse_constraint
 from calque.runtime.errors import ArtifactError, explain
@@ -31,7 +30,7 @@ from calque.runtime.executable import Executable, Module, load_error
 from calque.runtime.flatbuffer import Damaged
 from calque.runtime.parameters import Parameter, check_digests, provider
 from calque.runtime.program import read_program
-from calque.runtime.target import check_target
+from calque.runtime.variants import by_shapes, known_sizes, shapes_of
 
 RECORD_KEY = "calque.signature"
 DECLARATION_KEY = "iree.abi.declaration"  # of the compiler's own
@@ -239,11 +238,15 @@ class Artifact:
             module = Module(part, parameters=given if any(r.parameters for r in records) else None)
             for record in records:
                 candidates.setdefault(record.name, []).append((record, module))
-        chosen = {name: _choose(found, device, source) for name, found in candidates.items()}
+        self._calls = {name: _function(by_shapes(found, device, source), device)
+                       for name, found in candidates.items()}
         self.functions: Mapping[str, FunctionRecord] = MappingProxyType(
-            {name: record for name, (record, _) in chosen.items()})
-        self._calls = {name: ArtifactFunction(record, module, device)
-                       for name, (record, module) in chosen.items()}
+            {name: call.record for name, call in self._calls.items()})
+
+    @property
+    def every(self) -> list[ArtifactFunction]:
+        """Its functions, each in all its forms."""
+        return [form for f in self._calls.values() for form in f.forms.values() or (f,)]
 
     def __getitem__(self, name: str) -> ArtifactFunction:
         try:
@@ -263,18 +266,36 @@ class Artifact:
         return f"Artifact({self.source}: {functions})"
 
 
+def _function(forms: Sequence[tuple[FunctionRecord, Module]], device: Device) -> ArtifactFunction:
+    """What is called by a name: the first form, and the others where their shapes are given."""
+    first, *others = [ArtifactFunction(record, module, device) for record, module in forms]
+    if others:
+        first.forms = {shapes_of(f.record): f for f in (first, *others)}
+    return first
+
+
 class ArtifactFunction:
-    """One function of an artifact; arguments are NumPy arrays, scalars or Buffers, in order."""
+    """One function of an artifact; arguments are NumPy arrays, scalars or Buffers, in order.
+
+    Attributes:
+      record: what the artifact says of it.
+      forms: by the shapes of arguments what was compiled for them, where it is there for several.
+    """
 
     def __init__(self, record: FunctionRecord, module: Module, device: Device) -> None:
         self.record = record
         self.device = device
+        self.forms: dict[Any, ArtifactFunction] = {}
         sizes = [d for a in record.args for d in a.shape if isinstance(d, Expression)]
         self._dynamic = bool(record.constraints) or any(d.linear is None for d in sizes)
         # queued, and inline: loaded when first taken
         self._executables = None if not _computed(record.results) else [
             Executable(module, device, replace(record.call, run_inline=inline), record.entry,
                        record.name) for inline in (False, True)]
+
+    def form(self, shapes: Sequence[Sequence[int]]) -> ArtifactFunction:
+        """What is called for arguments of these shapes."""
+        return self.forms.get(tuple(map(tuple, shapes)), self)
 
     def executable(self, sizes: Mapping[str, int]) -> Executable | None:
         """The program that runs for these sizes; None where there is nothing to compute."""
@@ -285,6 +306,10 @@ class ArtifactFunction:
     def __call__(self, *args: Any) -> list[Buffer]:
         """Run the function; the results come back at once and may be pending."""
         record = self.record
+        if self.forms:
+            form = self.form([a.shape if isinstance(a, Buffer) else np.shape(a) for a in args])
+            if form is not self:
+                return form(*args)
         if len(args) != len(record.args):
             raise TypeError(explain(
                 f"{record.name}() takes {len(record.args)} arguments, got {len(args)}.",
@@ -326,6 +351,12 @@ class ArtifactFunction:
     def _wrong_shape(self, position: int, expected: ArgumentRecord, shape: Sequence[int],
                      sizes: Mapping[str, int]) -> ValueError:
         known = f" with {dict(sizes)}" if sizes else ""
+        if self.forms:
+            return ValueError(explain(
+                f"{self.record.name} was not compiled for {expected.path} of shape "
+                f"{tuple(shape)}{known}; it takes {known_sizes(self.forms)}.",
+                f"{self.record.name}; argument {position} is {expected.path}",
+                "pass arrays of these shapes, or compile it for this one, too."))
         return ValueError(explain(
             f"{expected.path} must be {expected}{known}, got shape {tuple(shape)}.",
             f"{self.record.name}; argument {position} is {expected.path}",
@@ -333,6 +364,10 @@ class ArtifactFunction:
 
     def check(self, args: Sequence[np.ndarray[Any, Any]]) -> None:
         """Raise what a call with these arrays would, without one."""
+        form = self.form([a.shape for a in args])
+        if form is not self:
+            form.check(args)
+            return
         sizes: dict[str, int] = {}
         for i, (expected, given) in enumerate(zip(self.record.args, args, strict=True)):
             self._check_one(i, expected, given, sizes)
@@ -538,29 +573,3 @@ def _is_declared(said: ArgumentRecord, declared: tuple[list[int | None], str, in
 def _looks_like_vmfb(vmfb: bytes) -> bool:
     # A zip whose first member is the module, or the bare flatbuffer with its identifier.
     return (vmfb[:4] == b"PK\x03\x04" and b"module.fb" in vmfb[:64]) or b"IREE" in vmfb[4:16]
-
-
-# ---- can this machine run it?
-
-def _choose(found: Sequence[tuple[FunctionRecord, Module]], device: Device, source: str
-            ) -> tuple[FunctionRecord, Module]:
-    """The form of a function to run on a device: the one that asks most of it."""
-    fitting, reasons = [], []
-    for record, module in found:
-        try:
-            check_target(record.target, device, source)
-        except ArtifactError as error:
-            reasons.append((record.target.get("name", "?"), error))
-        else:
-            fitting.append((record, module))
-    if fitting:
-        def asked(pair: tuple[FunctionRecord, Module]) -> tuple[int, tuple[int, int]]:
-            words = list(map(str, pair[0].target.get("features", ())))
-            return len(words), capability_of(words)
-        return max(fitting, key=asked)
-    if len(reasons) == 1:
-        raise reasons[0][1]
-    text = "; ".join(f"{name}: {str(error).splitlines()[0]}" for name, error in reasons)
-    raise ArtifactError(explain(
-        f"no form of {found[0][0].name} runs on {device}: {text}", source,
-        "compile it for this device, too (calque compile --target ...)."))

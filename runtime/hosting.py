@@ -73,12 +73,13 @@ def load_artifact(source: str | bytes, device: Device, parameters: str = ""
         name = source if isinstance(source, str) else f"{len(source)} bytes"
         raise ArtifactError(explain(f"the artifact cannot be read: {error!r}.", name,
                                     "copy it again, or compile it again.")) from error
-    return artifact, [(name, record.text) for name, record in artifact.functions.items()]
+    return artifact, [(f.record.name, f.record.text) for f in artifact.every]
 
 
-def bind(artifact: Artifact, name: str) -> Call:
-    """What C++ calls, with a tuple of Buffers, when it has checked them."""
-    function: ArtifactFunction = artifact[name]
+def bind(artifact: Artifact, index: int) -> Call:
+    """What C++ calls, with a tuple of Buffers, when it has checked them: the index-th of
+    load_artifact."""
+    function: ArtifactFunction = artifact.every[index]
     record = function.record
     dynamic = any(isinstance(d, Expression)
                   for a in (*record.args, *record.results) for d in a.shape)

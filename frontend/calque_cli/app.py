@@ -65,6 +65,10 @@ def compile(  # noqa: A001
         parameters: Annotated[bool, typer.Option(
             "--parameters", help="large captured arrays go to an archive beside the file "
             "(.irpa)")] = False,
+        buckets: Annotated[list[str], typer.Option(
+            "--buckets", metavar="SIZES", show_default=False, help="sizes of a named dimension "
+            "that get programs of their own, beside the one of any size: 1,8,64, or b=1,8 for one "
+            "of several names")] = [],  # noqa: B006
         output: Annotated[Path, typer.Option(
             "--output", "-o", metavar="FILE.vmfb", show_default=False,
             help="where to write; by default FUNC.vmfb")] = Path()) -> None:
@@ -80,16 +84,19 @@ def compile(  # noqa: A001
       --static lr=0.1 --donate 0 --target cpu:x86-64-v3,cuda:sm_80 -o step.vmfb`
 
     - `calque compile model.py:predict --arg 'f32[b,128]' --constraint 'b >= 2' -o predict.vmfb`
+
+    - `calque compile model.py:predict --arg 'f32[b,128]' --buckets 1,8,64 --parameters`
     """
     from calque.aot.artifacts import build_all
     from calque.dispatch.eager import named_target
-    from calque_cli.functions import traced_function
+    from calque_cli.functions import traced_functions
     targets = [named_target(t) for names in target for t in names.split(",") if t.strip()]
     if not targets:
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
     with (progress("tracing", len(targets) + 1) as advance,
-          traced_function(function, arg, static, donate, name or None, constraint) as traced):
-        artifact = build_all(traced, targets, parameters,
+          traced_functions(function, arg, static, donate, name or None, constraint,
+                           buckets) as every):
+        artifact = build_all(every, targets, parameters,
                              lambda one: advance(f"compiling for {one.name}"))
     path = output if output.name else Path(f"{function.rpartition(':')[2]}.vmfb")
     artifact.save(path)

@@ -120,6 +120,7 @@ def bench_artifact(path: Path, function: str | None, repeat: int, seed: int,
     call = _load_function(path, function)
     inputs = _random_inputs(call.record, seed, _shapes(call.record, types))
     _refuse_wrong_sizes(call, inputs)
+    call = call.form([x.shape for x in inputs])
     buffers = [runtime.Buffer.from_numpy(x, call.device) for x in inputs]
     whole, alone = [], []
     with progress(f"timing {call.record.name}"):
@@ -161,8 +162,9 @@ def verify_artifact(path: Path, function: str, arg: Sequence[str], static: Seque
         name = traced.program.name
         call = _load_function(path, name if name in {
             r.name for r in aot.read_records(path)} else None, parameters, check=True)
-        record = call.record
         types = [(physical(v.aval).shape, physical(v.aval).dtype) for v in traced.program.inputs]
+        call = call.form([shape for shape, _ in types])
+        record = call.record
         if any(isinstance(d, Dim) for shape, _ in types for d in shape):
             raise UsageError("the types have sizes that are known at the call only.",
                              "give numbers: verify runs the function at one size.")

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from calque import aot
+from calque.aot.artifacts import trace_all
+from calque.aot.buckets import BucketError, Buckets
 from calque.aot.specs import SpecError, has_64_bits, parse_tree
 from calque.core.config import config
 from calque.core.dims import SymbolicScope
@@ -64,6 +66,24 @@ def parse_arguments(args: Sequence[str], static: Sequence[str],
     return Arguments(tuple(positional), keywords, values)
 
 
+def parse_buckets(texts: Sequence[str]) -> Buckets:
+    """Of the words after --buckets: 1,8,64 or b=1,8 for one of several names."""
+    named: dict[str, list[int]] = {}
+    alone: list[int] = []
+    for text in texts:
+        name, equals, sizes = text.rpartition("=")
+        try:
+            numbers = [int(n) for n in sizes.split(",") if n.strip()]
+        except ValueError:
+            raise UsageError(f"--buckets {text!r} are no sizes.",
+                             "write them like --buckets 1,8,64, or --buckets b=1,8.") from None
+        (named.setdefault(name.strip(), []) if equals else alone).extend(numbers)
+    if named and alone:
+        raise UsageError("some --buckets have a name and some have none.",
+                         "write a name for all of them: --buckets b=1,8.")
+    return named or alone
+
+
 def _literal(text: str) -> Any:
     """A Python literal; anything else is a string."""
     try:
@@ -77,19 +97,29 @@ def traced_function(where: str, args: Sequence[str], static: Sequence[str],
                     donate: Sequence[int] = (), name: str | None = None,
                     constraints: Sequence[str] = ()) -> Iterator[aot.Traced]:
     """The function at FILE.py:FUNC, traced; 64-bit types switch x64 on inside the block."""
-    given = parse_arguments(args, static, constraints)
+    with traced_functions(where, args, static, donate, name, constraints) as every:
+        yield every[0]
+
+
+@contextlib.contextmanager
+def traced_functions(where: str, args: Sequence[str], static: Sequence[str],
+                     donate: Sequence[int] = (), name: str | None = None,
+                     constraints: Sequence[str] = (), buckets: Sequence[str] = ()
+                     ) -> Iterator[list[aot.Traced]]:
+    """The same, and behind it the function of each combination of buckets."""
+    given, sizes = parse_arguments(args, static, constraints), parse_buckets(buckets)
     path, names = _split(where)
     wide = has_64_bits((given.args, given.kwargs)) or config.jax_enable_x64
     with config.context("jax_enable_x64", wide), _import_path(path.parent):
         fun = _find(_load(path), path, names)
         try:
-            traced = aot.trace(fun, *given.args, static=given.static, donate_argnums=donate,
-                               name=name, **given.kwargs)
-        except (SpecError, aot.ArgumentError):
+            every = trace_all(fun, *given.args, static=given.static, donate_argnums=donate,
+                              name=name, buckets=sizes, **given.kwargs)
+        except (SpecError, BucketError, aot.ArgumentError):
             raise
         except Exception as error:
             raise UserCodeError(str(path)) from error
-        yield traced
+        yield every
 
 
 def _split(where: str) -> tuple[Path, str]:

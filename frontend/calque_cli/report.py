@@ -63,12 +63,13 @@ def _classes() -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]
     """What was given wrongly, and what failed: read when something did, since calque loads a
     second, and `calque --help` does without."""
     from calque.aot.artifacts import ArgumentError
+    from calque.aot.buckets import BucketError
     from calque.aot.specs import SpecError
     from calque.lowering.compiler.compile import CompileError
     from calque.lowering.emit.mlir import NoCompilerError
     from calque.lowering.target.targets import TargetError
     from calque.runtime import ArtifactError
-    return (UsageError, ArgumentError, ArtifactError, SpecError, TargetError), (
+    return (UsageError, ArgumentError, ArtifactError, BucketError, SpecError, TargetError), (
         CompileError, NoCompilerError, RunError)
 
 

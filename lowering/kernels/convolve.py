@@ -37,7 +37,7 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
     target, f, last = ctx.target, numbers.out_spec[1], len(shape) - 1
     if target is None or x.dtype != y.dtype or not gemm.takes(target, x.dtype.name):
         return None
-    if off("convolutions") or not is_static([x.shape[i] for i in numbers.lhs_spec[1:]]):
+    if off("convolutions"):
         return None
     y, o, taps, steps = _steps(ctx, x, y, numbers, strides, dilation, shape)
     others = [a for a in range(len(shape)) if a != f]
@@ -55,9 +55,7 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
     batch, x_batch = lead[0] if lead else (1, 0)
     k, places = _count(deep), _count(across)
     m, n = (features, places) if second else (places, features)
-    usual = [size if is_static((size,)) else guessed
-             for size, guessed in zip((batch, m, n, k), gemm.OPEN)]
-    plan = gemm.cells(*usual, False, vector, dtype.itemsize)
+    plan = gemm.cells(*gemm.expected((batch, m, n, k)), False, vector, dtype.itemsize)
     scalars = (batch, m, n, k, int(second), x_batch, *_scalars(deep), *_scalars(across),
                *((1, k) if o == 0 else (features, 1)), plan.tall, plan.broad, plan.room)
     out, _ = emit_native(ctx, "gemm", f"calque_convolve_{gemm.SUFFIXES[x.dtype.name]}", [x, y],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from calque.core.dims import is_static
 from calque.core.lists import other_axes
@@ -140,6 +141,12 @@ def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: 
     return min(plans, key=lambda plan: _cost(batch, m, n, plan))
 
 
+def expected(sizes: Sequence[Any]) -> tuple[int, int, int, int]:
+    """Batch, rows, columns and contracted size to plan for."""
+    batch, m, n, k = (size if is_static((size,)) else OPEN[i] for i, size in enumerate(sizes))
+    return batch, m, n, k
+
+
 def _spread(batch: int, m: int, n: int, k: int, tall: int, broad: int) -> tuple[int, int]:
     """Rows and columns of cells of tall x broad at most: smaller where there are few cells."""
     tall, broad = _part(m, tall), _part(n, broad)
@@ -244,19 +251,20 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     made = vector_product(ctx, x, y, dims, sums) if known and not off("vectors") else None
     if made is not None:
         return made
-    usual = [size if is_static((size,)) else guessed for size, guessed in zip(sizes, OPEN)]
+    count, rows, columns, depth = expected(sizes)
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
     why = Refusal(e, "switched off") if off("products") else refusal(
-        usual[0], usual[1] if is_static((m,)) else FEW, *usual[2:], b_column == 1,
+        count, rows if is_static((m,)) else FEW, columns, depth, b_column == 1,
         known and has_masks(target, m, n), e)
-    if why is None and usual[0] == 1 and is_instruction(target, min(usual[1:]), x.dtype.name):
+    if why is None and count == 1 and is_instruction(target, min(rows, columns, depth),
+                                                     x.dtype.name):
         why = Refusal(e, "instruction")
     if why is not None:
         ctx.plan.refuse(why)
         return None
     a, (a_batch, a_row, a_column) = _operand(ctx, x, (xb, xf, xc))
-    plan = cells(*usual, b_column == 1, LEVELS[level_of(target)], sums.itemsize,
-                 is_static((m,)))
+    plan = cells(count, rows, columns, depth, b_column == 1, LEVELS[level_of(target)],
+                 sums.itemsize, is_static((m,)))
     scalars = (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column, plan.tall,
                plan.broad, plan.few, plan.room)
     results = [(shape_of_product(x, y, dims), sums), ((plan.groups * plan.room,), sums)]

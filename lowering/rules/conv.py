@@ -196,7 +196,7 @@ def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:
     dn, shape, target = c.numbers, c.shape, c.ctx.target
     taps, (o, i) = [y.shape[t] for t in dn.rhs_spec[2:]], dn.rhs_spec[:2]
     known = is_static(shape)
-    if c.count > 1 or not is_static((*y.shape, *c.places)) or not gemm.takes(target, dtype.name):
+    if c.count > 1 or not is_static(y.shape) or not gemm.takes(target, dtype.name):
         return False
     window, along, last = prod(taps), sum(t > 1 for t in taps), len(shape) - 1
     if (o, dn.out_spec[1]) == (last, last) and (  # rows as they lie: a product of matrices
@@ -219,7 +219,7 @@ def _is_uneven(width: int) -> bool:
 # ---- places that are known at the call only
 def _at_any_place(c: Conv, x: Value, y: Value) -> Value:
     """A padded operand without holes under a kernel of known size."""
-    b, dn = c.b, c.numbers
+    b, dn, shape = c.b, c.numbers, c.shape
     reaches = [1] * x.ndim
     for axis, tap, d in zip(dn.lhs_spec[2:], dn.rhs_spec[2:], c.dilation):
         reaches[axis] = (y.shape[tap] - 1) * d + 1
@@ -228,8 +228,12 @@ def _at_any_place(c: Conv, x: Value, y: Value) -> Value:
     for axis, place, s in zip(dn.lhs_spec[2:], dn.out_spec[2:], c.strides):
         made[place] = floordiv(x.shape[axis] - reaches[axis], s) + 1
     x, y = b.barrier(x, y)
-    out = _channels_last(replace(c, shape=tuple(made)), x, y)
-    return b.cropped(out, c.shape)
+    c = replace(c, shape=tuple(made))
+    out = convolve(c.ctx, x, y, dn, c.strides, c.dilation, c.shape, c.dtype) if (
+        _is_product(c, x.dtype, y)) else None
+    if out is None:
+        out = _channels_last(c, math.convert(b, x, c.dtype), math.convert(b, y, c.dtype))
+    return b.cropped(out, shape)
 
 
 def _by_columns(c: Conv, x: Value, y: Value) -> Value:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from calque_cli import main
 
+from calque.aot import link
 from calque.lowering.compiler.compile import compile_module
 from calque.lowering.target.targets import parse_target
 from calque.runtime import ArtifactError
@@ -58,6 +59,9 @@ ARTIFACTS: dict[str, list[str]] = {
     "price": ["price", "--arg", "i32", *["--arg", "f32"] * 5],
     "weighted": ["weighted", "--arg", "f32[2,64]", "--parameters"],
     "halves": ["halves", "--arg", "f32[2*n,3]", "--arg", "f32[n,3]", "--constraint", "n <= 64"],
+    "counted": ["counted", "--arg", "f32[b,3]", "--buckets", "1,4"],
+    "counted_two": ["counted", "--arg", "f32[2,3]"],
+    "counted_five": ["counted", "--arg", "f32[5,3]"],
     "kernel": ["kernel", "--arg", "f32[4]"],
     "kernel_for_vulkan": ["kernel", "--arg", "f32[4]", "--target", "vulkan:lavapipe"],
     "several": ["add", "--arg", "f32[3]", "--arg", "f32[3]", "--target", "cpu:x86-64-v3",
@@ -167,6 +171,9 @@ def make(folder: Path) -> None:
         except SystemExit as end:
             if end.code:
                 raise
+    if not is_made(folder / "counted_some.vmfb"):
+        link(*[folder / f"counted_{n}.vmfb" for n in ("two", "five")]).save(
+            folder / "counted_some.vmfb")
     for name, write in (("grow", grow), ("callback", callback)):
         if not is_made(folder / f"{name}.vmfb"):
             (folder / f"{name}.vmfb").write_bytes(write())

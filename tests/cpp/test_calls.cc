@@ -44,6 +44,30 @@ void addition() {
   CHECK(x.device() == Device::open("cpu:0") && x.device().platform() == "cpu");
 }
 
+// A function that was compiled for some sizes, and for any or for no other.
+void forms() {
+  const auto ones = [](std::int64_t n) {
+    return Array::from_host(std::vector<float>(static_cast<std::size_t>(3 * n), 1), {n, 3});
+  };
+  const auto check = [&](const Function& counted, std::int64_t n) {
+    const std::vector<Array> results = counted(ones(n));
+    CHECK((results[0].shape() == Shape{n, 3} && results[1].shape() == Shape{n}));
+    CHECK(n == 0 || (results[0].view<float>()[0] == static_cast<float>(n) && results[1].view<int>()[0] == n));
+  };
+  const Module any = load("counted");
+  CHECK(any.functions().size() == 3 && any.functions()[0].describe() ==
+        "counted(x: float32[b,3]) -> float32[b,3], int32[b]");
+  for (const std::int64_t n : {1, 4, 3, 0, 7, 4, 1}) check(any["counted"], n);
+  CHECK_ERROR(shape, ({"counted was not compiled for x of shape (2, 4)", "float32[b,3] or x: float32[1,3]"}),
+              any["counted"](Array::from_host(std::vector<float>(8), {2, 4})));
+  CHECK_ERROR(not_found, ({"no function 'x' in this module; it has counted."}), any["x"]);
+  const Function some = load("counted_some")["counted"];
+  for (const std::int64_t n : {2, 5, 2}) check(some, n);
+  CHECK_ERROR(shape, ({"counted was not compiled for x of shape (3, 3)",
+                       "it takes x: float32[2,3] or x: float32[5,3]"}), some(ones(3)));
+  CHECK_ERROR(dtype, ({"x must be float32[2,3]"}), some(Array::from_host(std::vector<int>(6), {2, 3})));
+}
+
 // A kernel of the user's is part of the artifact: no compiler and no Python function is called.
 void own_kernel() {
   const Array x = Array::from_host(std::vector<float>{1, 2, -3, 0.5f}, {4});
@@ -274,6 +298,7 @@ int main(int, char** words) {
   signatures();
   addition();
   own_kernel();
+  forms();
   element_types();
   eight_bit_floats();
   less_than_a_byte();

@@ -75,7 +75,9 @@ def test_all_sizes_of_a_product() -> None:
 CONVOLUTIONS = [("NCHW", "OIHW", "NCHW", "b,3,20,21", "16,3,3,3", (1, 1)),
                 ("NHWC", "HWIO", "NHWC", "b,20,21,8", "3,3,8,16", (2, 1)),
                 ("HWNC", "HWIO", "HWNC", "20,21,b,8", "3,3,8,16", (1, 2)),
-                ("NHWC", "HWIO", "NCHW", "b,20,21,8", "1,1,8,64", (1, 1))]
+                ("NHWC", "HWIO", "NCHW", "b,20,21,8", "1,1,8,64", (1, 1)),
+                ("NHWC", "HWIO", "NHWC", "2,b+4,b+5,8", "3,4,8,16", (1, 2)),
+                ("NCHW", "OIHW", "NCHW", "b+1,3,3*b+3,9", "16,3,3,3", (2, 1))]
 
 
 @pytest.mark.parametrize("lhs, rhs, out, x, y, strides", CONVOLUTIONS)
@@ -85,7 +87,8 @@ def test_convolutions(lhs: str, rhs: str, out: str, x: str, y: str, strides: Seq
         x, y, strides, "VALID", dimension_numbers=(lhs, rhs, out)), x, y)
     kernel = _drawn(y)
     for b in (0, 1, 2, 5, 33):
-        image = _drawn(x, b=b)
+        image = R.standard_normal(
+            [eval(n, {"b": b}) for n in x.split(",")]).astype(np.float32)
         windows = sliding_window_view(_moved(image.astype(float), lhs, "NHWC"),
                                       _moved(kernel, rhs, "HWIO").shape[:2], (1, 2))
         want = np.einsum("nhwcij,ijco->nhwo", windows[:, ::strides[0], ::strides[1]],

@@ -204,10 +204,10 @@ def test_the_form_that_asks_most_is_taken(monkeypatch) -> None:
     monkeypatch.setattr(vulkan, "_all_devices", lambda: (DESKTOP,))
     forms = [(calque.runtime.aot.FunctionRecord("f", (), (), (), parse_target(n).record(), {}), n)
              for n in ("vulkan:vp_android_baseline_2022", "vulkan:ampere", "vulkan:lavapipe")]
-    assert calque.runtime.aot._choose(forms, GPU, "f.vmfb")[1] == "vulkan:ampere"
+    assert calque.runtime.variants.choose(forms, GPU, "f.vmfb")[1] == "vulkan:ampere"
     monkeypatch.setattr(vulkan, "_all_devices", lambda: (
         dataclasses.replace(LAVAPIPE, uuid=DESKTOP.uuid, memory=16384),))
-    assert calque.runtime.aot._choose(forms, GPU, "f.vmfb")[1] == forms[0][1]
+    assert calque.runtime.variants.choose(forms, GPU, "f.vmfb")[1] == forms[0][1]
 
 
 # ---- a loader made of Python

@@ -1,6 +1,7 @@
 """Ahead of time: functions and the types of their arguments become .vmfb files.
 
   artifacts.py  trace, lower for each target, compile, link
+  buckets.py    sizes for which there are programs of their own
   specs.py      types and arrays written as text: f32[8,128]
 
 Start reading at artifacts.compile.

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from calque import runtime
+from calque.aot.buckets import Buckets, combinations, with_sizes
 from calque.aot.specs import SpecError, as_specs
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
@@ -75,11 +76,12 @@ class Traced:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A function compiled for one target."""
+    """A function compiled for one target and one list of argument shapes."""
 
     name: str
     target: str  # its canonical name
     vmfb: bytes
+    shapes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ def link(*sources: Artifact | str | Path | bytes) -> Artifact:
       An Artifact with all their functions.
 
     Raises:
-      ArtifactError: a file is no artifact; a function comes twice for one target.
+      ArtifactError: a file is no artifact; a function comes twice for one target and the same
+        shapes of arguments.  (Of others the one is called whose shapes the arguments have.)
 
     Example:
       >>> import calque.numpy as jnp
@@ -152,14 +155,15 @@ def link(*sources: Artifact | str | Path | bytes) -> Artifact:
             parameters.update(source.parameters)
             continue
         for vmfb, records in runtime.aot.read_parts(source):
-            parts += [Part(r.name, str(r.target.get("name", "?")), vmfb) for r in records]
-    seen: set[tuple[str, str]] = set()
+            parts += [Part(r.name, str(r.target.get("name", "?")), vmfb, _shapes(r.args))
+                      for r in records]
+    seen: set[tuple[str, str, str]] = set()
     for p in parts:
-        if (p.name, p.target) in seen:
+        if (p.name, p.target, p.shapes) in seen:
             raise ArtifactError(explain(
-                f"{p.name} comes twice for {p.target}.", where="link",
+                f"{p.name} comes twice for {p.target} and {p.shapes}.", where="link",
                 fix="give one of them another name (calque compile --name)."))
-        seen.add((p.name, p.target))
+        seen.add((p.name, p.target, p.shapes))
     return Artifact(tuple(parts), parameters)
 
 
@@ -167,7 +171,7 @@ def compile(fun: Function, *specs: Any,  # noqa: A001
             targets: str | Target | Sequence[str | Target] = ("cpu",),
             static: Mapping[str, Any] | None = None, donate_argnums: int | Sequence[int] = (),
             name: str | None = None, parameters: bool = False, constraints: Sequence[str] = (),
-            **kwspecs: Any) -> Artifact:
+            buckets: Buckets = (), **kwspecs: Any) -> Artifact:
     """Compile a function ahead of time, for arguments of these types.
 
     Args:
@@ -182,6 +186,9 @@ def compile(fun: Function, *specs: Any,  # noqa: A001
       parameters: captured arrays of 1 KiB and more go not into the file but into an archive beside
         it (`save`), which artifacts may share; they are named by their contents.
       constraints: of dimensions that are known at the call only, such as 'b >= 8'.
+      buckets: sizes of such a dimension for which the file holds programs of their own, which are
+        called for them: (1, 8, 64), or for several dimensions {'b': (1, 8), 'n': (128,)}, of which
+        every combination is compiled.
       **kwspecs: types of arguments passed by keyword.
 
     Returns:
@@ -206,15 +213,19 @@ def compile(fun: Function, *specs: Any,  # noqa: A001
     chosen = [named_target(t) for t in ([targets] if isinstance(targets, str | Target)
                                         else targets)]
     if isinstance(fun, stages.Lowered):
+        if buckets:
+            raise ArgumentError(explain(
+                "a lowered function has its sizes already.", where="aot.compile(buckets=)",
+                fix="give the function itself, and types with names for sizes."))
         if specs or kwspecs or static or donate_argnums:
             raise ArgumentError(explain(
                 "a lowered function has its arguments already.", where="aot.compile",
                 fix="give types, static values and donated arguments to jit and lower()."))
-        traced = _of_lowered(fun, name)
+        every = [_of_lowered(fun, name)]
     else:
-        traced = trace(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
-                       constraints=constraints, **kwspecs)
-    return build_all(traced, chosen, parameters)
+        every = trace_all(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
+                          constraints=constraints, buckets=buckets, **kwspecs)
+    return build_all(every, chosen, parameters)
 
 
 def load(path: str | Path | bytes, device: runtime.Device | None = None, *,
@@ -229,6 +240,15 @@ def trace(fun: Function, *specs: Any, static: Mapping[str, Any] | None = None,
           donate_argnums: int | Sequence[int] = (), name: str | None = None,
           constraints: Sequence[str] = (), **kwspecs: Any) -> Traced:
     """Trace a function for export; the arguments are those of `compile`."""
+    return trace_all(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
+                     constraints=constraints, **kwspecs)[0]
+
+
+def trace_all(fun: Function, *specs: Any, static: Mapping[str, Any] | None = None,
+              donate_argnums: int | Sequence[int] = (), name: str | None = None,
+              constraints: Sequence[str] = (), buckets: Buckets = (), **kwspecs: Any
+              ) -> list[Traced]:
+    """The same, and for each combination of buckets the function of these sizes behind it."""
     scope = SymbolicScope(constraints)
     args, kwargs = as_specs(specs, scope), as_specs(kwspecs, scope)
     slots, rest = _place(fun, args, dict(static or {}))
@@ -247,12 +267,17 @@ def trace(fun: Function, *specs: Any, static: Mapping[str, Any] | None = None,
     avals = [aval_of(x) for x in leaves]
     if any_spans(avals):
         raise _of_several(name_of(fun))
-    program, out_tree = trace_to_program(dynamic, in_tree, avals,
-                                         own if own.isidentifier() else "main")
-    return Traced(_with_numpy_consts(whole(program)), in_tree, out_tree,
-                  tuple(_path(fun, slots, p) for p, _ in pairs),
-                  _donated(slots, pairs, donate_argnums),
-                  placement=labels.placement(program, avals))
+
+    def traced(avals: Sequence[ShapedArray]) -> Traced:
+        program, out_tree = trace_to_program(dynamic, in_tree, avals,
+                                             own if own.isidentifier() else "main")
+        return Traced(_with_numpy_consts(whole(program)), in_tree, out_tree,
+                      tuple(_path(fun, slots, p) for p, _ in pairs),
+                      _donated(slots, pairs, donate_argnums),
+                      placement=labels.placement(program, avals))
+
+    return [traced(avals), *[traced([with_sizes(a, sizes) for a in avals])
+                             for sizes in combinations(buckets, avals)]]
 
 
 def _of_lowered(lowered: stages.Lowered, name: str | None) -> Traced:
@@ -404,16 +429,24 @@ def options_for(lowered: Lowered, target: Target) -> tuple[str, ...]:
     return lowered.options
 
 
-def build_all(traced: Traced, targets: Sequence[Target], parameters: bool,
+def build_all(every: Sequence[Traced], targets: Sequence[Target], parameters: bool,
               begin: Callable[[Target], None] = lambda target: None) -> Artifact:
-    """The artifact of a traced function for some targets; `begin` hears of each."""
-    traced = replace(traced, archived=parameters)
-    parts = []
-    for t in targets:
-        begin(t)
-        parts.append(Part(traced.program.name, t.name, build(traced, t)))
-    return Artifact(tuple(parts), {name: c for c in traced.program.consts
-                                   if (name := traced.parameter_name(c)) is not None})
+    """The artifact of a function, traced for some sizes, for some targets; `begin` hears of each
+    pair."""
+    parts, archived = [], {}
+    for traced in every:
+        traced = replace(traced, archived=parameters)
+        for t in targets:
+            begin(t)
+            parts.append(Part(traced.program.name, t.name, build(traced, t),
+                              _shapes(traced.program.in_avals)))
+        archived.update({name: c for c in traced.program.consts
+                         if (name := traced.parameter_name(c)) is not None})
+    return Artifact(tuple(parts), archived)
+
+
+def _shapes(args: Sequence[Any]) -> str:
+    return " ".join("[" + ",".join(map(str, a.shape)) + "]" for a in args)
 
 
 def build(traced: Traced, target: Target) -> bytes:

@@ -96,6 +96,8 @@ struct FunctionImpl {
   bool dynamic = false, donates = false;
   bool related = false;        // sizes that cannot be checked one argument at a time
   std::vector<Shape> results;  // where all are known
+  // What the function was compiled for besides, of known sizes: called where the arguments have them.
+  std::vector<std::shared_ptr<const FunctionImpl>> forms;
   backend::FunctionState state;
 
   const artifact::Record& record() const { return module->records[index]; }

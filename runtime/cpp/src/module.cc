@@ -23,12 +23,28 @@ std::string paths(const Signature& signature) {
   return text;
 }
 
+std::string arguments_of(const Signature& signature) {
+  std::string text;
+  for (const Parameter& argument : signature.arguments)
+    text += (text.empty() ? "" : ", ") + argument.path + ": " + argument.describe();
+  return text;
+}
+
 [[noreturn]] void raise_shape(const FunctionImpl& function, std::size_t position, const Shape& shape,
                               const Sizes& sizes) {
   const Parameter& expected = function.signature().arguments[position];
   std::string known;
   for (const auto& [name, size] : sizes)
     known += (known.empty() ? " with " : ", ") + name + " = " + std::to_string(size);
+  if (!function.forms.empty()) {
+    std::string takes = arguments_of(function.signature());
+    for (const auto& form : function.forms) takes += " or " + arguments_of(form->signature());
+    throw Error(Code::shape,
+                function.signature().name + " was not compiled for " + expected.path + " of shape " +
+                    detail::describe(shape) + known + "; it takes " + takes + ".",
+                context(function.signature(), position),
+                "pass arrays of these shapes, or compile it for this one, too.");
+  }
   throw Error(Code::shape,
               expected.path + " must be " + expected.describe() + known + ", got shape " +
                   detail::describe(shape) + ".",
@@ -138,6 +154,45 @@ bool is_related(const artifact::Record& record) {
   return false;
 }
 
+// Function i of a module's records.
+std::shared_ptr<FunctionImpl> bound(const std::shared_ptr<const ModuleImpl>& module, std::size_t i) {
+  auto made = std::make_shared<FunctionImpl>();
+  made->module = module;
+  made->index = i;
+  const artifact::Record& record = module->records[i];
+  made->dynamic = record.is_dynamic();
+  made->related = is_related(record);
+  const Signature& signature = module->signatures[i];
+  for (const Parameter& argument : signature.arguments) made->donates |= argument.donated;
+  for (const Parameter& result : signature.results) {
+    Shape shape;
+    for (const Dim& dim : result.shape) shape.push_back(dim.size);
+    made->results.push_back(std::move(shape));
+  }
+  backend::bind(*made);
+  return made;
+}
+
+bool has_shapes(const FunctionImpl& function, Span<const Array> arguments) {
+  const std::vector<artifact::Argument>& expected = function.record().arguments;
+  if (arguments.size() != expected.size()) return false;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const ArrayImpl* given = Access::impl(arguments[i]).get();
+    if (given == nullptr || given->shape.size() != expected[i].shape.size()) return false;
+    for (std::size_t k = 0; k < given->shape.size(); ++k)
+      if (expected[i].shape[k].expression || expected[i].shape[k].number != given->shape[k]) return false;
+  }
+  return true;
+}
+
+// What is called for these arguments: the form of their shapes, else the first, which is of any size
+// where there is such a one.
+const FunctionImpl& form_of(const FunctionImpl& function, Span<const Array> arguments) {
+  for (const auto& form : function.forms)
+    if (has_shapes(*form, arguments)) return *form;
+  return function;
+}
+
 Module load_module(const std::string* path, Span<const std::uint8_t> bytes, const Device& device,
                    const std::string& parameters) {
   auto made = std::make_shared<ModuleImpl>();
@@ -180,25 +235,18 @@ const std::vector<Signature>& Module::functions() const { return impl_->signatur
 
 Function Module::function(std::string_view name) const {
   std::string names;
+  std::shared_ptr<FunctionImpl> first;
   for (std::size_t i = 0; i < impl_->signatures.size(); ++i) {
-    const Signature& signature = impl_->signatures[i];
-    names += (names.empty() ? "" : ", ") + signature.name;
-    if (signature.name != name) continue;
-    auto made = std::make_shared<FunctionImpl>();
-    made->module = impl_;
-    made->index = i;
-    const artifact::Record& record = impl_->records[i];
-    made->dynamic = record.is_dynamic();
-    made->related = is_related(record);
-    for (const Parameter& argument : signature.arguments) made->donates |= argument.donated;
-    for (const Parameter& result : signature.results) {
-      Shape shape;
-      for (const Dim& dim : result.shape) shape.push_back(dim.size);
-      made->results.push_back(std::move(shape));
-    }
-    backend::bind(*made);
-    return Access::handle<Function>(std::shared_ptr<const FunctionImpl>(std::move(made)));
+    const std::string& own = impl_->signatures[i].name;
+    if (i == 0 || own != impl_->signatures[i - 1].name) names += (names.empty() ? "" : ", ") + own;
+    if (own != name) continue;
+    std::shared_ptr<FunctionImpl> made = bound(impl_, i);
+    if (first == nullptr)
+      first = std::move(made);
+    else
+      first->forms.push_back(std::move(made));
   }
+  if (first != nullptr) return Access::handle<Function>(std::shared_ptr<const FunctionImpl>(std::move(first)));
   throw Error(Code::not_found,
               "no function '" + std::string(name) + "' in this module; it has " + names + ".",
               "Module::function", "name one of those.");
@@ -207,10 +255,11 @@ Function Module::function(std::string_view name) const {
 const Signature& Function::signature() const { return impl_->signature(); }
 
 std::vector<Array> Function::call(Span<const Array> arguments) const {
-  const Sizes sizes = check_arguments(*impl_, arguments);
-  backend::CallReservation reservation(*impl_, arguments, sizes);
-  detail::Borrows borrows(*impl_, arguments);
-  return backend::call(*impl_, arguments, sizes, reservation, borrows);
+  const FunctionImpl& function = form_of(*impl_, arguments);
+  const Sizes sizes = check_arguments(function, arguments);
+  backend::CallReservation reservation(function, arguments, sizes);
+  detail::Borrows borrows(function, arguments);
+  return backend::call(function, arguments, sizes, reservation, borrows);
 }
 
 }  // namespace calque

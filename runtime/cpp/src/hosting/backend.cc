@@ -200,8 +200,8 @@ void bind(FunctionImpl& function) {
   const std::string& name = function.signature().name;
   const python::Hosting& hosting = python::hosting();
   python::Lock lock;
-  python::Ref text = python::checked(PyUnicode_FromString(name.c_str()), name);
-  PyObject* arguments[] = {function.module->state.artifact.get(), text.get()};
+  python::Ref index = python::checked(PyLong_FromSize_t(function.index), name);
+  PyObject* arguments[] = {function.module->state.artifact.get(), index.get()};
   function.state.target = python::checked(
       PyObject_Vectorcall(hosting.bind, arguments, 2, nullptr), name);
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <optional>
 
 #include "artifact/container.hpp"
 #include "artifact/cuda.hpp"
@@ -156,6 +157,18 @@ std::size_t result_bytes(const artifact::Record& record) {
 
 }  // namespace
 
+// Whether two functions have one name and arguments of the same shapes.
+bool has_same_arguments(const artifact::Record& a, const artifact::Record& b) {
+  if (a.name != b.name || a.arguments.size() != b.arguments.size()) return false;
+  for (std::size_t i = 0; i < a.arguments.size(); ++i) {
+    const std::vector<artifact::Size>&x = a.arguments[i].shape, &y = b.arguments[i].shape;
+    if (x.size() != y.size()) return false;
+    for (std::size_t k = 0; k < x.size(); ++k)
+      if (x[k].text() != y[k].text()) return false;
+  }
+  return true;
+}
+
 Variant::~Variant() {
   for (ci_program* program : {sync_.load(), task_.load()})
     if (program != nullptr) ci_release_program(program);
@@ -207,23 +220,38 @@ void load(const std::string* path, Span<const std::uint8_t> bytes, const std::st
     place.cuda = artifact::cuda_driver();
     place.capability = artifact::cuda_capability(native::queues_of(module.device).index());
   }
-  // Functions in the order in which they are met first; of the variants of each, one.
+  // Functions in the order in which they are met first, of each its forms: of those with the same
+  // argument shapes, one; those of any size first (runtime/variants.py).
   std::vector<bool> done(described.size());
   for (std::size_t i = 0; i < described.size(); ++i) {
     if (done[i]) continue;
-    std::vector<const artifact::Record*> variants;
-    std::vector<std::size_t> indices;
+    std::vector<std::size_t> forms;
+    std::optional<Error> failed;
     for (std::size_t k = i; k < described.size(); ++k) {
-      if (described[k].record.name != described[i].record.name) continue;
-      done[k] = true;
-      variants.push_back(&described[k].record);
-      indices.push_back(k);
+      if (done[k] || described[k].record.name != described[i].record.name) continue;
+      std::vector<const artifact::Record*> variants;
+      std::vector<std::size_t> indices;
+      for (std::size_t m = k; m < described.size(); ++m) {
+        if (done[m] || !native::has_same_arguments(described[m].record, described[k].record)) continue;
+        done[m] = true;
+        variants.push_back(&described[m].record);
+        indices.push_back(m);
+      }
+      try {
+        forms.push_back(indices[artifact::choose(variants, place, source)]);
+      } catch (const Error& error) {
+        if (!failed) failed = error;
+      }
     }
-    const std::size_t chosen = indices[artifact::choose(variants, place, source)];
-    module.state.variants.push_back(described[chosen].variant);
-    module.state.entries.push_back(described[chosen].entry);
-    module.state.storage.push_back(described[chosen].storage);
-    module.records.push_back(described[chosen].record);
+    if (forms.empty()) throw *failed;
+    std::stable_partition(forms.begin(), forms.end(),
+                          [&](std::size_t k) { return described[k].record.is_dynamic(); });
+    for (const std::size_t chosen : forms) {
+      module.state.variants.push_back(described[chosen].variant);
+      module.state.entries.push_back(described[chosen].entry);
+      module.state.storage.push_back(described[chosen].storage);
+      module.records.push_back(described[chosen].record);
+    }
   }
 }
 
