@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import calque
+import calque_as_jax
 from calque.compat import libraries, private, versions
 from calque.core.config import config
 from calque.core.errors import explain
@@ -78,10 +79,13 @@ def installed() -> bool:
 
 
 def install() -> None:
-    """Make `import jax` and `import jaxlib` give calque, in this process.
+    """Make `import jax` and `import jaxlib` give calque, in this process and those it starts.
 
     The random stream is today's JAX's (jax_threefry_partitionable), as libraries expect, unless
-    the environment says otherwise.
+    the environment says otherwise.  Child processes are told by the variable CALQUE_AS_JAX, which
+    is set in os.environ (and PYTHONPATH, where calque is not installed by pip); one that is 0
+    stays, and children are left as they are.  Where another jax is installed, a line on stderr
+    says that this one is used in its place; CALQUE_AS_JAX=quiet leaves that out.
 
     Returns:
       Nothing; a second call does nothing.
@@ -98,6 +102,15 @@ def install() -> None:
     """
     if installed():
         return
+    finder()
+    importlib.import_module("jax")
+
+
+def finder() -> _Finder:
+    """The finder, in its place: jax is calque's from now on, and imported by nobody yet."""
+    for found in sys.meta_path:
+        if isinstance(found, _Finder):
+            return found
     there = [m for m in TOPS if m in sys.modules]
     if there:
         raise ImportError(explain(
@@ -105,11 +118,28 @@ def install() -> None:
             f"{getattr(sys.modules[there[0]], '__file__', 'elsewhere')}.",
             fix="call calque.compat.install() before the first import of jax and of every library "
             "that imports it, or run the program by python -m calque.compat prog.py."))
-    sys.meta_path.insert(0, _Finder())
+    said = _say_which()
+    calque_as_jax.disarm()
+    made = _Finder()
+    sys.meta_path.insert(0, made)
+    calque_as_jax.for_children(os.environ, "quiet" if said else "1")
     if "JAX_THREEFRY_PARTITIONABLE" not in os.environ:
         config.update("jax_threefry_partitionable", True)
     _name_types()
-    importlib.import_module("jax")
+    return made
+
+
+def _say_which() -> bool:
+    """Say that another jax is installed, unless it was said; whether children are to be quiet."""
+    if os.environ.get(calque_as_jax.VARIABLE) == "quiet":
+        return True
+    other = importlib.machinery.PathFinder.find_spec("jax")
+    if other is None or other.origin is None:
+        return False
+    print(f"calque.compat: `import jax` gives calque {calque.__version__}, here and in child "
+          f"processes, not the jax in {os.path.dirname(other.origin)}.\n  (For that one: no "
+          f"calque.compat, and no {calque_as_jax.VARIABLE} in the environment.)", file=sys.stderr)
+    return True
 
 
 # where JAX has its classes of the same name, which programs find in texts of types
