@@ -231,21 +231,49 @@ class _Distribution(importlib.metadata.Distribution):
         return pathlib.Path(calque.__file__).parent / path
 
 
+def _make(name: str) -> types.ModuleType:
+    """A module of JAX's that is none of ours."""
+    if name == "jax":
+        return _Module("jax", {**_versions(), "__file__": calque.__file__}, calque)
+    if name == "jaxlib":
+        return _Module("jaxlib", _versions())
+    make: Callable[[], dict[str, Any]] = private.MODULES[name]
+    return _Module(name, make(), _ours(name))
+
+
+def look_up(name: str) -> tuple[str, str, str]:
+    """Whether a name of JAX's is there, without installing anything.
+
+    Returns:
+      The name up to what is no module, or is absent; present, stub (it raises when it is used) or
+      absent; and what is said to whoever asks for one that is absent.
+    """
+    here, *rest = name.split(".")
+    module: Any = _make(here)
+    for part in rest:
+        inner = f"{here}.{part}"
+        if inner in SAME or inner in private.MODULES:
+            here = inner
+            module = _ours(here) if here in SAME else _make(here)
+            continue
+        try:
+            found = getattr(module, part)
+        except AttributeError as error:
+            return inner, "absent", str(error)
+        if not isinstance(found, types.ModuleType):
+            return inner, "stub" if hasattr(found, private.STUB) else "present", ""
+        here, module = inner, found
+    return here, "present", ""
+
+
 class _Loader(importlib.abc.Loader):
     """Gives a module of ours under JAX's name, or makes one (importlib calls create_module and
     exec_module)."""
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        name = spec.name
-        if name == "jax":
-            return _Module("jax", {**_versions(), "__file__": calque.__file__}, calque)
-        if name == "jaxlib":
-            return _Module("jaxlib", _versions())
-        if name in SAME:  # a place holder: exec_module puts our module in its stead
-            return types.ModuleType(name)
-        make: Callable[[], dict[str, Any]] = private.MODULES[name]
-        rest = _ours(name)
-        return _Module(name, make(), rest)
+        if spec.name in SAME:  # a place holder: exec_module puts our module in its stead
+            return types.ModuleType(spec.name)
+        return _make(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
         name = module.__name__
