@@ -189,9 +189,8 @@ def _bound(node: ast.AST) -> Iterator[tuple[str, str | None]]:
                 yield argument.arg, None
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         yield node.id, None
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name, None
-    elif isinstance(node, ast.ExceptHandler) and node.name:
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+                    | ast.ExceptHandler) and node.name:
         yield node.name, None
 
 

@@ -1,6 +1,6 @@
 """setuptools' commands, named in pyproject.toml: a package with C kernels, a wheel with a true tag.
 
-The package has one file for site-packages itself, calque_as_jax.pth, which Python reads as it starts.
+One file is for site-packages itself: calque_as_jax.pth, which Python reads as it starts.
 
 They are loaded by their path, while the package is built.  Imports the standard library,
 setuptools, and build.py by its path.

@@ -1,4 +1,4 @@
-"""calque compat scan: the names that files write, through aliases and scopes, and what is absent."""
+"""calque compat scan: names that files write, through aliases and scopes, and what is absent."""
 from __future__ import annotations
 
 import json
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from calque.compat import modules
 from calque_cli.scan import uses
 
-TEXT = '''
+from calque.compat import modules
+
+TEXT = """
 import jax, numpy as np
 import jax.numpy as jnp, jax.scipy.stats
 from jax import lax, random as jr
@@ -42,7 +42,7 @@ else:
     jax.six
 if TYPE_CHECKING:
     import jax.seven
-'''
+"""
 FOUND = [  # name, line, whether the code does without it
     ("jax", 2, False), ("jax.numpy", 3, False), ("jax.scipy.stats", 3, False),
     ("jax.lax", 4, False), ("jax.random", 4, False), ("jax.nn.relu", 5, False),

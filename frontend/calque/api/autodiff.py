@@ -23,6 +23,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of
 from calque.core.errors import explain
 from calque.core.lists import flagged
+from calque.core.naming import name_of
 from calque.core.program import Program
 from calque.core.trace import Tracer
 from calque.core.types import Function
@@ -36,7 +37,6 @@ from calque.dispatch.tracing import (
     check_outputs,
     described,
     name_at,
-    name_of,
     trace_to_program,
     wrapped,
 )

@@ -18,11 +18,12 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.lists import flagged
+from calque.core.naming import name_of
 from calque.core.trace import as_current
 from calque.core.trace import eval_trace as bottom_trace
 from calque.core.types import Function
 from calque.dispatch.array import from_numpy
-from calque.dispatch.tracing import check_arguments, name_of
+from calque.dispatch.tracing import check_arguments
 from calque.primitives import callback as prim
 from calque.primitives.elementwise import stop_gradient_p
 from calque.primitives.random import impl_of, random_unwrap_p, random_wrap_p

@@ -1,4 +1,4 @@
-"""python -m calque.compat prog.py [args]; -m module [args]; -c code [args]; and Python's other ways.
+"""python -m calque.compat prog.py [args]; -m module [args]; -c code [args]; Python's other ways.
 
 A program, a module and code run in this process.  What else Python takes (a prompt, a program on
 stdin, -i, -W, -X) is its own: the process becomes that Python, which is told by the environment.
@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import calque_as_jax
+
 from calque.compat.modules import install
 
 USAGE = """usage: python -m calque.compat [PROGRAM.py | -m MODULE | -c CODE | -] [ARGUMENTS]

@@ -18,8 +18,9 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import calque
 import calque_as_jax
+
+import calque
 from calque.compat import libraries, private, versions
 from calque.core.config import config
 from calque.core.errors import explain

@@ -6,6 +6,7 @@ from typing import Any
 from calque.core.avals import aval_of, is_arraylike
 from calque.core.dtypes import check_fits
 from calque.core.errors import explain
+from calque.core.naming import name_of
 from calque.core.refs import Ref
 from calque.core.trace import axes_mapped, scope
 from calque.core.types import Function
@@ -16,7 +17,6 @@ from calque.dispatch.tracing import (
     check_arguments,
     check_callable,
     described,
-    name_of,
     trace_with_refs,
     type_of,
     wrapped,
