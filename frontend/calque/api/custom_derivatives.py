@@ -379,7 +379,7 @@ class _VjpCall:
                 path = tree_util.tree_leaves_with_path(
                     self.residual_tree.unflatten(range(len(residuals))))[i][0]
                 raise ValueError(explain(
-                    f"custom_vjp fwd function {name_of(self.owner.fwd)} returned a mutable array "  # type: ignore[arg-type]
+                    f"custom_vjp fwd function {name_of(self.owner.fwd)} returned a mutable array "
                     f"reference of type {x.abstract} at output tree path "
                     f"[1]{tree_util.keystr(path)} that was not an argument.",
                     fix="pass the reference as an argument of the function, or return its value."))
@@ -394,7 +394,7 @@ class _VjpCall:
 
     def _flat(self, found: Any) -> list[Any]:
         """Cotangents in the order of the flat arguments; None where a whole argument has none."""
-        bwd = name_of(self.owner.bwd)  # type: ignore[arg-type]
+        bwd = name_of(self.owner.bwd)
         whole = self.tree.unflatten(self.avals)
         if isinstance(found, list):
             found = tuple(found)

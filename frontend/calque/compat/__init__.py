@@ -7,6 +7,7 @@
 Map:
 
   modules.py    which name of JAX's is which module of ours; the finder; install
+  identity.py   what modules, types and functions say they are
   versions.py   the versions of libraries that were run
   private.py    the private modules that libraries touch, a few lines each
   libraries.py  more of them, by who needs them, and what is made for TPUs and GPUs alone

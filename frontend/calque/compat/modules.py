@@ -11,6 +11,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
+import importlib.util
 import os
 import pathlib
 import sys
@@ -21,11 +22,9 @@ from typing import Any
 import calque_as_jax
 
 import calque
-from calque.compat import libraries, private, versions
+from calque.compat import identity, libraries, private, versions
 from calque.core.config import config
 from calque.core.errors import explain
-from calque.core.trace import Tracer
-from calque.dispatch.array import Array
 
 JAX_VERSION = private.JAX_VERSION
 assert libraries.MODULES is private.MODULES  # (its rows are in it)
@@ -126,7 +125,7 @@ def finder() -> _Finder:
     calque_as_jax.for_children(os.environ, "quiet" if said else "1")
     if "JAX_THREEFRY_PARTITIONABLE" not in os.environ:
         config.update("jax_threefry_partitionable", True)
-    _name_types()
+    identity.rename_types()
     return made
 
 
@@ -143,27 +142,12 @@ def _say_which() -> bool:
     return True
 
 
-# where JAX has its classes of the same name, which programs find in texts of types
-_TRACERS = {"JVPTracer": "jax._src.interpreters.ad",
-            "LinearizeTracer": "jax._src.interpreters.ad",
-            "BatchTracer": "jax._src.interpreters.batching"}
-
-
-def _name_types() -> None:
-    """Types of arrays and tracers say that they are JAX's: libraries choose by that (autoray)."""
-    Array.__module__ = "jaxlib._jax"
-    kinds: list[type] = [Tracer]
-    while kinds:
-        kind = kinds.pop()
-        kind.__module__ = _TRACERS.get(kind.__name__, "jax.core")
-        kinds += kind.__subclasses__()
-
-
 class _Module(types.ModuleType):
     """A module of JAX's that is made here; `rest` is asked for what it lacks."""
 
     def __init__(self, name: str, names: dict[str, Any] | None = None, rest: Any = None) -> None:
         super().__init__(name, f"{name}, as calque.compat has it.")
+        self.__file__ = calque.__file__
         self.__dict__.update(names or {})
         self.__dict__["_rest"] = rest
         self.__path__: list[str] = []
@@ -203,9 +187,12 @@ class _Finder:
         if name.split(".")[0] not in TOPS:
             versions.check(name)
             return None
-        if name not in TOPS and name not in SAME and name not in private.MODULES:
+        if name not in TOPS and name not in SAME and name not in private.MODULES and not (
+                # a module within one of ours: it is that, and not loaded a second time
+                name.rpartition(".")[0] in SAME and importlib.util.find_spec(_our_name(name))):
             return None
-        return importlib.machinery.ModuleSpec(name, _Loader(), is_package=True)
+        return importlib.machinery.ModuleSpec(name, _Loader(), origin=calque.__file__,
+                                              is_package=True)
 
     def find_distributions(self, context: Any = None) -> Iterator[importlib.metadata.Distribution]:
         wanted = getattr(context, "name", None)
@@ -226,6 +213,8 @@ class _Distribution(importlib.metadata.Distribution):
     def read_text(self, filename: str) -> str | None:
         if filename == "METADATA":
             return f"Metadata-Version: 2.1\nName: {self._is}\nVersion: {JAX_VERSION}\n"
+        if filename == "top_level.txt":
+            return self._is
         return None
 
     def locate_file(self, path: Any) -> Any:
@@ -235,7 +224,7 @@ class _Distribution(importlib.metadata.Distribution):
 def _make(name: str) -> types.ModuleType:
     """A module of JAX's that is none of ours."""
     if name == "jax":
-        return _Module("jax", {**_versions(), "__file__": calque.__file__}, calque)
+        return _Module("jax", _versions(), calque)
     if name == "jaxlib":
         return _Module("jaxlib", _versions())
     make: Callable[[], dict[str, Any]] = private.MODULES[name]
@@ -272,18 +261,22 @@ class _Loader(importlib.abc.Loader):
     exec_module)."""
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        if spec.name in SAME:  # a place holder: exec_module puts our module in its stead
-            return types.ModuleType(spec.name)
-        return _make(spec.name)
+        if _is_made(spec.name):
+            return _make(spec.name)
+        return types.ModuleType(spec.name)  # exec_module puts our module in its stead
 
     def exec_module(self, module: types.ModuleType) -> None:
         name = module.__name__
-        if name in SAME:
-            module = sys.modules[name] = importlib.import_module("calque" + name[len("jax"):])
+        if not _is_made(name):
+            module = sys.modules[name] = importlib.import_module(_our_name(name))
             self._add_parts(name, module)
+            if name in SAME:
+                identity.rename(module, name)
         parent, _, last = name.rpartition(".")
         if parent and isinstance(sys.modules.get(parent), _Module):
             sys.modules[parent].__dict__[last] = module
+        if name == "jax":
+            identity.rename_loaded(SAME)
 
     def _add_parts(self, name: str, module: types.ModuleType) -> None:
         """The modules made here that JAX has within one of ours."""
@@ -294,10 +287,18 @@ class _Loader(importlib.abc.Loader):
             setattr(module, part.rpartition(".")[2], importlib.import_module(part))
 
 
+def _is_made(name: str) -> bool:
+    return name in TOPS or name in private.MODULES and name not in SAME
+
+
+def _our_name(name: str) -> str:
+    return "calque" + name[len("jax"):]
+
+
 def _ours(name: str) -> Any:
     """The module of ours that a made one stands beside, if there is one."""
     try:
-        return importlib.import_module("calque" + name[len("jax"):])
+        return importlib.import_module(_our_name(name))
     except ImportError:
         return None
 

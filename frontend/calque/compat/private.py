@@ -68,7 +68,7 @@ def _package() -> dict[str, Any]:
     return {}
 
 
-@_made("jax.version")
+@_made("jax.version", "jaxlib.version")
 def _version() -> dict[str, Any]:
     return {"__version__": JAX_VERSION,
             "__version_info__": tuple(map(int, JAX_VERSION.split(".")))}

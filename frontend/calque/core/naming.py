@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _KINDS = {"__name__": str, "__qualname__": str, "__annotations__": dict}
 _MOST = 100  # wrappers around wrappers: an object may answer __wrapped__ with itself for ever
@@ -43,6 +46,14 @@ def dress(new: Any, fun: Any, attributes: bool = False) -> Any:
     return new
 
 
+def wraps(fun: Any) -> Callable[[F], F]:
+    """functools.wraps for functions of any kind."""
+    def decorate(new: F) -> F:
+        dress(new, fun, attributes=True)
+        return new
+    return decorate
+
+
 def innermost(fun: Any) -> Any:
     """What wrappers are around."""
     for _ in range(_MOST):
@@ -69,4 +80,5 @@ def makes_generators(fun: Any) -> bool:
         return False
 
 
-__all__ = ["attribute", "dress", "innermost", "makes_generators", "name_of", "signature_of"]
+__all__ = ["attribute", "dress", "innermost", "makes_generators", "name_of", "signature_of",
+           "wraps"]
