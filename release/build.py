@@ -98,7 +98,8 @@ def packaged(names: list[str]) -> set[str]:
             continue
         data = (inside.startswith("calque/lowering/kernels/cuda/archives/")
                 or Path(name).name in ("FLAGS", "LEVELS", "OVERRIDES", "py.typed")
-                or inside in ("calque/runtime/bytecode.json", "calque/runtime/features.json"))
+                or inside in ("calque/runtime/bytecode.json", "calque/runtime/features.json",
+                              "calque_as_jax.pth"))
         if not name.startswith("runtime/cpp/") and (name.endswith((".py", ".pyi")) or data):
             found.add(inside)
     return found

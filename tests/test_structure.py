@@ -150,7 +150,8 @@ def test_no_modules_import_each_other() -> None:
 def test_package_list_matches_the_folders() -> None:
     listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
         "packages"])
-    found = {name for name, path in modules() if path.name == "__init__.py"} | {"calque_cli"}
+    found = {name for name, path in modules() if path.name == "__init__.py"} | {
+        "calque_cli", "calque_as_jax", "calque_as_jax.children"}
     assert listed == found
 
 

@@ -371,6 +371,37 @@ def cache(clear: Annotated[bool, typer.Option(
     cache_report()
 
 
+compat = typer.Typer(no_args_is_help=True, help="Code that was written for JAX.")
+app.add_typer(compat, name="compat")
+
+
+@compat.callback()
+def compat_options() -> None:  # (with a callback, a single command keeps its name)
+    pass
+
+
+@compat.command()
+@reported
+def scan(folder: Annotated[Path, typer.Argument(metavar="FOLDER", show_default=False,
+                                                help="Python files, or one file")],
+         as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+         absent: Annotated[bool, typer.Option(
+             "--absent", help="leave out what is present")] = False) -> None:
+    """List the names of JAX that Python files write, and which of them calque has not.
+
+    Nothing is run: imports, their aliases and attributes are read.  Ends with exit code 1 where a
+    name is absent that the code does not do without (try, hasattr, TYPE_CHECKING).
+
+    Examples:
+
+    - `calque compat scan my_project`
+
+    - `calque compat scan train.py --json`
+    """
+    from calque_cli.scan import scan as print_names
+    print_names(folder, as_json, absent)
+
+
 def main() -> None:
     """The entry point `calque`."""
     app()

@@ -22,7 +22,7 @@ import calque
 assert jax.jit is calque.jit and jnp is calque.numpy and jax.numpy.linalg is calque.numpy.linalg
 import jax.lax
 assert sys.modules["jax.lax"] is lax is calque.lax and jax.interpreters.ad is ad
-assert calque.numpy.__name__ == "calque.numpy" and calque.numpy.__spec__.name == "calque.numpy"
+assert jnp.__name__ == "jax.numpy" and calque.numpy.__spec__.name == "calque.numpy"
 assert jax.__version_info__ == (0, 10, 2) and jaxlib.__version__ == jax.version.__version__
 assert importlib.metadata.version("jax") == importlib.metadata.version("JaxLib") == "0.10.2"
 assert importlib.metadata.version("numpy") and jax.config.jax_threefry_partitionable

@@ -25,6 +25,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import Dim, SymbolicScope, scope_of
 from calque.core.errors import explain
+from calque.core.naming import name_of
 from calque.core.program import Program, inner_of
 from calque.core.sharding import PartitionSpec
 from calque.core.trace import Tracer, escaped_tracer_error
@@ -35,7 +36,7 @@ from calque.dispatch.eager import named_target
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partial_programs import whole
 from calque.dispatch.sharded.spanning import any_spans
-from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, name_of, trace_to_program
+from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, trace_to_program
 from calque.lowering.compiler.compile import compiler_version
 from calque.lowering.driver.attempts import compile_lowered
 from calque.lowering.driver.module import Lowered, LowerOptions, lower

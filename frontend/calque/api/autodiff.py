@@ -20,9 +20,10 @@ from calque.api.linear_maps import (
     shown,
 )
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, dtype_of
+from calque.core.avals import HasAval, ShapedArray, aval_of, dtype_of
 from calque.core.errors import explain
 from calque.core.lists import flagged
+from calque.core.naming import name_of
 from calque.core.program import Program
 from calque.core.trace import Tracer
 from calque.core.types import Function
@@ -36,7 +37,6 @@ from calque.dispatch.tracing import (
     check_outputs,
     described,
     name_at,
-    name_of,
     trace_to_program,
     wrapped,
 )
@@ -66,9 +66,15 @@ class _Flat:
         flat, self.out_tree = tree_util.flatten(out)
         check_outputs(name_of(self.fun), flat, self.out_tree)
         if self.has_aux:
-            more, self.aux_tree = tree_util.flatten(aux)
-            return [*flat, *more]
+            self._aux, self._aux_tree = tree_util.flatten(aux)
+            return [*flat, *(x for x in self._aux if isinstance(x, HasAval))]
         return flat
+
+    def aux(self, values: Sequence[Any]) -> Any:
+        """aux of the values of its arrays; what else is in it, of any type, is handed on."""
+        given = iter(values)
+        return self._aux_tree.unflatten([
+            next(given) if isinstance(x, HasAval) else x for x in self._aux])
 
 
 def check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
@@ -198,7 +204,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False,
         out = flat.out_tree.unflatten(as_values(outs[:count]))
         pullback.program = pullback.program.replace(name=name)
         if has_aux:
-            return out, pullback.split(leaves), flat.aux_tree.unflatten(outs[count:])
+            return out, pullback.split(leaves), flat.aux(outs[count:])
         return out, pullback.split(leaves)
 
 
@@ -317,7 +323,7 @@ def _value_and_grad(fun: Any, leaves: Sequence[Any], in_tree: Any, has_aux: bool
     cts = pullback.flat([seed])
     grads = [shown(c, aval_of(x)) for c, x in zip(cts, values)]
     value = as_values(outs[:1])[0]
-    return (value, flat.aux_tree.unflatten(outs[1:])) if has_aux else value, grads
+    return (value, flat.aux(outs[1:])) if has_aux else value, grads
 
 
 def _check_scalar(flat: _Flat, outs: Sequence[Any], holomorphic: bool) -> None:
@@ -415,7 +421,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any],
         tangent_out = flat.out_tree.unflatten([
             like_primal(t, aval_of(o)) for t, o in zip(out_ts[:count], outs)])
         if has_aux:
-            return primal_out, tangent_out, flat.aux_tree.unflatten(outs[count:])
+            return primal_out, tangent_out, flat.aux(outs[count:])
         return primal_out, tangent_out
 
 
@@ -455,7 +461,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
         apply = Linearized(program, tuple(map(aval_of, values)), tuple(nonzero), tuple(mask),
                            tuple(out_avals), in_tree, flat.out_tree)
         out = flat.out_tree.unflatten(as_values(outs[:count]))
-        return (out, apply, flat.aux_tree.unflatten(outs[count:])) if has_aux else (out, apply)
+        return (out, apply, flat.aux(outs[count:])) if has_aux else (out, apply)
 
 
 def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Any:

@@ -13,6 +13,7 @@ from calque.core.avals import aval_of, ndim_of
 from calque.core.dims import as_size
 from calque.core.errors import explain
 from calque.core.lists import as_tuple
+from calque.core.naming import name_of
 from calque.core.refs import Ref, assign, check_distinct
 from calque.core.refs import read as ref_value
 from calque.core.sharding import NamedSharding, PartitionSpec
@@ -25,7 +26,6 @@ from calque.dispatch.tracing import (
     check_arguments,
     check_callable,
     check_outputs,
-    name_of,
     type_of,
     wrapped,
 )

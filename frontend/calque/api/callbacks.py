@@ -18,11 +18,12 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.lists import flagged
+from calque.core.naming import name_of, wraps
 from calque.core.trace import as_current
 from calque.core.trace import eval_trace as bottom_trace
 from calque.core.types import Function
 from calque.dispatch.array import from_numpy
-from calque.dispatch.tracing import check_arguments, name_of
+from calque.dispatch.tracing import check_arguments
 from calque.primitives import callback as prim
 from calque.primitives.elementwise import stop_gradient_p
 from calque.primitives.random import impl_of, random_unwrap_p, random_wrap_p
@@ -220,7 +221,7 @@ def _call_back(ordered: bool, partitioned: bool, callback: Any, /, *args: Any,
     keys = [aval_of(x).dtype if dtypes.is_key(aval_of(x).dtype) else None for x in found]
     arrays = [x if k is None else random_unwrap_p.bind(x) for x, k in zip(found, keys)]
 
-    @functools.wraps(callback)
+    @wraps(callback)
     def with_statics(*values: Any) -> None:
         given = iter(v if k is None else random_wrap_p.bind(v, **impl_of(k))
                      for v, k in zip(values, keys))

@@ -14,9 +14,10 @@ from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.memo import Memo
+from calque.core.naming import name_of
 from calque.core.trace import Tracer
 from calque.core.types import Function
-from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs, type_of, wrapped
+from calque.dispatch.tracing import check_arguments, trace_with_refs, type_of, wrapped
 from calque.primitives.checkpoint import bind, name_p
 from calque.transforms.stage import closed, stage
 from calque.trees import util as tree_util

@@ -17,6 +17,7 @@ from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.config import config
 from calque.core.dims import as_size
 from calque.core.errors import explain
+from calque.core.naming import name_of
 from calque.core.program import Program
 from calque.core.refs import (
     AbstractRef,
@@ -33,7 +34,7 @@ from calque.core.types import Function
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import branch_error, carry_error
-from calque.dispatch.tracing import check_arguments, name_at, name_of, trace_with_refs, type_of
+from calque.dispatch.tracing import check_arguments, name_at, trace_with_refs, type_of
 from calque.primitives import control
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh

@@ -4,7 +4,6 @@ Start reading at `custom_vmap`; the primitive lies in primitives/custom.py.
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +12,10 @@ from calque.api.custom_derivatives import flat_result
 from calque.api.rule_arguments import HandsOn, resolved
 from calque.core.errors import explain
 from calque.core.lists import flagged
+from calque.core.naming import dress, name_of
 from calque.core.trace import at_bottom
 from calque.core.types import Function
-from calque.dispatch.tracing import check_arguments, name_of
+from calque.dispatch.tracing import check_arguments
 from calque.primitives.custom import Rule, custom_vmap_p
 from calque.trees import util as tree_util
 
@@ -43,7 +43,7 @@ class custom_vmap(HandsOn):  # noqa: N801
     """
 
     def __init__(self, fun: Function) -> None:
-        functools.update_wrapper(self, fun)
+        dress(self, fun, attributes=True)
         self.fun = fun
         self.vmap_rule: Function | None = None
 

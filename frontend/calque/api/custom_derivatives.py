@@ -23,11 +23,12 @@ from calque.core.avals import (
 from calque.core.config import config
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.lists import as_tuple, flagged
+from calque.core.naming import dress, name_of
 from calque.core.refs import Ref, bound_to_rules, check_distinct
 from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.core.zeros import instantiate, is_zero, zero_like
-from calque.dispatch.tracing import check_arguments, check_outputs, name_at, name_of, traced_among
+from calque.dispatch.tracing import check_arguments, check_outputs, name_at, traced_among
 from calque.primitives.custom import (
     Rule,
     SymbolicZero,
@@ -137,7 +138,7 @@ class custom_jvp(HandsOn):  # noqa: N801
 
     def __init__(self, fun: Function, nondiff_argnums: int | Sequence[int] = (),
                  nondiff_argnames: str | Sequence[str] = ()) -> None:
-        functools.update_wrapper(self, fun)
+        dress(self, fun, attributes=True)
         self.fun = fun
         self.nondiff_argnums = positions(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Function | None = None
@@ -270,7 +271,7 @@ class custom_vjp(HandsOn):  # noqa: N801
 
     def __init__(self, fun: Function, nondiff_argnums: int | Sequence[int] = (),
                  nondiff_argnames: str | Sequence[str] = ()) -> None:
-        functools.update_wrapper(self, fun)
+        dress(self, fun, attributes=True)
         self.fun = fun
         self.nondiff_argnums = positions(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Function | None = None
@@ -378,7 +379,7 @@ class _VjpCall:
                 path = tree_util.tree_leaves_with_path(
                     self.residual_tree.unflatten(range(len(residuals))))[i][0]
                 raise ValueError(explain(
-                    f"custom_vjp fwd function {name_of(self.owner.fwd)} returned a mutable array "  # type: ignore[arg-type]
+                    f"custom_vjp fwd function {name_of(self.owner.fwd)} returned a mutable array "
                     f"reference of type {x.abstract} at output tree path "
                     f"[1]{tree_util.keystr(path)} that was not an argument.",
                     fix="pass the reference as an argument of the function, or return its value."))
@@ -393,7 +394,7 @@ class _VjpCall:
 
     def _flat(self, found: Any) -> list[Any]:
         """Cotangents in the order of the flat arguments; None where a whole argument has none."""
-        bwd = name_of(self.owner.bwd)  # type: ignore[arg-type]
+        bwd = name_of(self.owner.bwd)
         whole = self.tree.unflatten(self.avals)
         if isinstance(found, list):
             found = tuple(found)
@@ -504,7 +505,7 @@ def custom_gradient(fun: Function) -> Function:
         return tree.unflatten(replay(program, *tree_util.tree_leaves(ct), consts=consts))
 
     wrapped.defvjp(fwd, bwd)
-    return functools.update_wrapper(wrapped, fun)
+    return dress(wrapped, fun, attributes=True)
 
 
 class _Held:

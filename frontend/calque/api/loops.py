@@ -23,13 +23,14 @@ from calque.core.config import config
 from calque.core.dims import as_size, max_dim
 from calque.core.errors import ConcretizationTypeError, explain
 from calque.core.lists import flagged
+from calque.core.naming import name_of
 from calque.core.program import Program, Var
 from calque.core.refs import Ref, Uses, read
 from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import carry_error
-from calque.dispatch.tracing import check_arguments, name_of, trace_with_refs
+from calque.dispatch.tracing import check_arguments, trace_with_refs
 from calque.primitives import elementwise as ew
 from calque.primitives import while_loop as prim
 from calque.trees import util as tree_util

@@ -10,8 +10,8 @@ import weakref
 from typing import Any
 
 from calque.core.errors import explain
+from calque.core.naming import name_of, signature_of
 from calque.core.types import Function
-from calque.dispatch.tracing import name_of
 
 
 class HandsOn:
@@ -39,12 +39,9 @@ def _signature(fun: Function) -> inspect.Signature | None:
         if found is None:
             found = _signatures[fun] = inspect.signature(fun)
         return found
-    except TypeError:  # it has no hash, or no weak references
+    except Exception:  # noqa: BLE001  (it has no hash or no weak references, or answers oddly)
         pass
-    try:
-        return inspect.signature(fun)
-    except (TypeError, ValueError):
-        return None
+    return signature_of(fun)
 
 
 def resolved(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str

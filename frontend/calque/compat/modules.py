@@ -11,6 +11,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
+import importlib.util
 import os
 import pathlib
 import sys
@@ -18,12 +19,12 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import calque_as_jax
+
 import calque
-from calque.compat import libraries, private, versions
+from calque.compat import identity, libraries, private, versions
 from calque.core.config import config
 from calque.core.errors import explain
-from calque.core.trace import Tracer
-from calque.dispatch.array import Array
 
 JAX_VERSION = private.JAX_VERSION
 assert libraries.MODULES is private.MODULES  # (its rows are in it)
@@ -78,10 +79,13 @@ def installed() -> bool:
 
 
 def install() -> None:
-    """Make `import jax` and `import jaxlib` give calque, in this process.
+    """Make `import jax` and `import jaxlib` give calque, in this process and those it starts.
 
     The random stream is today's JAX's (jax_threefry_partitionable), as libraries expect, unless
-    the environment says otherwise.
+    the environment says otherwise.  Child processes are told by the variable CALQUE_AS_JAX, which
+    is set in os.environ (and PYTHONPATH, where calque is not installed by pip); one that is 0
+    stays, and children are left as they are.  Where another jax is installed, a line on stderr
+    says that this one is used in its place; CALQUE_AS_JAX=quiet leaves that out.
 
     Returns:
       Nothing; a second call does nothing.
@@ -98,6 +102,15 @@ def install() -> None:
     """
     if installed():
         return
+    finder()
+    importlib.import_module("jax")
+
+
+def finder() -> _Finder:
+    """The finder, in its place: jax is calque's from now on, and imported by nobody yet."""
+    for found in sys.meta_path:
+        if isinstance(found, _Finder):
+            return found
     there = [m for m in TOPS if m in sys.modules]
     if there:
         raise ImportError(explain(
@@ -105,27 +118,28 @@ def install() -> None:
             f"{getattr(sys.modules[there[0]], '__file__', 'elsewhere')}.",
             fix="call calque.compat.install() before the first import of jax and of every library "
             "that imports it, or run the program by python -m calque.compat prog.py."))
-    sys.meta_path.insert(0, _Finder())
+    said = _say_which()
+    calque_as_jax.disarm()
+    made = _Finder()
+    sys.meta_path.insert(0, made)
+    calque_as_jax.for_children(os.environ, "quiet" if said else "1")
     if "JAX_THREEFRY_PARTITIONABLE" not in os.environ:
         config.update("jax_threefry_partitionable", True)
-    _name_types()
-    importlib.import_module("jax")
+    identity.rename_types()
+    return made
 
 
-# where JAX has its classes of the same name, which programs find in texts of types
-_TRACERS = {"JVPTracer": "jax._src.interpreters.ad",
-            "LinearizeTracer": "jax._src.interpreters.ad",
-            "BatchTracer": "jax._src.interpreters.batching"}
-
-
-def _name_types() -> None:
-    """Types of arrays and tracers say that they are JAX's: libraries choose by that (autoray)."""
-    Array.__module__ = "jaxlib._jax"
-    kinds: list[type] = [Tracer]
-    while kinds:
-        kind = kinds.pop()
-        kind.__module__ = _TRACERS.get(kind.__name__, "jax.core")
-        kinds += kind.__subclasses__()
+def _say_which() -> bool:
+    """Say that another jax is installed, unless it was said; whether children are to be quiet."""
+    if os.environ.get(calque_as_jax.VARIABLE) == "quiet":
+        return True
+    other = importlib.machinery.PathFinder.find_spec("jax")
+    if other is None or other.origin is None:
+        return False
+    print(f"calque.compat: `import jax` gives calque {calque.__version__}, here and in child "
+          f"processes, not the jax in {os.path.dirname(other.origin)}.\n  (For that one: no "
+          f"calque.compat, and no {calque_as_jax.VARIABLE} in the environment.)", file=sys.stderr)
+    return True
 
 
 class _Module(types.ModuleType):
@@ -133,6 +147,7 @@ class _Module(types.ModuleType):
 
     def __init__(self, name: str, names: dict[str, Any] | None = None, rest: Any = None) -> None:
         super().__init__(name, f"{name}, as calque.compat has it.")
+        self.__file__ = calque.__file__
         self.__dict__.update(names or {})
         self.__dict__["_rest"] = rest
         self.__path__: list[str] = []
@@ -172,9 +187,12 @@ class _Finder:
         if name.split(".")[0] not in TOPS:
             versions.check(name)
             return None
-        if name not in TOPS and name not in SAME and name not in private.MODULES:
+        if name not in TOPS and name not in SAME and name not in private.MODULES and not (
+                # a module within one of ours: it is that, and not loaded a second time
+                name.rpartition(".")[0] in SAME and importlib.util.find_spec(_our_name(name))):
             return None
-        return importlib.machinery.ModuleSpec(name, _Loader(), is_package=True)
+        return importlib.machinery.ModuleSpec(name, _Loader(), origin=calque.__file__,
+                                              is_package=True)
 
     def find_distributions(self, context: Any = None) -> Iterator[importlib.metadata.Distribution]:
         wanted = getattr(context, "name", None)
@@ -195,10 +213,47 @@ class _Distribution(importlib.metadata.Distribution):
     def read_text(self, filename: str) -> str | None:
         if filename == "METADATA":
             return f"Metadata-Version: 2.1\nName: {self._is}\nVersion: {JAX_VERSION}\n"
+        if filename == "top_level.txt":
+            return self._is
         return None
 
     def locate_file(self, path: Any) -> Any:
         return pathlib.Path(calque.__file__).parent / path
+
+
+def _make(name: str) -> types.ModuleType:
+    """A module of JAX's that is none of ours."""
+    if name == "jax":
+        return _Module("jax", _versions(), calque)
+    if name == "jaxlib":
+        return _Module("jaxlib", _versions())
+    make: Callable[[], dict[str, Any]] = private.MODULES[name]
+    return _Module(name, make(), _ours(name))
+
+
+def look_up(name: str) -> tuple[str, str, str]:
+    """Whether a name of JAX's is there, without installing anything.
+
+    Returns:
+      The name up to what is no module, or is absent; present, stub (it raises when it is used) or
+      absent; and what is said to whoever asks for one that is absent.
+    """
+    here, *rest = name.split(".")
+    module: Any = _make(here)
+    for part in rest:
+        inner = f"{here}.{part}"
+        if inner in SAME or inner in private.MODULES:
+            here = inner
+            module = _ours(here) if here in SAME else _make(here)
+            continue
+        try:
+            found = getattr(module, part)
+        except AttributeError as error:
+            return inner, "absent", str(error)
+        if not isinstance(found, types.ModuleType):
+            return inner, "stub" if hasattr(found, private.STUB) else "present", ""
+        here, module = inner, found
+    return here, "present", ""
 
 
 class _Loader(importlib.abc.Loader):
@@ -206,25 +261,22 @@ class _Loader(importlib.abc.Loader):
     exec_module)."""
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        name = spec.name
-        if name == "jax":
-            return _Module("jax", {**_versions(), "__file__": calque.__file__}, calque)
-        if name == "jaxlib":
-            return _Module("jaxlib", _versions())
-        if name in SAME:  # a place holder: exec_module puts our module in its stead
-            return types.ModuleType(name)
-        make: Callable[[], dict[str, Any]] = private.MODULES[name]
-        rest = _ours(name)
-        return _Module(name, make(), rest)
+        if _is_made(spec.name):
+            return _make(spec.name)
+        return types.ModuleType(spec.name)  # exec_module puts our module in its stead
 
     def exec_module(self, module: types.ModuleType) -> None:
         name = module.__name__
-        if name in SAME:
-            module = sys.modules[name] = importlib.import_module("calque" + name[len("jax"):])
+        if not _is_made(name):
+            module = sys.modules[name] = importlib.import_module(_our_name(name))
             self._add_parts(name, module)
+            if name in SAME:
+                identity.rename(module, name)
         parent, _, last = name.rpartition(".")
         if parent and isinstance(sys.modules.get(parent), _Module):
             sys.modules[parent].__dict__[last] = module
+        if name == "jax":
+            identity.rename_loaded(SAME)
 
     def _add_parts(self, name: str, module: types.ModuleType) -> None:
         """The modules made here that JAX has within one of ours."""
@@ -235,10 +287,18 @@ class _Loader(importlib.abc.Loader):
             setattr(module, part.rpartition(".")[2], importlib.import_module(part))
 
 
+def _is_made(name: str) -> bool:
+    return name in TOPS or name in private.MODULES and name not in SAME
+
+
+def _our_name(name: str) -> str:
+    return "calque" + name[len("jax"):]
+
+
 def _ours(name: str) -> Any:
     """The module of ours that a made one stands beside, if there is one."""
     try:
-        return importlib.import_module("calque" + name[len("jax"):])
+        return importlib.import_module(_our_name(name))
     except ImportError:
         return None
 

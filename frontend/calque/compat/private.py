@@ -23,6 +23,7 @@ from calque.core.types import Function
 from calque.trees.nodes import NAMESPACE
 
 JAX_VERSION = "0.10.2"  # the release whose API is kept
+STUB = "__calque_stub__"  # an attribute of what raises when it is used
 MODULES: dict[str, Callable[[], dict[str, Any]]] = {}
 
 
@@ -38,6 +39,7 @@ def absent(name: str, instead: str = "this part of JAX is not in calque.") -> An
     def call(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(explain(f"calque.compat has no {name}.", fix=instead))
     call.__name__ = call.__qualname__ = name.rpartition(".")[2]
+    setattr(call, STUB, True)
     return call
 
 
@@ -45,7 +47,7 @@ def nothing(name: str) -> type:
     """A class that nothing is an instance of."""
     return type(name.rpartition(".")[2], (), {
         "__init__": lambda self, *args, **kwargs: absent(name)(),
-        "__doc__": f"{name} of JAX: nothing here is an instance of it."})
+        STUB: True, "__doc__": f"{name} of JAX: nothing here is an instance of it."})
 
 
 def _nothing(*names: str) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def _package() -> dict[str, Any]:
     return {}
 
 
-@_made("jax.version")
+@_made("jax.version", "jaxlib.version")
 def _version() -> dict[str, Any]:
     return {"__version__": JAX_VERSION,
             "__version_info__": tuple(map(int, JAX_VERSION.split(".")))}

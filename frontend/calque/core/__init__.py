@@ -19,6 +19,7 @@
   dimension.py   sizes that are known at the call only: polynomials, bounds
   dims.py        the same for whole shapes
   lists.py       words about shapes and lists of values
+  naming.py      names and signatures of functions that are wrapped, whatever they are
   tables.py      functions that a row of a table makes
   config.py      options, under JAX's names; config_of_jax.py  those that say little here
   errors.py      the error classes, and messages in three parts

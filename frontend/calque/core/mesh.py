@@ -8,7 +8,6 @@ from __future__ import annotations
 import collections
 import contextvars
 import enum
-import functools
 import math
 import weakref
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ import numpy as np
 
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.naming import wraps
 from calque.core.processes import grid_of
 from calque.core.types import Axes, Ndarray
 
@@ -231,7 +231,7 @@ class Mesh(_Axes):
 
     def __call__(self, f: Any) -> Any:
         """A decorator: the function runs inside `with mesh:`."""
-        @functools.wraps(f)
+        @wraps(f)
         def inside(*args: Any, **kwargs: Any) -> Any:
             with self:
                 return f(*args, **kwargs)

@@ -1,7 +1,7 @@
 """Where in the user's program an operation was asked for.
 
 `here()` walks out of calque's own frames; the answer travels on equations, into MLIR locations and
-into messages.  Imports nothing of calque.
+into messages.  Imports of calque naming.py alone.
 """
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import contextvars
 import os
 import sys
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
+
+from calque.core.naming import attribute, innermost
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # frames of the command: folders, and its script
@@ -158,9 +161,7 @@ def asked_by_ours(*doors: str) -> bool:
 def called(fun: Any) -> Source:
     """Where fun is called: here(), or fun itself when a command of ours calls it."""
     found = here()
-    while hasattr(fun, "__wrapped__"):
-        fun = fun.__wrapped__
-    code = getattr(fun, "__code__", None)
-    if found is not UNKNOWN or code is None:
+    code = attribute(innermost(fun), "__code__")
+    if found is not UNKNOWN or not isinstance(code, CodeType):
         return found
     return Source(code.co_filename, code.co_firstlineno, code.co_name)

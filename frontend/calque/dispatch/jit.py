@@ -23,6 +23,7 @@ from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.memo import Memo, forget
+from calque.core.naming import dress, name_of, signature_of
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Uses
 from calque.core.trace import Tracer, current, eval_trace
@@ -41,8 +42,6 @@ from calque.dispatch.tracing import (
     check_arguments,
     check_callable,
     described,
-    name_of,
-    signature_of,
     trace_with_refs,
     type_of,
 )
@@ -166,7 +165,7 @@ class JitFunction:
         self._unread = 0  # calls that the reader did not know
         self._cache = Memo()
         self.share()
-        functools.update_wrapper(self, fun, updated=())
+        dress(self, fun)
 
     def share(self, *more: Any) -> None:
         """Use the traces of other jitted functions of the same function and options; more: what

@@ -10,8 +10,8 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, same_type
 from calque.core.errors import explain
+from calque.core.naming import name_of, signature_of
 from calque.core.types import Function
-from calque.dispatch.tracing import name_of, signature_of
 from calque.transforms.explicit import is_explicit
 from calque.trees import util as tree_util
 

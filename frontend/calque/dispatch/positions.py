@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
-from calque.dispatch.tracing import signature_of
+from calque.core.naming import signature_of
 
 __all__ = ["as_ints", "as_names", "resolve"]
 

@@ -6,6 +6,7 @@ from typing import Any
 from calque.core.avals import aval_of, is_arraylike
 from calque.core.dtypes import check_fits
 from calque.core.errors import explain
+from calque.core.naming import attribute, name_of
 from calque.core.refs import Ref
 from calque.core.trace import axes_mapped, scope
 from calque.core.types import Function
@@ -16,7 +17,6 @@ from calque.dispatch.tracing import (
     check_arguments,
     check_callable,
     described,
-    name_of,
     trace_with_refs,
     type_of,
     wrapped,
@@ -63,7 +63,7 @@ def make_jaxpr(fun: Function, static_argnums: Any = (), axis_env: Any = None,
 
     made = wrapped(fun, run, "Program")
     made.__name__ = f"make_jaxpr({name_of(fun)})"
-    made.__qualname__ = f"make_jaxpr({getattr(fun, '__qualname__', name_of(fun))})"
+    made.__qualname__ = f"make_jaxpr({attribute(fun, '__qualname__', name_of(fun))})"
     made.__module__ = "jax"
     return made
 

@@ -3,8 +3,6 @@ share.  `trace_to_program(fun, in_tree, avals)` calls fun once on tracers.
 """
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +14,7 @@ from calque.core.avals import ManualAxisType, ShapedArray, aval_of, is_arraylike
 from calque.core.errors import explain
 from calque.core.formats import Format, format_of, sharding_in
 from calque.core.mesh import get_mesh
+from calque.core.naming import dress, makes_generators, name_of, signature_of
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
@@ -28,14 +27,6 @@ from calque.trees import util as tree_util
 from calque.trees.spec import structure_of
 
 
-def name_of(fun: Function) -> str:
-    """The function's name for programs and messages."""
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    name = getattr(fun, "__name__", None)  # (of an object that answers to any name, whatever)
-    return name if isinstance(name, str) else type(fun).__name__
-
-
 def check_callable(fun: Any) -> None:
     """TypeError when a transformation is made of what is no function."""
     if not callable(fun):
@@ -45,7 +36,7 @@ def check_callable(fun: Any) -> None:
     if isinstance(fun, staticmethod):
         raise TypeError(explain(f"staticmethod arguments are not supported, got {fun!r}.",
                                 fix="decorate the function first, then @staticmethod."))
-    if inspect.isgeneratorfunction(fun):
+    if makes_generators(fun):
         raise TypeError(explain(f"Expected a function, got a generator function: {fun!r}.",
                                 fix="return a tuple or a list of what it yields."))
 
@@ -53,10 +44,7 @@ def check_callable(fun: Any) -> None:
 def wrapped(fun: Function, new: Function, verb: str) -> Function:
     """`new` under fun's name, with a docstring that says what it is of fun."""
     new = boundary(new)
-    kinds = {"__name__": str, "__qualname__": str, "__annotations__": dict}
-    names = [n for n in functools.WRAPPER_ASSIGNMENTS
-             if isinstance(getattr(fun, n, None), kinds.get(n, object))]
-    functools.update_wrapper(new, fun, names, ())  # not the attributes: jit's are its own
+    dress(new, fun)  # not the attributes: jit's are its own
     own = f"\n\nOriginal documentation:\n\n{fun.__doc__}" if fun.__doc__ else ""
     new.__doc__ = f"{verb} of {name_of(fun)}.{own}"  # (as fun.__doc__ has it)
     return new
@@ -402,10 +390,3 @@ def type_of(x: Any) -> Any:
     if isinstance(x, ShapeDtypeStruct) and x.is_ref:
         return AbstractRef(x.aval)
     return x.abstract if type(x) is Ref else aval_of(x)
-
-
-def signature_of(fun: Function) -> inspect.Signature | None:
-    try:
-        return inspect.signature(fun)
-    except (TypeError, ValueError):
-        return None

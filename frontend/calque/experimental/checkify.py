@@ -11,12 +11,13 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import dtype_of, is_arraylike, shape_of
 from calque.core.errors import explain
+from calque.core.naming import name_of
 from calque.core.trace import Tracer
 from calque.core.trace import current as current_trace
 from calque.core.types import Function
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
-from calque.dispatch.tracing import check_callable, name_of, trace_with_refs, wrapped
+from calque.dispatch.tracing import check_callable, trace_with_refs, wrapped
 from calque.experimental import checks
 from calque.experimental.checks import (
     DivisionByZeroError,

@@ -10,10 +10,11 @@ from typing import Any
 
 from calque.core.avals import aval_of, is_arraylike
 from calque.core.errors import explain
+from calque.core.naming import name_of
 from calque.core.types import Function
 from calque.dispatch.array import as_values
 from calque.dispatch.eager import lazy_eval
-from calque.dispatch.tracing import check_callable, name_of, trace_to_program
+from calque.dispatch.tracing import check_callable, trace_to_program
 from calque.experimental import series as rules
 from calque.experimental.series import Series
 from calque.numpy import asarray

@@ -14,13 +14,14 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, dtype_of
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.naming import name_of
 from calque.core.primitive import registry
 from calque.core.program import Program
 from calque.core.trace import Tracer, escaped_tracer_error
 from calque.dispatch.array import Array, current_device
 from calque.dispatch.sharded.partial_programs import whole
 from calque.dispatch.stages import Wrapped
-from calque.dispatch.tracing import argument_path, name_of, trace_to_program
+from calque.dispatch.tracing import argument_path, trace_to_program
 from calque.export import (  # noqa: F401  (forms fill write's table)
     bytecode_write,
     forms,

@@ -10,8 +10,8 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
+from calque.core.naming import name_of, signature_of
 from calque.core.types import Function
-from calque.dispatch.tracing import name_of, signature_of
 from calque.extend.core.jaxprs import DebugInfo
 from calque.extend.linear_util import WrappedFun, transformation2, transformation_with_aux2
 from calque.trees import util as tree_util

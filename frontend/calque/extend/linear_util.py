@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from calque.core.errors import explain
+from calque.core.naming import name_of
 from calque.core.types import Function, Params
-from calque.dispatch.tracing import name_of
 
 
 class StoreException(Exception):  # noqa: N818

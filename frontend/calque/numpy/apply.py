@@ -3,7 +3,6 @@ fromfunction.  All are vmap over the axes that the function does not see.
 """
 from __future__ import annotations
 
-import functools
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 from calque.api.batching import vmap
 from calque.core.avals import ndim_of, shape_of
 from calque.core.errors import explain
+from calque.core.naming import wraps
 from calque.core.types import Function, Shape
 from calque.lax.operands import as_size, canonical_axis
 from calque.numpy import creation, ranges, util
@@ -118,7 +118,7 @@ def vectorize(pyfunc: Function, *, excluded: Any = frozenset(),
     core = None if signature is None else _parse(signature)
     where = f"on vectorized function with excluded={excluded!r} and signature={signature!r}"
 
-    @functools.wraps(pyfunc)
+    @wraps(pyfunc)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         held = {i: a for i, a in enumerate(args) if i in excluded or a is None}
         named = {k: v for k, v in kwargs.items() if k in excluded}

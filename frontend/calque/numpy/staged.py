@@ -9,8 +9,8 @@ import functools
 import types
 from typing import Any
 
+from calque.core.naming import signature_of
 from calque.dispatch.jit import jit
-from calque.dispatch.tracing import signature_of
 
 # parameters whose values are part of a program: axes, shapes, dtypes and choices
 STATIC = frozenset((

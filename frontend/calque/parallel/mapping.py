@@ -20,6 +20,7 @@ from calque.core.errors import (
     explain,
 )
 from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_mesh
+from calque.core.naming import dress, name_of
 from calque.core.refs import Ref, assign, read
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.core.trace import current, eval_trace
@@ -29,7 +30,7 @@ from calque.dispatch.jit import JitFunction, jit
 from calque.dispatch.mismatch import argument_names, leaf_paths
 from calque.dispatch.sharded.shards import check_devices
 from calque.dispatch.sharded.spanning import made as array_of
-from calque.dispatch.tracing import check_arguments, check_callable, check_outputs, name_of, wrapped
+from calque.dispatch.tracing import check_arguments, check_callable, check_outputs, wrapped
 from calque.primitives import shard_map as primitive
 from calque.primitives.casts import vary_unreduced
 from calque.primitives.collectives import pvary_p
@@ -120,9 +121,8 @@ def shard_map(f: Function | None = None, /, *, out_specs: Any, in_specs: Any = I
         if isinstance(mesh, AbstractMesh) and get_mesh().empty:
             _check_spread(args, mesh)
         if where not in jitted:
-            jitted[where] = jit(functools.update_wrapper(
-                lambda *xs: _apply(f, xs, where, in_specs, out_specs, axes, check_vma), f,
-                updated=()))
+            jitted[where] = jit(dress(
+                lambda *xs: _apply(f, xs, where, in_specs, out_specs, axes, check_vma), f))
         try:
             out = jitted[where](*args)
         except _LOOKED as error:
@@ -157,7 +157,7 @@ def _with(f: Function, fixed: dict[int, Any]) -> Function:
         others = iter(args)
         return f(*[fixed[i] if i in fixed else next(others)
                    for i in range(len(args) + len(fixed))])
-    return functools.update_wrapper(call, f, updated=())
+    return dress(call, f)
 
 
 def _hashable(x: Any) -> bool:

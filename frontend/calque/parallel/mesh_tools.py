@@ -20,6 +20,7 @@ from calque.core.mesh import (
     set_mesh,
     use_abstract_mesh,
 )
+from calque.core.naming import wraps
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.core.types import Function
 from calque.dispatch.array import Array, as_values
@@ -139,7 +140,7 @@ def auto_axes(f: Function | None = None, /, *, axes: Any = None,
         return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
     fun = f
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def wrapper(*args: Any, out_sharding: Any = out_sharding, **kwargs: Any) -> Any:
         if out_sharding is None:
             raise TypeError(explain("auto_axes: Missing required keyword argument: 'out_sharding'",
@@ -192,7 +193,7 @@ def explicit_axes(f: Function | None = None, /, *, axes: Any = None,
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
     fun = f
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def wrapper(*args: Any, in_sharding: Any = in_sharding) -> Any:
         if in_sharding is None:
             raise TypeError(explain(

@@ -16,13 +16,14 @@ from calque.core.avals import ShapedArray, aval_of, ndim_of
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.mesh import Mesh, OwnRows
+from calque.core.naming import name_of
 from calque.core.sharding import IndivisibleError, NamedSharding, PartitionSpec
 from calque.core.types import Function
 from calque.dispatch.array import as_values
 from calque.dispatch.devices import devices as all_devices
 from calque.dispatch.jit import JitFunction, jit
 from calque.dispatch.mismatch import argument_names
-from calque.dispatch.tracing import check_arguments, check_callable, check_outputs, name_of
+from calque.dispatch.tracing import check_arguments, check_callable, check_outputs
 from calque.primitives import shape as sh
 from calque.primitives import shard_map as primitive
 from calque.primitives.placement import constrain

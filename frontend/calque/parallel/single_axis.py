@@ -12,9 +12,10 @@ import numpy as np
 from calque.core.avals import ndim_of
 from calque.core.errors import explain
 from calque.core.mesh import get_abstract_mesh
+from calque.core.naming import name_of
 from calque.core.sharding import PartitionSpec as P
 from calque.core.types import Function
-from calque.dispatch.tracing import check_callable, name_of, wrapped
+from calque.dispatch.tracing import check_callable, wrapped
 from calque.parallel.mapping import Infer, shard_map
 from calque.trees import util as tree_util
 

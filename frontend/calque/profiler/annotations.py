@@ -1,12 +1,12 @@
 """Slices of the user's: TraceAnnotation, StepTraceAnnotation, annotate_function."""
 from __future__ import annotations
 
-import functools
 from typing import Any, Self
 
 import numpy as np
 
 from calque.core.errors import explain
+from calque.core.naming import name_of, wraps
 from calque.core.types import Function
 from calque.runtime import watch
 
@@ -97,9 +97,9 @@ def annotate_function(func: Function, name: str | None = None,
             f"annotate_function: Expected a callable value, got {func!r} of type "
             f"{type(func).__name__}.",
             fix="use functools.partial(annotate_function, name=...) as a decorator."))
-    label = name or getattr(func, "__name__", None) or type(func).__name__
+    label = name or name_of(func)
 
-    @functools.wraps(func)
+    @wraps(func)
     def annotated(*args: Any, **kwargs: Any) -> Any:
         with TraceAnnotation(label, **decorator_kwargs):
             return func(*args, **kwargs)

@@ -21,6 +21,7 @@ from calque.core.config import config
 from calque.core.dims import is_static
 from calque.core.errors import explain
 from calque.core.lists import as_tuple
+from calque.core.naming import name_of
 from calque.core.program import Program, Var
 from calque.core.refs import AbstractRef
 from calque.core.source import called
@@ -32,7 +33,6 @@ from calque.dispatch.jit import jit
 from calque.dispatch.tracing import (
     check_arguments,
     check_callable,
-    name_of,
     trace_to_program,
     trace_with_refs,
 )

@@ -15,6 +15,7 @@ from calque.api.control import cond
 from calque.api.loops import fori_loop
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
+from calque.core.naming import wraps
 from calque.core.refs import Ref
 from calque.core.types import Axes, Function, Shape
 from calque.experimental.pallas.specs import MemoryRef
@@ -242,7 +243,7 @@ def with_scoped(*types: Any, collective_axes: Any = (), **kw_types: Any
       Array(8, dtype=int32)
     """
     def decorate(f: Function) -> Function:
-        @functools.wraps(f)
+        @wraps(f)
         def call(*args: Any, **kwargs: Any) -> Any:
             return run_scoped(functools.partial(f, *args, **kwargs), *types,
                               collective_axes=collective_axes, **kw_types)
@@ -271,7 +272,7 @@ def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
       >>> pl.run_state(first)(jnp.arange(3))
       Array([9, 1, 2], dtype=int32)
     """
-    @functools.wraps(f)
+    @wraps(f)
     def call(values: Any) -> Any:
         refs = tree_util.tree_map(new_ref, values)
         f(refs)

@@ -13,9 +13,10 @@ from calque.api.loops import while_loop
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.evaluate import each, literal_value
+from calque.core.naming import name_of
 from calque.core.program import Equation, Program
 from calque.core.types import Function
-from calque.dispatch.tracing import check_callable, name_of, trace_to_program, wrapped
+from calque.dispatch.tracing import check_callable, trace_to_program, wrapped
 from calque.experimental.sparse import elementwise
 from calque.experimental.sparse.array import BCOO, JAXSparse
 from calque.experimental.sparse.dots import bcoo_dot_general
