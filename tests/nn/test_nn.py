@@ -133,6 +133,8 @@ def test_one_hot() -> None:
     np.testing.assert_array_equal(out, [[1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]])
     assert out.dtype == np.int8 and nn.one_hot(1, 0).shape == (0,)
     assert nn.one_hot([1], 2).dtype == np.float32
+    with pytest.warns(DeprecationWarning, match="one_hot input should be integer-typed"):
+        np.testing.assert_array_equal(nn.one_hot(np.array([1.0]), 2), [[0, 1]])
 
 
 def _attention(q: Any, k: Any, v: Any, seen: Any, bias: Any = 0.0) -> Any:

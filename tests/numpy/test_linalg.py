@@ -149,3 +149,21 @@ def test_the_gradient_of_det_is_that_of_the_adjugate() -> None:
                                    rtol=1e-9)
         twice = calque.hessian(lambda x: jnp.linalg.det(jnp.eye(4) * x + 0.1))(1.3)
         np.testing.assert_allclose(float(twice), 12 * 1.3 ** 2 + 6 * 0.4 * 1.3, rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(20_000, 2), (2, 20_000)])
+def test_derivatives_of_pinv_make_nothing_of_the_longer_square(shape: tuple[int, int]) -> None:
+    """Which would be 3 GB; both ways of joining the products, against differences."""
+    a, t = RNG.standard_normal((2, *shape))
+    _, moved = calque.jvp(jnp.linalg.pinv, (a,), (t,))
+    step = 1e-6
+    there, back = (np.linalg.pinv(a + s * t) for s in (step, -step))
+    # of central differences: 1e-12 of truncation, 1e-16 / 1e-6 of rounding, of entries of 1e-4
+    np.testing.assert_allclose(moved, (there - back) / (2 * step), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("ord", ["inf", "-inf", "abc"])
+def test_orders_of_norms_that_are_no_numbers(ord: str) -> None:
+    for x, what in ((V, "vector"), (A, "matrix")):
+        with pytest.raises(ValueError, match=f"Invalid order '{ord}' for {what} norm"):
+            jnp.linalg.norm(x, ord)

@@ -282,3 +282,14 @@ def test_no_elements(name: str) -> None:
 def test_refused(call: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text.replace("(", r"\(")):
         call()
+
+
+@pytest.mark.parametrize("method", ["schur", "eigen"])
+@pytest.mark.parametrize("a, b, c", [((3, 3), (4, 2, 2), (3, 2)), ((4, 3, 3), (2, 2), (3, 2)),
+                                     ((3, 3), (2, 2), (4, 3, 2)),
+                                     ((2, 1, 3, 3), (5, 2, 2), (3, 2))])
+def test_sylvester_of_batches_that_are_broadcast(a: Any, b: Any, c: Any, method: str) -> None:
+    A, B, C = (RNG.standard_normal(s) for s in (a, b, c))  # noqa: N806
+    x = np.asarray(ours.solve_sylvester(A, B, C, method=method))
+    assert x.shape == (*np.broadcast_shapes(a[:-2], b[:-2], c[:-2]), 3, 2)
+    same(A @ x + x @ B, np.broadcast_to(C, x.shape), 1e-10)

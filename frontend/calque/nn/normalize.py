@@ -6,6 +6,7 @@ derivative goes through it.
 from __future__ import annotations
 
 import operator
+import warnings
 from typing import Any
 
 import numpy as np
@@ -344,6 +345,9 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     kind = dtypes.default_dtype(float) if dtype is None else util.user_dtype("one_hot", dtype)
     with util.lazy_eval("one_hot"):
         x = util.array(asarray(x))
+        if not dtypes.is_integer(dtype_of(x)):
+            warnings.warn(f"jax.nn.one_hot input should be integer-typed; got dtype="
+                          f"{dtype_of(x).name}", DeprecationWarning, stacklevel=2)
         shape = shape_of(x)
         axis = canonical_axis(axis, len(shape) + 1)
         full = inserted(shape, axis, size)

@@ -113,10 +113,9 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 def _vectors(x: Any, ord: Any, axes: Axes, keepdims: bool) -> Any:
     how: dict[str, Any] = {"axis": axes, "keepdims": keepdims}
-    if isinstance(ord, str) and ord not in ("inf", "-inf"):
+    if isinstance(ord, str):
         raise ValueError(explain(f"Invalid order '{ord}' for vector norm.",
-                                 fix="use a number, inf or -inf."))
-    ord = float(ord) if isinstance(ord, str) else ord
+                                 fix="use a number, jnp.inf or -jnp.inf."))
     with util.lazy_eval("norm"):
         if not axes:  # a number: its absolute value, whatever the order
             x, how = sh.reshape(x, (*shape_of(x), 1)), {"axis": ndim_of(x)}
@@ -166,7 +165,6 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 
 def _matrices(x: Any, ord: Any, axes: Axes, keepdims: bool) -> Any:
     row, column = axes
-    ord = {"inf": np.inf, "-inf": -np.inf}.get(ord, ord) if isinstance(ord, str) else ord
     if ord in (2, -2, "nuc"):
         return _by_singular_values(x, ord, axes, keepdims)
     with util.lazy_eval("norm"):
@@ -174,7 +172,8 @@ def _matrices(x: Any, ord: Any, axes: Axes, keepdims: bool) -> Any:
             return ew.sqrt(total(_square(x), axis=axes, keepdims=keepdims))
         if ord not in (1, -1, np.inf, -np.inf):
             raise ValueError(explain(f"Invalid order '{ord}' for matrix norm.",
-                                     fix="use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."))
+                                     fix="use 'fro', 'nuc', 1, -1, 2, -2, jnp.inf or "
+                                         "-jnp.inf."))
         along, other = (row, column) if ord in (1, -1) else (column, row)
         sums = total(ew.abs_(x), axis=along, keepdims=True)
         if ord in (1, np.inf):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray, is_complex, ndim_of, shape_of
-from calque.core.dims import is_static, min_dim, number
+from calque.core.dims import guess, is_static, min_dim, number
 from calque.core.dtypes import real_dtype
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
@@ -395,12 +395,16 @@ def _pinv_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, hermitian: boo
     p = pinv_p.bind(a, rtol, hermitian=hermitian)
     if is_zero(t):
         return p, zero_like(p)
+    *_, m, n = map(guess, shape_of(a))
+
+    def triple(x: Any, y: Any, z: Any) -> Any:
+        """Of p's shape: no product between is larger than the smaller square."""
+        return product(product(x, y), z) if n <= m else product(x, product(y, z))
+
     ph, th = adjoint(p), adjoint(t)
-    moved = ew.neg(product(p, product(t, p)))
-    left = product(product(p, ph), th)
-    moved = add(moved, sub(left, product(product(left, a), p)))
-    right = product(th, product(ph, p))
-    return p, add(moved, sub(right, product(p, product(a, right))))
+    left, right = triple(p, ph, th), triple(th, ph, p)
+    moved = sub(add(left, right), add(triple(left, a, p), triple(p, a, right)))
+    return p, sub(moved, triple(p, t, p))
 
 
 pinv_p.abstract, pinv_p.jvp, pinv_p.program = _pinv_abstract, _pinv_jvp, _pinv_program

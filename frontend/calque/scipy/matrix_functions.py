@@ -545,6 +545,8 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur",  # noqa: N
             f"B: {shapes[1]}, C: {shapes[2]}", fix="C needs A's rows and B's columns."))
     if not c.size:
         return c
+    lead = np.broadcast_shapes(*[s[:-2] for s in shapes])
+    c = jnp.broadcast_to(c, (*lead, *shapes[2][-2:]))
     solve = _sylvester_by_schur if method == "schur" else _sylvester_by_eigenvectors
     x, sums = solve(_complex(a), _complex(b), _complex(c))
     x = jnp.where((jnp.abs(sums) < tol).any((-2, -1), keepdims=True),
@@ -562,8 +564,8 @@ def _sylvester_by_schur(a: Any, b: Any, c: Any) -> tuple[Any, Any]:
     def column(k: Any, y: Any) -> Any:
         left = jnp.take(f, k, axis=-1) - (y @ jnp.take(s, k, axis=-1)[..., None])[..., 0]
         own = jnp.take(jnp.diagonal(s, axis1=-2, axis2=-1), k, axis=-1)
-        solved = la.triangular_solve(r + own[..., None, None] * one, left[..., None],
-                                     left_side=True)
+        moved = jnp.broadcast_to(r + own[..., None, None] * one, (*f.shape[:-2], *one.shape))
+        solved = la.triangular_solve(moved, left[..., None], left_side=True)
         return y + jnp.where(jnp.arange(n) == k, solved, 0)
 
     y = fori_loop(0, n, column, jnp.zeros_like(f))
