@@ -31,6 +31,8 @@ from calque.trees import util as tree_util
 
 METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
+logger = "calque.debug"  # which `log` writes to
+
 
 class HostFunction:
     """callback(*args, **kwargs) on NumPy leaves; results are checked against what was promised."""
@@ -303,7 +305,8 @@ def print(fmt: str | None = None, *args: Any, ordered: bool = False,  # noqa: A0
 
 def log(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
         skip_format_check: bool = False, **kwargs: Any) -> Any:
-    """The same by Python's logging, at level INFO of the logger 'calque.debug'.
+    """The same by Python's logging, at level INFO of the logger 'calque.debug' (under
+    `import jax` JAX's).
 
     Args:
       fmt: a format string, or None, as for `print`.
@@ -323,7 +326,7 @@ def log(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: 
       >>> import calque
       >>> calque.debug.log("x = {}", 3.0)  # shown where logging is set up for INFO
     """
-    return _formatted(logging.getLogger("calque.debug").info, fmt, args, kwargs,
+    return _formatted(logging.getLogger(logger).info, fmt, args, kwargs,
                       (ordered, partitioned), skip_format_check)
 
 

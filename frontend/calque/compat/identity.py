@@ -14,6 +14,7 @@ import typing
 from typing import Any
 
 import calque
+from calque.api import callbacks
 from calque.core.trace import Tracer
 from calque.dispatch.array import Array
 from calque.dispatch.jit import JitFunction
@@ -38,7 +39,9 @@ _TRACERS = {"JVPTracer": "jax._src.interpreters.ad",
 
 
 def rename_types() -> None:
-    """Arrays, tracers, devices, jitted functions say that they are JAX's (autoray, PennyLane)."""
+    """Arrays, tracers, devices, jitted functions say that they are JAX's (autoray, PennyLane), and
+    so does the logger of debug.log."""
+    callbacks.logger = "jax._src.debugging"
     for compiled, name in _COMPILED.items():
         compiled.__module__, compiled.__name__, compiled.__qualname__ = "jaxlib._jax", name, name
     kinds: list[type] = [Tracer]

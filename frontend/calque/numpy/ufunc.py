@@ -328,6 +328,9 @@ class ufunc(functools.partial):  # type: ignore[type-arg]  # noqa: N801 (NumPy's
         return f"<jnp.ufunc '{self.__name__}'>"
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__module__":  # what it says under `import jax`
+            super().__setattr__(name, value)
+            return
         raise AttributeError(f"{self!r}: {name} cannot be set.")
 
     def __reduce__(self) -> Any:  # by name, as functions are
