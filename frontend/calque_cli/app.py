@@ -62,9 +62,10 @@ def compile(  # noqa: A001
             help="position of an argument whose memory the results may take")] = [],  # noqa: B006
         name: Annotated[str, typer.Option(
             "--name", show_default=False, help="the function's name in the artifact")] = "",
-        parameters: Annotated[bool, typer.Option(
-            "--parameters", help="large captured arrays go to an archive beside the file "
-            "(.irpa)")] = False,
+        parameters: Annotated[bool | None, typer.Option(
+            "--parameters/--no-parameters", show_default=False, help="whether captured arrays go "
+            "to an archive beside the file (.irpa); by default where they are 1 MiB and more"
+            )] = None,
         buckets: Annotated[list[str], typer.Option(
             "--buckets", metavar="SIZES", show_default=False, help="sizes of a named dimension "
             "that get programs of their own, beside the one of any size: 1,8,64, or b=1,8 for one "
