@@ -1,28 +1,28 @@
 """Files of named arrays: IREE's parameter archives (.irpa), .safetensors and .gguf.
 
-IREE finds the bytes in all three, mapped; of dtypes and shapes it knows nothing.  `read` adds what
-the file says of them, `write` makes an archive.  Start reading at `read`.
+`read` maps a file and finds the arrays in it; every number of its tables is compared with the
+file's size (IREE's own reader of .irpa files ends the process at some flipped bits).  `write` makes an
+archive.  Start reading at `read`.
 """
 from __future__ import annotations
 
 import contextlib
 import json
 import math
+import mmap
 import os
 import struct
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import iree.runtime as rt
 import ml_dtypes
 import numpy as np
 
-from calque.runtime.errors import ArtifactError, clean, explain
-
-SUFFIXES = (".irpa", ".safetensors", ".gguf")
+from calque.runtime.errors import ArtifactError, explain
 
 Type = tuple[np.dtype[Any], tuple[int, ...]]
 
@@ -34,24 +34,49 @@ _SAFETENSORS = {"BOOL": "bool", "I8": "int8", "I16": "int16", "I32": "int32", "I
                 "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 _GGUF = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64",
          28: "float64", 30: "bfloat16"}
+_GGUF_BLOCKS = {2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84),
+                11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210)}  # numbers, bytes
 _GGUF_NUMBERS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-_MOST_HEADER = 1 << 27  # bytes of a header, or entries of a list in one
+_MOST_AXES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An array in an archive: its bytes, and its type where the file says it."""
+    """An array in an archive: where its bytes are, and its type where the file says it.
 
+    Attributes:
+      pattern: bytes that are repeated, of an array that is not in the file.
+    """
+
+    offset: int
     nbytes: int
-    type: Type | None
-    stored: Any  # IREE's ParameterIndexEntry
+    type: Type | None = None
+    pattern: bytes = b""
 
-    def bytes(self) -> Any:
-        """The bytes, mapped; nothing is read."""
-        if self.stored.is_file:
-            return self.stored.file_view
-        pattern = self.stored.splat_pattern
-        return pattern * (self.nbytes // max(1, len(pattern)))
+
+class Archive:
+    """A mapped file and the arrays in it, by name."""
+
+    def __init__(self, memory: Any, entries: Mapping[str, Entry]) -> None:
+        self.memory, self.entries = memory, entries
+
+    def bytes(self, name: str) -> Any:
+        """The bytes of an array; nothing of a mapped one is read."""
+        e = self.entries[name]
+        if e.pattern:
+            return e.pattern * (e.nbytes // len(e.pattern))
+        return memoryview(self.memory)[e.offset:e.offset + e.nbytes]
+
+    def index(self, names: Mapping[str, Any]) -> Any:
+        """IREE's index of some of them."""
+        made, handle = rt.ParameterIndex(), rt.FileHandle.wrap_memory(self.memory)
+        for name in names:
+            e = self.entries[name]
+            if e.pattern:
+                made.add_splat(name, np.frombuffer(e.pattern, np.uint8), e.nbytes)
+            else:
+                made.add_from_file_handle(name, handle, e.nbytes, e.offset)
+        return made
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
@@ -59,23 +84,123 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, name, None) or name)
 
 
-def read(path: Path, where: str, cure: str = "") -> tuple[Any, dict[str, Entry]]:
-    """(IREE's index, what is in it by name) of an archive; ArtifactError if it cannot be read."""
-    if path.suffix not in SUFFIXES:
+def nbytes_of(of: Type) -> int:
+    """Bytes of an array."""
+    return math.prod(of[1]) * of[0].itemsize
+
+
+def read(path: Path, where: str, cure: str = "") -> Archive:
+    """An archive, mapped; ArtifactError if it cannot be read."""
+    if path.suffix not in _READERS:
         raise ArtifactError(explain(f"{path} is no parameter archive.", where,
-                                    f"give a file that ends in {', '.join(SUFFIXES)}."))
+                                    f"give a file that ends in {', '.join(_READERS)}."))
     if not path.is_file():
         raise ArtifactError(explain(f"there is no archive {path}.", where,
                                     cure or "check the path."))
-    index = rt.ParameterIndex()
     try:
-        types = _TYPES[path.suffix](path)
-        index.load(str(path))
-        return index, {name: Entry(e.length, types.get(name) or _of_metadata(e.metadata), e)
-                       for name, e in index.items()}
-    except Exception as error:  # IREE maps its status codes to many classes
-        raise ArtifactError(explain(f"{path} cannot be read: {clean(error)}.", where,
+        with path.open("rb") as file:
+            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        entries = _READERS[path.suffix](_Cursor(memory))
+        for name, e in entries.items():
+            if not e.pattern and not 0 <= e.offset <= e.offset + e.nbytes <= len(memory):
+                raise _Odd(f"{name} is outside the file")
+        return Archive(memory, entries)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        text = str(error) if isinstance(error, OSError | _Odd) else repr(error)
+        raise ArtifactError(explain(f"{path} cannot be read: {text}.", where,
                                     "copy it again, or write it again.")) from error
+
+
+class _Odd(ValueError):
+    """A file that is not what its name says."""
+
+
+class _Cursor:
+    """A place in a file's bytes."""
+
+    def __init__(self, memory: Any, at: int = 0) -> None:
+        self.memory, self.at = memory, at
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        start, self.at = self.at, self.at + count
+        if not 0 <= start <= self.at <= len(self.memory):
+            raise _Odd("its tables end behind the file")
+        return bytes(self.memory[start:self.at])
+
+    def skip(self, count: int) -> None:
+        """Step over bytes."""
+        self.at += count
+        if not 0 <= self.at <= len(self.memory):
+            raise _Odd("its tables end behind the file")
+
+    def numbers(self, code: str) -> Any:
+        """The next numbers, little-endian, as struct writes their types."""
+        return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))
+
+    def number(self, code: str) -> int:
+        """The next number."""
+        return int(self.numbers(code)[0])
+
+    def text(self) -> bytes:
+        """The next bytes, whose count stands before them."""
+        return self.take(self.number("Q"))
+
+
+def _type(dtype: Any, shape: Any) -> Type:
+    """A type as JSON says it."""
+    if not isinstance(shape, list) or len(shape) > _MOST_AXES or not all(
+            type(d) is int and d >= 0 for d in shape):
+        raise _Odd(f"an array has the shape {str(shape)[:100]}")
+    return dtype_of(dtype), tuple(shape)
+
+
+# ---- .irpa
+def _of_irpa(cursor: _Cursor) -> dict[str, Entry]:
+    """Headers that follow each other, each with a table, names and data of its own; what they say
+    of places counts from the header on."""
+    made: dict[str, Entry] = {}
+    base = rows = 0
+    while True:
+        head = _Cursor(cursor.memory, base)
+        magic, major, _, size, following, _ = head.numbers("4sHHQQQ")
+        if magic != b"IRPA" or major != 0 or size < 88:
+            raise _Odd("it is no parameter archive of version 0")
+        count, table, length, names, _, data, room = head.numbers("7Q")
+        rows += count
+        if rows > len(cursor.memory) // 60:
+            raise _Odd("its tables are longer than the file")
+        made |= _of_table(_Cursor(cursor.memory, base + table), count, base + table + length,
+                          base + names, base + data, room)
+        if not following:
+            return made
+        base += following  # (ever further: it ends)
+
+
+def _of_table(row: _Cursor, count: int, end: int, names: int, data: int, room: int
+              ) -> dict[str, Entry]:
+    made = {}
+    for _ in range(count):
+        start = row.at
+        size, kind, _, name, name_size, said, said_size, _ = row.numbers("QI6Q")
+        if size < 60 or start + size > end:
+            raise _Odd("an entry is longer than the table")
+        key = _Cursor(row.memory, names + name).take(name_size).decode()
+        known = _of_metadata(_Cursor(row.memory, names + said).take(said_size))
+        if kind == 1:
+            nbytes, pattern, used = row.numbers("Q16sB")
+            if used not in (1, 2, 4, 8, 16) or nbytes % used:
+                raise _Odd(f"{key} repeats {used} bytes")
+            made[key] = Entry(0, nbytes, known, pattern[:used])
+        elif kind == 2:
+            offset, nbytes = row.numbers("QQ")
+            if offset + nbytes > room:
+                raise _Odd(f"{key} is outside the file")
+            made[key] = Entry(data + offset, nbytes, known)
+        elif kind != 0:
+            raise _Odd(f"it has an entry of kind {kind}")
+        row.at = start + -(-size // 16) * 16
+    return made
 
 
 def _of_metadata(data: bytes) -> Type | None:
@@ -84,85 +209,82 @@ def _of_metadata(data: bytes) -> Type | None:
         if data.startswith(head):
             with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
                 said = json.loads(data[len(head):])
-                return dtype_of(said["dtype"]), tuple(int(d) for d in said["shape"])
+                return _type(said["dtype"], said["shape"])
     return None
 
 
-class _Odd(ValueError):
-    """A header that is not one."""
-
-
-def _take(file: BinaryIO, count: int) -> bytes:
-    if not 0 <= count <= _MOST_HEADER:
-        raise _Odd(f"a part of its header has {count} bytes")
-    data = file.read(count)
-    if len(data) != count:
-        raise _Odd("the file ends within its header")
-    return data
-
-
-def _number(file: BinaryIO, code: str) -> int:
-    (value,) = struct.unpack("<" + code, _take(file, struct.calcsize(code)))
-    return int(value)
-
-
-def _of_safetensors(path: Path) -> dict[str, Type]:
-    with path.open("rb") as file:
-        header = json.loads(_take(file, _number(file, "Q")))
+# ---- .safetensors, .gguf
+def _of_safetensors(cursor: _Cursor) -> dict[str, Entry]:
+    header = json.loads(cursor.text())
     if not isinstance(header, dict):
         raise _Odd("its header is no dictionary")
     made = {}
-    for name, entry in header.items():
+    for name, said in header.items():
         if name == "__metadata__":
             continue
-        if entry["dtype"] in _SAFETENSORS:
-            made[name] = dtype_of(_SAFETENSORS[entry["dtype"]]), tuple(map(int, entry["shape"]))
+        known = (_type(_SAFETENSORS[said["dtype"]], said["shape"])
+                 if said["dtype"] in _SAFETENSORS else None)
+        start, end = said["data_offsets"]
+        if not (type(start) is type(end) is int and 0 <= start <= end) or (
+                known is not None and nbytes_of(known) != end - start):
+            raise _Odd(f"{name} lies at {start} to {end}")
+        made[name] = Entry(cursor.at + start, end - start, known)
     return made
 
 
-def _of_gguf(path: Path) -> dict[str, Type]:
-    """Types of a GGUF file's arrays; those in blocks (Q8_0 and others) have no dtype here."""
+def _of_gguf(cursor: _Cursor) -> dict[str, Entry]:
+    """Arrays in blocks (Q8_0 and others) have no dtype here: they are bytes."""
+    magic, version, arrays, keys = cursor.numbers("4sIQQ")
+    if magic != b"GGUF" or version not in (2, 3):
+        raise _Odd("it is no GGUF file of version 2 or 3")
+    alignment = 32
+    for _ in range(keys):
+        key, kind = cursor.text(), cursor.number("I")
+        start = cursor.at
+        _skip_value(cursor, kind)
+        if key == b"general.alignment" and kind == 4:
+            alignment = max(1, _Cursor(cursor.memory, start).number("I"))
+    rows = []
+    for _ in range(arrays):
+        name, rank = cursor.text().decode(), cursor.number("I")
+        if rank > _MOST_AXES:
+            raise _Odd(f"{name} has {rank} axes")
+        shape = cursor.numbers(f"{rank}Q")[::-1]  # the fastest comes first
+        rows.append((name, shape, *cursor.numbers("IQ")))
+    begin = -(-cursor.at // alignment) * alignment
     made = {}
-    with path.open("rb") as file:
-        if _take(file, 4) != b"GGUF" or _number(file, "I") not in (2, 3):
-            raise _Odd("it is no GGUF file of version 2 or 3")
-        arrays, keys = _number(file, "Q"), _number(file, "Q")
-        for _ in range(keys):
-            _take(file, _number(file, "Q"))
-            _skip_value(file, _number(file, "I"))
-        for _ in range(arrays):
-            name = _take(file, _number(file, "Q")).decode()
-            rank = _number(file, "I")
-            if rank > 32:
-                raise _Odd(f"{name} has {rank} axes")
-            shape = tuple(_number(file, "Q") for _ in range(rank))[::-1]  # the fastest comes first
-            kind = _number(file, "I")
-            _number(file, "Q")
-            if kind in _GGUF:
-                made[name] = dtype_of(_GGUF[kind]), shape
+    for name, shape, kind, offset in rows:
+        if kind in _GGUF:
+            known = dtype_of(_GGUF[kind]), shape
+            made[name] = Entry(begin + offset, nbytes_of(known), known)
+        elif kind in _GGUF_BLOCKS:
+            numbers, size = _GGUF_BLOCKS[kind]
+            made[name] = Entry(begin + offset, math.prod(shape) // numbers * size)
     return made
 
 
-def _skip_value(file: BinaryIO, kind: int) -> None:
-    """Read over one value of a GGUF file's settings."""
+def _skip_value(cursor: _Cursor, kind: int) -> None:
+    """Step over one value of a GGUF file's settings."""
     if kind in _GGUF_NUMBERS:
-        _take(file, _GGUF_NUMBERS[kind])
+        cursor.skip(_GGUF_NUMBERS[kind])
     elif kind == 8:
-        _take(file, _number(file, "Q"))
+        cursor.skip(cursor.number("Q"))
     elif kind == 9:
-        inner, count = _number(file, "I"), _number(file, "Q")
+        inner, count = cursor.numbers("IQ")
         if inner in _GGUF_NUMBERS:
-            _take(file, _GGUF_NUMBERS[inner] * count)
-        elif inner == 8 and count <= _MOST_HEADER:
-            for _ in range(count):
-                _take(file, _number(file, "Q"))
+            cursor.skip(_GGUF_NUMBERS[inner] * count)
+        elif inner == 8:
+            for _ in range(count):  # (each takes 8 bytes: the file ends some time)
+                cursor.skip(cursor.number("Q"))
         else:
-            raise _Odd(f"it has a list of {count} values of kind {inner}")
+            raise _Odd(f"it has a list of values of kind {inner}")
     else:
         raise _Odd(f"it has a value of kind {kind}")
 
 
-_TYPES = {".irpa": lambda path: {}, ".safetensors": _of_safetensors, ".gguf": _of_gguf}
+_READERS: dict[str, Callable[[_Cursor], dict[str, Entry]]] = {
+    ".irpa": _of_irpa, ".safetensors": _of_safetensors, ".gguf": _of_gguf}
+SUFFIXES = tuple(_READERS)
 
 
 # ---- writing
@@ -223,8 +345,3 @@ def _write_safetensors(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
             file.write(_flat(np.asarray(arrays[name])))
-
-
-def nbytes_of(of: Type) -> int:
-    """Bytes of an array."""
-    return math.prod(of[1]) * of[0].itemsize

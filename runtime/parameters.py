@@ -61,19 +61,24 @@ def digest_in(name: str) -> str:
 def provider(source: Source, wanted: Sequence[Parameter], where: str) -> Any:
     """What gives an archive's parameters to a module; ArtifactError where they are not there."""
     if isinstance(source, Path):
-        index, entries = _read(source, where)
-        types = {name: e.type or e.nbytes for name, e in entries.items()}
+        found = _read(source, where)
+        types = {name: e.type or e.nbytes for name, e in found.entries.items()}
     else:
         arrays = {name: np.asarray(source[name]) for name in {p.name for p in wanted} & {*source}}
-        index = archives.index_of(arrays)
         types = {name: (a.dtype, a.shape) for name, a in arrays.items()}
     what = str(source) if isinstance(source, Path) else "what is given for its parameters"
     for p in wanted:
         _check(p, types, what, where)
+        if isinstance(source, Path) and found.entries[p.name].nbytes != p.nbytes:
+            raise ArtifactError(explain(
+                f"{p.name} of {what} has {found.entries[p.name].nbytes} bytes, not those of "
+                f"{_type_text(p.dtype, p.shape)}.", where, "copy it again, or write it again."))
+    index = (found.index({p.name: p for p in wanted}) if isinstance(source, Path)
+             else archives.index_of(arrays))
     return index.create_provider(scope=SCOPE)
 
 
-def _read(path: Path, where: str) -> tuple[Any, dict[str, archives.Entry]]:
+def _read(path: Path, where: str) -> archives.Archive:
     if path.suffix in archives.SUFFIXES and not path.is_file():
         raise ArtifactError(explain(
             f"the artifact reads its parameters from an archive, and there is no {path}.", where,
@@ -116,13 +121,13 @@ def check_digests(source: Source, wanted: Sequence[Parameter], where: str) -> in
       ArtifactError: one is not what it was.
     """
     provider(source, wanted, where)
-    entries = _read(source, where)[1] if isinstance(source, Path) else {}
+    found = _read(source, where) if isinstance(source, Path) else None
     checked = 0
     for p in wanted:
         digest = p.digest or digest_in(p.name)
         if not digest:  # of another make
             continue
-        data = (entries[p.name].bytes() if isinstance(source, Path)
+        data = (found.bytes(p.name) if isinstance(source, Path) and found is not None
                 else np.ascontiguousarray(source[p.name]).reshape(-1).view(np.uint8))
         if digest_of(data) != digest:
             raise ArtifactError(explain(
@@ -137,11 +142,11 @@ def check_digests(source: Source, wanted: Sequence[Parameter], where: str) -> in
 
 def load_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of an archive by name, mapped and read-only; bytes where it says no type."""
-    made = {}
-    for name, entry in archives.read(path, "")[1].items():
-        flat = np.frombuffer(entry.bytes(), np.uint8)
+    made, found = {}, archives.read(path, "")
+    for name, entry in found.entries.items():
+        flat = np.frombuffer(found.bytes(name), np.uint8)
         if entry.type is not None:
-            if archives.nbytes_of(entry.type) != entry.nbytes or min(entry.type[1], default=0) < 0:
+            if archives.nbytes_of(entry.type) != entry.nbytes:
                 raise ArtifactError(explain(
                     f"{name} is said to be {_type_text(*entry.type)}, and has {entry.nbytes} "
                     "bytes.", str(path), "copy the archive again, or write it again."))

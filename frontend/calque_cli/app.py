@@ -101,7 +101,7 @@ def compile(  # noqa: A001
                              lambda one: advance(f"compiling for {one.name}"))
     path = output if output.name else Path(f"{function.rpartition(':')[2]}.vmfb")
     artifact.save(path)
-    typer.echo(f"wrote {path} for {', '.join(artifact.targets)} ({size_text(len(artifact.vmfb))})")
+    typer.echo(f"wrote {path} for {', '.join(artifact.targets)} ({size_text(path.stat().st_size)})")
     if artifact.parameters:
         size = sum(x.nbytes for x in artifact.parameters.values())
         typer.echo(f"wrote {path.with_suffix('.irpa')}: {len(artifact.parameters)} parameters "
@@ -127,7 +127,7 @@ def link(files: Annotated[list[Path], typer.Argument(
     artifact = aot.link(*files)
     artifact.save(output)
     typer.echo(f"wrote {output}: {', '.join(artifact.names)} for {', '.join(artifact.targets)} "
-               f"({size_text(len(artifact.vmfb))})")
+               f"({size_text(output.stat().st_size)})")
 
 
 @app.command()

@@ -84,7 +84,7 @@ class Traced:
             id(c): Stored(name or _name_by_contents(c, digest), c, digest)
             for name, c in zip(names, self.program.consts, strict=True)
             if c.size and (name or c.nbytes >= ARCHIVED_BYTES) and _is_storable(c)
-            for digest in [archive.digest_of(np.ascontiguousarray(c).reshape(-1).view(np.uint8))]})
+            for digest in [_digest(c)]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,10 @@ class Stored:
 
 def _is_storable(c: Ndarray) -> bool:
     return c.dtype.kind in "iuf" or c.dtype == dtypes.bfloat16
+
+
+def _digest(c: Ndarray) -> str:
+    return archive.digest_of(np.ascontiguousarray(c).reshape(-1).view(np.uint8))
 
 
 def _name_by_contents(c: Ndarray, digest: str) -> str:
@@ -207,9 +211,8 @@ def _join(joined: dict[str, Ndarray], more: Mapping[str, Ndarray]) -> None:
     """Add arrays that are beside an artifact; ArtifactError where a name is another array's."""
     for name, value in more.items():
         known = joined.setdefault(name, value)
-        if known is not value and (known.dtype != value.dtype or known.shape != value.shape
-                                   or archive.digest_of(np.ascontiguousarray(known).view(np.uint8))
-                                   != archive.digest_of(np.ascontiguousarray(value).view(np.uint8))):
+        if known is not value and (known.dtype, known.shape, _digest(known)) != (
+                value.dtype, value.shape, _digest(value)):
             raise ArtifactError(explain(
                 f"two of the artifacts have a parameter {name}, and not the same values of it.",
                 where="link", fix="give one of the variables another name, or compile one of them "

@@ -85,13 +85,12 @@ def _of_one(f: Any) -> Iterator[tuple[str, Any]]:
         yield "self", f.__self__
         yield "", f.__func__
     elif isinstance(f, types.FunctionType):
-        if (f.__module__ or "").partition(".")[0] not in _FOREIGN or f.__closure__:
-            yield from _of_function(f)
+        yield from _of_function(f)
     inner = attribute(f, "__wrapped__")  # jit(f), vmap(f)
     if callable(inner):
         yield "", inner
-    call = getattr(type(f), "__call__", None)
-    if isinstance(call, types.FunctionType) and not isinstance(f, types.FunctionType) and (
+    call = attribute(type(f), "__call__")
+    if isinstance(call, types.FunctionType) and (
             type(f).__module__.partition(".")[0] not in _FOREIGN):
         yield "self", f
         yield "", call
