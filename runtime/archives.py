@@ -1,8 +1,8 @@
 """Files of named arrays: IREE's parameter archives (.irpa), .safetensors and .gguf.
 
 `read` maps a file and finds the arrays in it; every number of its tables is compared with the
-file's size (IREE's own reader of .irpa files ends the process at some flipped bits).  `write` makes an
-archive.  Start reading at `read`.
+file's size (IREE's own reader of .irpa files ends the process at some flipped bits).  `write` makes
+an archive.  Start reading at `read`.
 """
 from __future__ import annotations
 

@@ -55,8 +55,10 @@ def compile(  # noqa: A001
         static: Static = [],  # noqa: B006
         constraint: Constraints = [],  # noqa: B006
         target: Annotated[list[str], typer.Option(
-            "--target", "-t", metavar="NAMES", help="what to compile for, comma-separated: cpu, "
-            "cpu:x86-64-v3, cuda:sm_80, vulkan:host, ...")] = ["cpu"],  # noqa: B006
+            "--target", "-t", metavar="NAMES", show_default=False,
+            help="what to compile for, comma-separated: cpu:x86-64-v3, cpu:host (this machine), "
+            "cuda:sm_80, vulkan:host, ...; by default cpu:x86-64-v3, where this machine is older "
+            "cpu:x86-64-v2, on ARM cpu:aarch64")] = [],  # noqa: B006
         donate: Annotated[list[int], typer.Option(
             "--donate", metavar="N", show_default=False,
             help="position of an argument whose memory the results may take")] = [],  # noqa: B006
@@ -91,9 +93,11 @@ def compile(  # noqa: A001
     from calque.aot.artifacts import build_all
     from calque.dispatch.eager import named_target
     from calque_cli.functions import traced_functions
+    from calque.lowering.target.targets import portable_target
     targets = [named_target(t) for names in target for t in names.split(",") if t.strip()]
-    if not targets:
+    if target and not targets:
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
+    targets = targets or [portable_target()]
     with (progress("tracing", len(targets) + 1) as advance,
           traced_functions(function, arg, static, donate, name or None, constraint,
                            buckets) as every):
