@@ -19,7 +19,7 @@ from typing import Any
 import iree.runtime as rt
 import numpy as np
 
-from calque.runtime.archives import dtype_of as dtype_from_name
+from calque.runtime.archives import dtype_of
 from calque.runtime.buffer import Buffer
 from calque.runtime.call_spec import CallSpec, as_count
 from calque.runtime.container import split
@@ -112,7 +112,7 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
             MappingProxyType(dict(raw.get("target", {}))),
             MappingProxyType(dict(raw.get("versions", {}))),
             raw.get("in_tree"), raw.get("out_tree"), passed,
-            tuple(Parameter(str(p["name"]), dtype_from_name(p["dtype"]),
+            tuple(Parameter(str(p["name"]), dtype_of(p["dtype"]),
                             tuple(int(d) for d in p["shape"]), str(p.get("digest", "")))
                   for p in raw.get("parameters", ())),
             tuple(parse_constraint(*map(str, c)) for c in raw.get("constraints", ())),
@@ -175,7 +175,7 @@ def _check_positions(record: FunctionRecord) -> None:
 def _arguments(raw: Sequence[Mapping[str, Any]]) -> tuple[ArgumentRecord, ...]:
     return tuple(ArgumentRecord(
         str(a["path"]), tuple(parse(d) if isinstance(d, str) else int(d) for d in a["shape"]),
-        dtype_from_name(a["dtype"]), None, tuple(tuple(map(str, axes)) for axes in a["spec"])
+        dtype_of(a["dtype"]), None, tuple(tuple(map(str, axes)) for axes in a["spec"])
         if "spec" in a else None) for a in raw)
 
 

@@ -37,6 +37,9 @@ _GGUF = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "
 _GGUF_BLOCKS = {2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84),
                 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210)}  # numbers, bytes
 _GGUF_NUMBERS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_NAMES = frozenset({*_SAFETENSORS.values(), "complex128", "float8_e4m3fnuz", "float8_e5m2fnuz",
+                    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e8m0fnu",
+                    "float4_e2m1fn", "int2", "int4", "uint2", "uint4"})
 _MOST_AXES = 32
 
 
@@ -152,6 +155,8 @@ def _type(dtype: Any, shape: Any) -> Type:
     if not isinstance(shape, list) or len(shape) > _MOST_AXES or not all(
             type(d) is int and d >= 0 for d in shape):
         raise _Odd(f"an array has the shape {str(shape)[:100]}")
+    if dtype not in _NAMES:
+        raise _Odd(f"{str(dtype)[:100]} is no type that a device has")
     return dtype_of(dtype), tuple(shape)
 
 
@@ -242,8 +247,10 @@ def _of_gguf(cursor: _Cursor) -> dict[str, Entry]:
         key, kind = cursor.text(), cursor.number("I")
         start = cursor.at
         _skip_value(cursor, kind)
-        if key == b"general.alignment" and kind == 4:
-            alignment = max(1, _Cursor(cursor.memory, start).number("I"))
+        if key == b"general.alignment":
+            alignment = _Cursor(cursor.memory, start).number("I") if kind == 4 else 0
+            if not alignment:  # (IREE divides by it)
+                raise _Odd("its arrays are aligned to nothing")
     rows = []
     for _ in range(arrays):
         name, rank = cursor.text().decode(), cursor.number("I")
@@ -344,4 +351,4 @@ def _write_safetensors(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
-            file.write(_flat(np.asarray(arrays[name])))
+            file.write(_flat(np.asarray(arrays[name])).data)

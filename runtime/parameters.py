@@ -121,14 +121,14 @@ def check_digests(source: Source, wanted: Sequence[Parameter], where: str) -> in
       ArtifactError: one is not what it was.
     """
     provider(source, wanted, where)
-    found = _read(source, where) if isinstance(source, Path) else None
+    found = _read(source, where) if isinstance(source, Path) else source
     checked = 0
     for p in wanted:
         digest = p.digest or digest_in(p.name)
         if not digest:  # of another make
             continue
-        data = (found.bytes(p.name) if isinstance(source, Path) and found is not None
-                else np.ascontiguousarray(source[p.name]).reshape(-1).view(np.uint8))
+        data = (found.bytes(p.name) if isinstance(found, archives.Archive)
+                else np.ascontiguousarray(found[p.name]).reshape(-1).view(np.uint8))
         if digest_of(data) != digest:
             raise ArtifactError(explain(
                 f"parameter {p.name} of "
