@@ -34,8 +34,11 @@ _SAFETENSORS = {"BOOL": "bool", "I8": "int8", "I16": "int16", "I32": "int32", "I
                 "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 _GGUF = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64",
          28: "float64", 30: "bfloat16"}
-_GGUF_BLOCKS = {2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84),
-                11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210)}  # numbers, bytes
+_GGUF_BLOCKS = {2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 40),
+                10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210),
+                15: (256, 292), 16: (256, 66), 17: (256, 74), 18: (256, 98), 19: (256, 50),
+                20: (32, 18), 21: (256, 110), 22: (256, 82), 23: (256, 136),
+                29: (256, 56)}  # numbers, bytes
 _GGUF_NUMBERS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _NAMES = frozenset({*_SAFETENSORS.values(), "complex128", "float8_e4m3fnuz", "float8_e5m2fnuz",
                     "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e8m0fnu",
@@ -267,6 +270,8 @@ def _of_gguf(cursor: _Cursor) -> dict[str, Entry]:
         elif kind in _GGUF_BLOCKS:
             numbers, size = _GGUF_BLOCKS[kind]
             made[name] = Entry(begin + offset, math.prod(shape) // numbers * size)
+        else:
+            raise _Odd(f"{name} is of a type {kind} that is not known")
     return made
 
 

@@ -92,8 +92,8 @@ def compile(  # noqa: A001
     """
     from calque.aot.artifacts import build_all
     from calque.dispatch.eager import named_target
-    from calque_cli.functions import traced_functions
     from calque.lowering.target.targets import portable_target
+    from calque_cli.functions import traced_functions
     targets = [named_target(t) for names in target for t in names.split(",") if t.strip()]
     if target and not targets:
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")

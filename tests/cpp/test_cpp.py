@@ -115,6 +115,51 @@ def test_a_call_takes_ten_microseconds(built: Path) -> None:
     assert found and float(found[1]) < 20, said
 
 
+BY_CTYPES = """
+import ctypes, json, sys
+import numpy as np
+c = ctypes.CDLL(sys.argv[1])
+for name in ("error_code", "error_message", "function_signature", "device_name"):
+    getattr(c, f"calque_{name}").restype = ctypes.c_char_p
+c.calque_array_bytes.restype = ctypes.c_size_t
+calls = ("module_load", "module_function", "array_from_host", "function_call", "array_read")
+for name in calls:
+    getattr(c, f"calque_{name}").restype = ctypes.c_void_p
+
+
+def good(error):
+    if error:
+        raise RuntimeError(c.calque_error_message(ctypes.c_void_p(error)).decode())
+
+
+module, add, x, y = (ctypes.c_void_p() for _ in range(4))
+good(c.calque_module_load(sys.argv[2].encode(), None, None, ctypes.byref(module)))
+good(c.calque_module_function(module, b"add", ctypes.byref(add)))
+record = json.loads(c.calque_function_signature(add))
+value = np.array([1, 2, 3, 4], np.float32)
+shape = (ctypes.c_int64 * 1)(*record["args"][0]["shape"])
+good(c.calque_array_from_host(value.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(value.nbytes),
+                              record["args"][0]["dtype"].encode(), shape, ctypes.c_size_t(1), None,
+                              ctypes.byref(x)))
+good(c.calque_function_call(add, (ctypes.c_void_p * 2)(x, x), ctypes.c_size_t(2), ctypes.byref(y),
+                            ctypes.c_size_t(1)))
+got = np.empty_like(value)
+good(c.calque_array_read(y, got.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(got.nbytes)))
+assert (got == value + value).all(), got
+try:
+    good(c.calque_module_load(b"/nowhere.vmfb", None, None, ctypes.byref(module)))
+except RuntimeError as error:
+    assert "Fix: " in str(error)
+    print("refused")
+"""
+
+
+def test_the_c_interface_from_ctypes(built: Path) -> None:
+    said = run(sys.executable, "-c", BY_CTYPES, built / "libcalque_runtime.so",
+               built / "artifacts" / "add.vmfb")
+    assert said == "refused\n"
+
+
 def said_of(record: FunctionRecord) -> str:
     """What test_artifact --records says of a record."""
     def text(a: ArgumentRecord) -> str:

@@ -20,7 +20,15 @@ import numpy as np
 from calque import runtime
 from calque.aot.buckets import Buckets, combinations, with_sizes
 from calque.aot.specs import SpecError, as_specs
-from calque.aot.weights import flat, names_of, parameters, save_parameters
+from calque.aot.weights import (
+    Stored,
+    digest_of,
+    flat,
+    names_of,
+    parameters,
+    save_parameters,
+    stored,
+)
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import Dim, SymbolicScope, scope_of
@@ -47,7 +55,6 @@ from calque.runtime import parameters as archive
 from calque.runtime.container import join
 from calque.trees import util as tree_util
 
-ARCHIVED_BYTES = 1024  # captured arrays that have no name go to an archive from this size on
 BESIDE_BYTES = 1 << 20  # of captured arrays, from which on they are beside the file by default
 
 
@@ -79,33 +86,8 @@ class Traced:
         if wanted is False or wanted is None and sum(
                 c.nbytes for c in self.program.consts) < BESIDE_BYTES:
             return self
-        names = self.names or ("",) * len(self.program.consts)
-        return replace(self, stored={
-            id(c): Stored(name or _name_by_contents(c, digest), c, digest)
-            for name, c in zip(names, self.program.consts, strict=True)
-            if c.size and (name or c.nbytes >= ARCHIVED_BYTES) and _is_storable(c)
-            for digest in [_digest(c)]})
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A captured array in an archive."""
-
-    name: str
-    value: Ndarray
-    digest: str
-
-
-def _is_storable(c: Ndarray) -> bool:
-    return c.dtype.kind in "iuf" or c.dtype == dtypes.bfloat16
-
-
-def _digest(c: Ndarray) -> str:
-    return archive.digest_of(np.ascontiguousarray(c).reshape(-1).view(np.uint8))
-
-
-def _name_by_contents(c: Ndarray, digest: str) -> str:
-    return f"{c.dtype.name}[{','.join(map(str, c.shape))}]-{digest}"
+        consts = self.program.consts
+        return replace(self, stored=stored(consts, self.names or ("",) * len(consts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +193,8 @@ def _join(joined: dict[str, Ndarray], more: Mapping[str, Ndarray]) -> None:
     """Add arrays that are beside an artifact; ArtifactError where a name is another array's."""
     for name, value in more.items():
         known = joined.setdefault(name, value)
-        if known is not value and (known.dtype, known.shape, _digest(known)) != (
-                value.dtype, value.shape, _digest(value)):
+        if known is not value and (known.dtype, known.shape, digest_of(known)) != (
+                value.dtype, value.shape, digest_of(value)):
             raise ArtifactError(explain(
                 f"two of the artifacts have a parameter {name}, and not the same values of it.",
                 where="link", fix="give one of the variables another name, or compile one of them "

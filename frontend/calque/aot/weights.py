@@ -11,12 +11,14 @@ import inspect
 import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from calque import runtime
+from calque.core import dtypes
 from calque.core.errors import explain
 from calque.core.naming import attribute
 from calque.core.types import Function, Ndarray
@@ -25,8 +27,34 @@ from calque.runtime import ArtifactError, archives
 from calque.runtime import parameters as archive
 from calque.trees import util as tree_util
 
+ARCHIVED_BYTES = 1024  # captured arrays that have no name go to an archive from this size on
 _MOST_FUNCTIONS = 1000  # that are looked into
 _FOREIGN = frozenset({"calque", "numpy", "jax", "ml_dtypes", "scipy", *sys.stdlib_module_names})
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A captured array in an archive."""
+
+    name: str
+    value: Ndarray
+    digest: str
+
+
+def stored(arrays: Sequence[Ndarray], names: Sequence[str]) -> dict[int, Stored]:
+    """Which captured arrays go to an archive, by their id: those that have a name, whatever their
+    size, and larger ones without, which are called by their contents."""
+    return {id(c): Stored(name or f"{c.dtype.name}[{','.join(map(str, c.shape))}]-{digest}", c,
+                          digest)
+            for name, c in zip(names, arrays, strict=True)
+            if c.size and (name or c.nbytes >= ARCHIVED_BYTES)
+            and (c.dtype.kind in "iuf" or c.dtype == dtypes.bfloat16)
+            for digest in [digest_of(c)]}
+
+
+def digest_of(value: Ndarray) -> str:
+    """Of an array's bytes."""
+    return archive.digest_of(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
 
 
 def names_of(fun: Function, arrays: Sequence[Any]) -> tuple[str, ...]:
@@ -60,7 +88,8 @@ def _leaves(value: Any) -> Sequence[tuple[Any, Any]]:
 
 def _variables(fun: Function) -> Iterator[tuple[str, Any]]:
     """(name, value) of what a function, and those that it calls by name, can see."""
-    waiting, seen = [fun], set()
+    waiting: list[Any] = [fun]
+    seen: set[int] = set()
     while waiting and len(seen) < _MOST_FUNCTIONS:
         f = waiting.pop(0)
         if id(f) in seen:

@@ -1,6 +1,8 @@
 #include "artifact/archive.hpp"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "artifact/flatbuffer.hpp"
 #include "artifact/json.hpp"
@@ -215,8 +217,10 @@ struct Block {
 };
 
 // Arrays in blocks (Q8_0 and others) have no type here: they are bytes.
-constexpr Block kBlocks[] = {{2, 32, 18},   {3, 32, 20},    {6, 32, 22},    {7, 32, 24},    {8, 32, 34},
-                             {10, 256, 84}, {11, 256, 110}, {12, 256, 144}, {13, 256, 176}, {14, 256, 210}};
+constexpr Block kBlocks[] = {
+    {2, 32, 18},    {3, 32, 20},    {6, 32, 22},    {7, 32, 24},    {8, 32, 34},    {9, 32, 40},   {10, 256, 84},
+    {11, 256, 110}, {12, 256, 144}, {13, 256, 176}, {14, 256, 210}, {15, 256, 292}, {16, 256, 66}, {17, 256, 74},
+    {18, 256, 98},  {19, 256, 50},  {20, 32, 18},   {21, 256, 110}, {22, 256, 82},  {23, 256, 136}, {29, 256, 56}};
 
 std::optional<DType> gguf_type(Number kind) {
   switch (kind) {
@@ -278,13 +282,14 @@ Archive of_gguf(Bytes file) {
       made[row.name] = entry;
       continue;
     }
-    for (const Block& block : kBlocks) {
-      if (block.kind != row.kind) continue;
-      Number numbers = 1;
-      for (const std::int64_t size : row.shape) numbers = product(numbers, static_cast<Number>(size));
-      entry.bytes = product(numbers / block.numbers, block.bytes);
-      made[row.name] = entry;
-    }
+    const Block* block =
+        std::find_if(std::begin(kBlocks), std::end(kBlocks), [&](const Block& b) { return b.kind == row.kind; });
+    if (block == std::end(kBlocks))  // (IREE divides by the size of some)
+      throw Unreadable(row.name + " is of a type " + std::to_string(row.kind) + " that is not known");
+    Number numbers = 1;
+    for (const std::int64_t size : row.shape) numbers = product(numbers, static_cast<Number>(size));
+    entry.bytes = product(numbers / block->numbers, block->bytes);
+    made[row.name] = entry;
   }
   return made;
 }
