@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Any
 
 import iree.runtime as rt
-import ml_dtypes
 import numpy as np
 
+from calque.runtime.archives import dtype_of
 from calque.runtime.buffer import Buffer
 from calque.runtime.call_spec import CallSpec, as_count
 from calque.runtime.container import split
@@ -28,7 +28,7 @@ from calque.runtime.dims import Constraint, Expression, fits, parse, parse_const
 from calque.runtime.errors import ArtifactError, explain
 from calque.runtime.executable import Executable, Module, load_error
 from calque.runtime.flatbuffer import Damaged
-from calque.runtime.parameters import Parameter, check_digests, provider
+from calque.runtime.parameters import Parameter, Source, check_digests, provider
 from calque.runtime.program import read_program
 from calque.runtime.variants import by_shapes, known_sizes, shapes_of
 
@@ -112,8 +112,8 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
             MappingProxyType(dict(raw.get("target", {}))),
             MappingProxyType(dict(raw.get("versions", {}))),
             raw.get("in_tree"), raw.get("out_tree"), passed,
-            tuple(Parameter(str(p["name"]), dtype_from_name(p["dtype"]),
-                            tuple(int(d) for d in p["shape"]))
+            tuple(Parameter(str(p["name"]), dtype_of(p["dtype"]),
+                            tuple(int(d) for d in p["shape"]), str(p.get("digest", "")))
                   for p in raw.get("parameters", ())),
             tuple(parse_constraint(*map(str, c)) for c in raw.get("constraints", ())),
             _call_spec(raw.get("call", {}), passed, donated, results),
@@ -175,7 +175,7 @@ def _check_positions(record: FunctionRecord) -> None:
 def _arguments(raw: Sequence[Mapping[str, Any]]) -> tuple[ArgumentRecord, ...]:
     return tuple(ArgumentRecord(
         str(a["path"]), tuple(parse(d) if isinstance(d, str) else int(d) for d in a["shape"]),
-        dtype_from_name(a["dtype"]), None, tuple(tuple(map(str, axes)) for axes in a["spec"])
+        dtype_of(a["dtype"]), None, tuple(tuple(map(str, axes)) for axes in a["spec"])
         if "spec" in a else None) for a in raw)
 
 
@@ -183,11 +183,6 @@ def _results(raw: Sequence[Mapping[str, Any]]) -> tuple[ArgumentRecord, ...]:
     origins = [r.get("from", ("computed", k)) for k, r in enumerate(raw)]
     return tuple(replace(a, origin=(str(o[0]), int(o[1]) if len(o) > 1 else -1))
                  for a, o in zip(_arguments(raw), origins, strict=True))
-
-
-def dtype_from_name(name: str) -> np.dtype[Any]:
-    """The dtype of a record's name; ml_dtypes' names included."""
-    return np.dtype(getattr(ml_dtypes, name, None) or name)
 
 
 class Artifact:
@@ -203,7 +198,8 @@ class Artifact:
       vmfb: the file's bytes.
       device: where to run.
       source: the file's name, for messages.
-      parameters: the archive of its parameters; by default the .irpa file beside `source`.
+      parameters: the archive of its parameters, or arrays by name; by default the .irpa file beside
+        `source`.
       check_parameters: compare the digests of its arrays.
 
     Raises:
@@ -221,14 +217,14 @@ class Artifact:
     """
 
     def __init__(self, vmfb: bytes, device: Device, source: str,
-                 parameters: Path | None = None, check_parameters: bool = False) -> None:
+                 parameters: Source | None = None, check_parameters: bool = False) -> None:
         self.device = device
         self.source = source
         parts = [(part, _read_part(part, source)) for part in split(vmfb, source)]
         wanted = [p for _, records in parts for r in records for p in r.parameters]
         given = None
         if wanted:
-            archive = parameters or Path(source).with_suffix(".irpa")
+            archive = (beside(source) if parameters is None else parameters)
             given = provider(archive, wanted, source)
             if check_parameters:
                 check_digests(archive, wanted, source)
@@ -428,15 +424,15 @@ def _fits(shape: Sequence[int], expected: tuple[Dim, ...], sizes: dict[str, int]
 
 
 def load(source: str | os.PathLike[str] | bytes, device: Device | None = None, *,
-         parameters: str | os.PathLike[str] | None = None,
+         parameters: str | os.PathLike[str] | Mapping[str, Any] | None = None,
          check_parameters: bool = False) -> Artifact:
     """Load a self-describing .vmfb for a device.
 
     Args:
       source: a path, or the file's bytes.
       device: where its functions run (default: the CPU).
-      parameters: the archive of its parameters, where it has some; by default the file beside
-        `source` that ends in .irpa.
+      parameters: the archive of its parameters, where it has some, or arrays by name; by default
+        the file beside `source` that ends in .irpa.
       check_parameters: read the whole archive and compare its arrays' digests, which loading does
         not (a second for 1 GB).
 
@@ -455,8 +451,14 @@ def load(source: str | os.PathLike[str] | bytes, device: Device | None = None, *
       ['negative']
     """
     vmfb, name = _read(source)
-    return Artifact(vmfb, device or default_device(), name,
-                    None if parameters is None else Path(parameters), check_parameters)
+    given = parameters if parameters is None or isinstance(parameters, Mapping) else Path(
+        parameters)
+    return Artifact(vmfb, device or default_device(), name, given, check_parameters)
+
+
+def beside(source: str) -> Path:
+    """The archive that belongs to an artifact where none is named."""
+    return Path(source).with_suffix(".irpa")
 
 
 def read_records(source: str | os.PathLike[str] | bytes) -> list[FunctionRecord]:

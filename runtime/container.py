@@ -25,15 +25,16 @@ _DESCRIBED = b"calque.signature"  # in every artifact (aot.RECORD_KEY)
 
 def join(parts: Sequence[bytes]) -> bytes:
     """One file of several modules; the same parts give the same bytes."""
-    made = bytearray()
-    index = []
+    made: list[bytes] = []
+    index, end = [], 0
     for part in parts:
-        made += bytes(-len(made) % ALIGNMENT)
-        index.append({"offset": len(made), "sha256": hashlib.sha256(part).hexdigest(),
+        padding = bytes(-end % ALIGNMENT)
+        index.append({"offset": end + len(padding), "sha256": hashlib.sha256(part).hexdigest(),
                       "size": len(part)})
-        made += part
+        made += [padding, part]
+        end += len(padding) + len(part)
     text = json.dumps({"parts": index}, separators=(",", ":"), sort_keys=True).encode()
-    return bytes(made) + text + len(text).to_bytes(8, "little") + MAGIC
+    return b"".join([*made, text, len(text).to_bytes(8, "little"), MAGIC])
 
 
 def split(data: bytes, source: str) -> list[bytes]:

@@ -15,14 +15,15 @@ from typing import Any
 import iree.runtime as rt
 import numpy as np
 
-from calque.runtime.aot import Artifact, ArtifactFunction, dtype_from_name, load
+from calque.runtime.aot import Artifact, ArtifactFunction, load
+from calque.runtime.archives import dtype_of
 from calque.runtime.buffer import Buffer
 from calque.runtime.device import Device, devices
 from calque.runtime.dims import Expression
 from calque.runtime.errors import ArtifactError, DeletedBufferError, DeviceError, explain
 
 # the order of calque::DType
-DTYPES = tuple(dtype_from_name(name) for name in (
+DTYPES = tuple(dtype_of(name) for name in (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
     "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e3m4",

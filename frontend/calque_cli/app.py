@@ -55,16 +55,19 @@ def compile(  # noqa: A001
         static: Static = [],  # noqa: B006
         constraint: Constraints = [],  # noqa: B006
         target: Annotated[list[str], typer.Option(
-            "--target", "-t", metavar="NAMES", help="what to compile for, comma-separated: cpu, "
-            "cpu:x86-64-v3, cuda:sm_80, vulkan:host, ...")] = ["cpu"],  # noqa: B006
+            "--target", "-t", metavar="NAMES", show_default=False,
+            help="what to compile for, comma-separated: cpu:x86-64-v3, cpu:host (this machine), "
+            "cuda:sm_80, vulkan:host, ...; by default cpu:x86-64-v3, where this machine is older "
+            "cpu:x86-64-v2, on ARM cpu:aarch64")] = [],  # noqa: B006
         donate: Annotated[list[int], typer.Option(
             "--donate", metavar="N", show_default=False,
             help="position of an argument whose memory the results may take")] = [],  # noqa: B006
         name: Annotated[str, typer.Option(
             "--name", show_default=False, help="the function's name in the artifact")] = "",
-        parameters: Annotated[bool, typer.Option(
-            "--parameters", help="large captured arrays go to an archive beside the file "
-            "(.irpa)")] = False,
+        parameters: Annotated[bool | None, typer.Option(
+            "--parameters/--no-parameters", show_default=False, help="whether captured arrays go "
+            "to an archive beside the file (.irpa); by default where they are 1 MiB and more"
+            )] = None,
         buckets: Annotated[list[str], typer.Option(
             "--buckets", metavar="SIZES", show_default=False, help="sizes of a named dimension "
             "that get programs of their own, beside the one of any size: 1,8,64, or b=1,8 for one "
@@ -89,10 +92,12 @@ def compile(  # noqa: A001
     """
     from calque.aot.artifacts import build_all
     from calque.dispatch.eager import named_target
+    from calque.lowering.target.targets import portable_target
     from calque_cli.functions import traced_functions
     targets = [named_target(t) for names in target for t in names.split(",") if t.strip()]
-    if not targets:
+    if target and not targets:
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
+    targets = targets or [portable_target()]
     with (progress("tracing", len(targets) + 1) as advance,
           traced_functions(function, arg, static, donate, name or None, constraint,
                            buckets) as every):
@@ -100,7 +105,7 @@ def compile(  # noqa: A001
                              lambda one: advance(f"compiling for {one.name}"))
     path = output if output.name else Path(f"{function.rpartition(':')[2]}.vmfb")
     artifact.save(path)
-    typer.echo(f"wrote {path} for {', '.join(artifact.targets)} ({size_text(len(artifact.vmfb))})")
+    typer.echo(f"wrote {path} for {', '.join(artifact.targets)} ({size_text(path.stat().st_size)})")
     if artifact.parameters:
         size = sum(x.nbytes for x in artifact.parameters.values())
         typer.echo(f"wrote {path.with_suffix('.irpa')}: {len(artifact.parameters)} parameters "
@@ -126,7 +131,7 @@ def link(files: Annotated[list[Path], typer.Argument(
     artifact = aot.link(*files)
     artifact.save(output)
     typer.echo(f"wrote {output}: {', '.join(artifact.names)} for {', '.join(artifact.targets)} "
-               f"({size_text(len(artifact.vmfb))})")
+               f"({size_text(output.stat().st_size)})")
 
 
 @app.command()

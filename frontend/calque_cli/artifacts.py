@@ -302,7 +302,7 @@ def _lines(record: aot.FunctionRecord) -> list[str]:
             [] if i in record.passed else ["not used"]) + _spread(a)
         lines.append(f"  argument {a.path}: {a}" + (f"  ({', '.join(notes)})" if notes else ""))
     for p in record.parameters:
-        lines.append(f"  parameter {p.name}")
+        lines.append(f"  parameter {p}")
     for r in record.results:
         lines.append(f"  result{' ' + r.path if r.path else ''}: {r}" + _origin(record, r))
     if record.mesh:

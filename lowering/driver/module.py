@@ -427,7 +427,7 @@ class Emitter:
                 "sym_visibility": ir.StringAttr.get("private"),
                 "type": ir.TypeAttr.get(kind),
                 "initial_value": ir.Attribute.parse(
-                    f'#stream.parameter.named<"{PARAMETER_SCOPE}"::"{key}"> : {kind}')}))
+                    f'#stream.parameter.named<"{PARAMETER_SCOPE}"::{mlir.quoted(key)}> : {kind}')}))
         loaded = ir.Operation.create("util.global.load", results=[kind], attributes={
             "global": ir.FlatSymbolRefAttr.get(symbol)})
         made = Value(b, loaded.results[0], tuple(value.shape), signed(value.dtype))

@@ -84,12 +84,10 @@ class Builder:
         if a.dtype.kind == "c":  # the bindings cannot cast a complex elements attribute
             return self.complex(self._dense(a.real), self._dense(a.imag))
         if a.size == 0:
-            body = ""
-        elif a.dtype == bool:  # i1 is bit-packed in the hexadecimal form; the list form is not
-            body = str(a.tolist()).lower()
-        else:
-            body = f'"0x{a.tobytes().hex().upper()}"'
-        return self._const_op(body, a.shape, a.dtype)
+            return self._const_op("", a.shape, a.dtype)
+        made = mlir.value("stablehlo.constant", mlir.tensor_type(a.shape, a.dtype),
+                          value=mlir.elements(a))
+        return Value(self, made, a.shape, a.dtype)
 
     def _const_op(self, elements: str, shape: Shape, dtype: Dtype) -> Value:
         made = mlir.value("stablehlo.constant", mlir.tensor_type(shape, dtype),

@@ -21,7 +21,7 @@ import numpy as np
 from calque.core.dims import Dim
 from calque.core.dtypes import SMALL_FLOATS, SMALL_INTEGERS
 from calque.core.errors import explain
-from calque.core.types import Dtype, Shape
+from calque.core.types import Dtype, Ndarray, Shape
 
 _ELEMENT_NAMES: dict[Dtype, str] = {
     np.dtype(bool): "i1",
@@ -117,6 +117,19 @@ def operation(name: str, kinds: Sequence[Any], operands: Sequence[Any] = (),
 def value(name: str, kind: Any, operands: Sequence[Any] = (), /, **attributes: Any) -> Any:
     """The only result of an operation."""
     return operation(name, [kind], operands, attributes).operation.results[0]
+
+
+def elements(a: Ndarray) -> Any:
+    """The attribute of an array's elements, from its bytes (text takes ten times their memory)."""
+    return ir().DenseElementsAttr.get(
+        np.ascontiguousarray(a).reshape(-1).view(np.uint8), shape=list(a.shape),
+        type=ir().Type.parse(element_name(a.dtype), context()))
+
+
+def quoted(text: str) -> str:
+    """A string as MLIR's text has it."""
+    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}"
+                         for b in text.encode()) + '"'
 
 
 def number(n: int, kind: Any) -> Any:

@@ -209,6 +209,15 @@ def _level_target(level: str) -> Target:
     return parse_target(f"cpu:{level}")
 
 
+def portable_target() -> Target:
+    """What an artifact is compiled for where nothing is said: the level of this machine's CPU that
+    most machines have, x86-64-v3 (v2 where this one is older) or aarch64; or calque_cpu's."""
+    if config.calque_cpu != "host":
+        return cpu_target()
+    levels = (parse_target(f"cpu:{level}") for level in ("x86-64-v3", "x86-64-v2", "aarch64"))
+    return next((t for t in levels if not _lacking(t)), host_target())
+
+
 def runnable_target() -> Target:
     """`cpu_target()`; TargetError where this machine lacks what the option calque_cpu names."""
     target = cpu_target()

@@ -1,11 +1,13 @@
 // What artifacts say, read without a backend: test_artifact FOLDER [seconds] checks and fuzzes;
-// test_artifact --records, --dims, --vulkan, --cuda, --containers or --programs answers questions on stdin
-// (test_cpp.py).
+// test_artifact --records, --dims, --vulkan, --cuda, --containers, --programs or --archives answers
+// questions on stdin (test_cpp.py).
 #include <chrono>
+#include <fstream>
 #include <iostream>
 #include <random>
 #include <sstream>
 
+#include "artifact/archive.hpp"
 #include "artifact/container.hpp"
 #include "artifact/cuda.hpp"
 #include "artifact/json.hpp"
@@ -294,6 +296,32 @@ std::string text_of(const Record& record) {
   return made.str();
 }
 
+// Of each archive named what is in it, a line; test_cpp.py writes the same of what Python reads.
+int answer_archives() {
+  for (std::string path; std::getline(std::cin, path);) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const std::unique_ptr<std::uint8_t[]> exact(new std::uint8_t[text.size()]);  // for sanitizers
+    std::copy(text.begin(), text.end(), exact.get());
+    try {
+      for (const auto& [name, entry] :
+           read_archive(Bytes(exact.get(), text.size()), path.substr(path.rfind('.')))) {
+        for (const char c : name) std::cout << (c < 33 || c > 126 ? '?' : c);
+        std::cout << "=" << entry.bytes << "@" << entry.offset;
+        if (entry.type) {
+          std::cout << ":" << name_of(entry.type->dtype);
+          for (const std::int64_t size : entry.type->shape) std::cout << "," << size;
+        }
+        std::cout << " ";
+      }
+      std::cout << "\n";
+    } catch (const Unreadable&) {
+      std::cout << "refused\n";
+    }
+  }
+  return 0;
+}
+
 int answer_records() {
   for (std::string line; std::getline(std::cin, line);) {
     try {
@@ -454,6 +482,7 @@ int main(int count, char** words) {
   if (first == "--cuda") return answer_cuda();
   if (first == "--containers") return answer_containers();
   if (first == "--programs") return answer_programs();
+  if (first == "--archives") return answer_archives();
   artifacts() = first;
   digests();
   json();

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -19,10 +20,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import fixture
+import numpy as np
 import pytest
 
 from calque.lowering.kernels import nvrtc
-from calque.runtime import ArtifactError, cuda, dims, vulkan
+from calque.runtime import ArtifactError, archives, cuda, dims, vulkan
 from calque.runtime.aot import (
     ArgumentRecord,
     FunctionRecord,
@@ -111,6 +113,51 @@ def test_a_call_takes_ten_microseconds(built: Path) -> None:
     said = run(built / "tests" / "bench", built / "artifacts", 1000)
     found = re.search(r"call of add \(4 floats\) .*thread +([\d.]+) us", said)
     assert found and float(found[1]) < 20, said
+
+
+BY_CTYPES = """
+import ctypes, json, sys
+import numpy as np
+c = ctypes.CDLL(sys.argv[1])
+for name in ("error_code", "error_message", "function_signature", "device_name"):
+    getattr(c, f"calque_{name}").restype = ctypes.c_char_p
+c.calque_array_bytes.restype = ctypes.c_size_t
+calls = ("module_load", "module_function", "array_from_host", "function_call", "array_read")
+for name in calls:
+    getattr(c, f"calque_{name}").restype = ctypes.c_void_p
+
+
+def good(error):
+    if error:
+        raise RuntimeError(c.calque_error_message(ctypes.c_void_p(error)).decode())
+
+
+module, add, x, y = (ctypes.c_void_p() for _ in range(4))
+good(c.calque_module_load(sys.argv[2].encode(), None, None, ctypes.byref(module)))
+good(c.calque_module_function(module, b"add", ctypes.byref(add)))
+record = json.loads(c.calque_function_signature(add))
+value = np.array([1, 2, 3, 4], np.float32)
+shape = (ctypes.c_int64 * 1)(*record["args"][0]["shape"])
+good(c.calque_array_from_host(value.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(value.nbytes),
+                              record["args"][0]["dtype"].encode(), shape, ctypes.c_size_t(1), None,
+                              ctypes.byref(x)))
+good(c.calque_function_call(add, (ctypes.c_void_p * 2)(x, x), ctypes.c_size_t(2), ctypes.byref(y),
+                            ctypes.c_size_t(1)))
+got = np.empty_like(value)
+good(c.calque_array_read(y, got.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(got.nbytes)))
+assert (got == value + value).all(), got
+try:
+    good(c.calque_module_load(b"/nowhere.vmfb", None, None, ctypes.byref(module)))
+except RuntimeError as error:
+    assert "Fix: " in str(error)
+    print("refused")
+"""
+
+
+def test_the_c_interface_from_ctypes(built: Path) -> None:
+    said = run(sys.executable, "-c", BY_CTYPES, built / "libcalque_runtime.so",
+               built / "artifacts" / "add.vmfb")
+    assert said == "refused\n"
 
 
 def said_of(record: FunctionRecord) -> str:
@@ -213,6 +260,53 @@ def test_sizes_and_files_are_read_as_in_python(built: Path, tmp_path: Path) -> N
     for said, sizes in zip(answers, expected, strict=True):
         assert said == "refused" if sizes is None else [
             int(word.split("+")[1]) for word in said.split()] == sizes
+
+
+def said_of_archive(path: Path) -> str:
+    """What test_artifact --archives says of one."""
+    try:
+        entries = archives.read(path, "").entries
+    except ArtifactError:
+        return "refused"
+    return "".join(
+        re.sub("[^!-~]", "?", name.encode().decode("latin-1")) + f"={e.nbytes}@{e.offset}"
+        + ("" if e.type is None else ":" + ",".join([str(e.type[0]), *map(str, e.type[1])])) + " "
+        for name, e in sorted(entries.items(), key=lambda row: row[0].encode()))
+
+
+def test_archives_are_read_as_in_python(built: Path, tmp_path: Path) -> None:
+    """Whole and damaged ones: the same arrays, and what Python refuses is refused."""
+    draw = random.Random(5)
+    arrays = {"w['\u03b1']": np.ones((8, 16), np.float32), "h": np.ones((3, 2), np.float16),
+              "one": np.zeros((), np.int64)}
+    for suffix in (".irpa", ".safetensors"):
+        archives.write(tmp_path / f"whole{suffix}", arrays)
+    rows = b"".join(struct.pack("<Q1sI2QIQ", 1, name, 2, 4, 32, kind, place)
+                    for name, kind, place in ((b"a", 0, 0), (b"b", 1, 512), (b"q", 8, 768)))
+    setting = struct.pack("<Q17sII", 17, b"general.alignment", 4, 64)
+    head = b"GGUF" + struct.pack("<IQQ", 3, 3, 1) + setting + rows
+    (tmp_path / "whole.gguf").write_bytes(head + bytes(-len(head) % 64 + 904))
+    paths = sorted(tmp_path.glob("whole.*"))
+    for i in range(1500):
+        data = bytearray(draw.choice(paths[:3]).read_bytes())
+        suffix = {b"IR": ".irpa", b"GG": ".gguf"}.get(bytes(data[:2]), ".safetensors")
+        for _ in range(draw.choice([1, 1, 2])):
+            size, within = draw.choice([1, 4, 8]), min(len(data) - 8, 600)
+            at = draw.randrange(within) // size * size
+            data[at:at + size] = draw.choice(
+                [0, 1, 255, 256**size - 1, data[at] ^ 1 << draw.randrange(8)]).to_bytes(
+                size, "little")
+        if i % 10 == 0:
+            del data[draw.randrange(len(data)):]
+        paths.append(tmp_path / f"{i}{suffix}")
+        paths[-1].write_bytes(data)
+    said = ask(built, "--archives", [str(p) for p in paths])
+    expected = [said_of_archive(p) for p in paths]
+    assert said[:3] == expected[:3] and all(line.count("=") == 3 for line in said[:3])
+    wrong = [(p, s, e) for p, s, e in zip(paths, said, expected, strict=True)
+             if s not in (e, "refused")]
+    assert not wrong, wrong[:3]
+    assert sum(s == e for s, e in zip(said, expected, strict=True)) > 0.9 * len(said)
 
 
 def test_modules_are_read_as_in_python(built: Path, tmp_path: Path) -> None:

@@ -45,6 +45,26 @@ def test_the_host_has_a_name_and_a_feature_list(name):
     assert all("host" not in flag for flag in target.flags())
 
 
+V2 = ["cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"]
+V3 = [*V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"]
+
+
+@pytest.mark.parametrize(("arch", "has", "level"), [
+    ("x86_64", [*V3, "avx512f", "avx512bw", "amx-tile"], "cpu:x86-64-v3"),
+    ("x86_64", V3, "cpu:x86-64-v3"), ("x86_64", [f for f in V3 if f != "fma"], "cpu:x86-64-v2"),
+    ("x86_64", ["sse3"], "cpu"), ("aarch64", ["sve2", "dotprod"], "cpu:aarch64")])
+def test_artifacts_are_for_a_level_that_others_have(monkeypatch, arch, has, level):
+    host = Target("llvm-cpu", "cpu", cpu="own", features=tuple(has), arch=arch)
+    monkeypatch.setattr(targets, "host_target", lambda: host)
+    targets._lacking.cache_clear()
+    try:
+        assert targets.portable_target().name == level
+        with config.context("calque_cpu", "x86-64-v2"):
+            assert targets.portable_target().name == "cpu:x86-64-v2"
+    finally:
+        targets._lacking.cache_clear()
+
+
 def test_the_explicit_host_is_what_the_compiler_means_by_host():
     implicit = compile_to(TRIVIAL + "\n", Target(
         "llvm-cpu", "probe", cpu="host", arch=host_target().arch), "executable-targets")

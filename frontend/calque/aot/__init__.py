@@ -2,6 +2,7 @@
 
   artifacts.py  trace, lower for each target, compile, link
   buckets.py    sizes for which there are programs of their own
+  weights.py    names of captured arrays, archives of them
   specs.py      types and arrays written as text: f32[8,128]
 
 Start reading at artifacts.compile.
@@ -18,9 +19,12 @@ from calque.aot.artifacts import (
     load,
     lower_for,
     options_for,
+    parameters,
+    save_parameters,
     trace,
     tree_json,
 )
 
 __all__ = ["ArgumentError", "Artifact", "Part", "SpecError", "Traced", "build", "compile", "link",
-           "load", "lower_for", "options_for", "trace", "tree_json"]
+           "load", "lower_for", "options_for", "parameters", "save_parameters", "trace",
+           "tree_json"]

@@ -7,7 +7,6 @@ Start reading at `compile`.
 """
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,15 @@ import numpy as np
 from calque import runtime
 from calque.aot.buckets import Buckets, combinations, with_sizes
 from calque.aot.specs import SpecError, as_specs
+from calque.aot.weights import (
+    Stored,
+    digest_of,
+    flat,
+    names_of,
+    parameters,
+    save_parameters,
+    stored,
+)
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import Dim, SymbolicScope, scope_of
@@ -47,7 +55,7 @@ from calque.runtime import parameters as archive
 from calque.runtime.container import join
 from calque.trees import util as tree_util
 
-ARCHIVED_BYTES = 1024  # captured arrays from this size on may go to an archive
+BESIDE_BYTES = 1 << 20  # of captured arrays, from which on they are beside the file by default
 
 
 class ArgumentError(TypeError):
@@ -63,16 +71,23 @@ class Traced:
     out_tree: Any
     paths: tuple[str, ...]  # of the arguments' leaves: x, params['w']
     donated: tuple[int, ...]  # leaves whose memory the results may take
-    archived: bool = False  # whether large captured arrays go to an archive
     placement: labels.Placement | None = None  # over a mesh of devices
+    names: tuple[str, ...] = ()  # of the captured arrays, "" where they have none
+    stored: Mapping[int, Stored] = field(default_factory=dict)  # those in an archive, by their id
 
     def parameter_name(self, value: Ndarray) -> str | None:
         """The name of a captured array in the archive; None for those written into the file."""
-        if (not self.archived or value.nbytes < ARCHIVED_BYTES
-                or value.dtype.kind not in "iuf" and value.dtype != dtypes.bfloat16):
-            return None
-        digest = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:32]
-        return f"{value.dtype.name}[{','.join(map(str, value.shape))}]-{digest}"
+        found = self.stored.get(id(value))
+        return None if found is None else found.name
+
+    def beside(self, wanted: bool | None) -> Traced:
+        """With captured arrays in an archive: where that is wanted, or (None) where they are
+        large."""
+        if wanted is False or wanted is None and sum(
+                c.nbytes for c in self.program.consts) < BESIDE_BYTES:
+            return self
+        consts = self.program.consts
+        return replace(self, stored=stored(consts, self.names or ("",) * len(consts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +151,11 @@ def link(*sources: Artifact | str | Path | bytes) -> Artifact:
 
     Raises:
       ArtifactError: a file is no artifact; a function comes twice for one target and the same
-        shapes of arguments.  (Of others the one is called whose shapes the arguments have.)
+        shapes of arguments (of others the one is called whose shapes the arguments have); two
+        have arrays of one name and other values beside them.
+
+    Notes:
+      The arrays beside the files are joined, too: `save` writes one archive.
 
     Example:
       >>> import calque.numpy as jnp
@@ -149,15 +168,17 @@ def link(*sources: Artifact | str | Path | bytes) -> Artifact:
       array([1., 1., 1.], dtype=float32)
     """
     parts: list[Part] = []
-    parameters: dict[str, Ndarray] = {}
+    joined: dict[str, Ndarray] = {}
     for source in sources:
         if isinstance(source, Artifact):
             parts += source.parts
-            parameters.update(source.parameters)
+            _join(joined, source.parameters)
             continue
         for vmfb, records in runtime.aot.read_parts(source):
             parts += [Part(r.name, str(r.target.get("name", "?")), vmfb, _shapes(r.args))
                       for r in records]
+        if not isinstance(source, bytes) and runtime.aot.beside(str(source)).is_file():
+            _join(joined, parameters(source))
     seen: set[tuple[str, str, str]] = set()
     for p in parts:
         if (p.name, p.target, p.shapes) in seen:
@@ -165,13 +186,26 @@ def link(*sources: Artifact | str | Path | bytes) -> Artifact:
                 f"{p.name} comes twice for {p.target} and {p.shapes}.", where="link",
                 fix="give one of them another name (calque compile --name)."))
         seen.add((p.name, p.target, p.shapes))
-    return Artifact(tuple(parts), parameters)
+    return Artifact(tuple(parts), joined)
+
+
+def _join(joined: dict[str, Ndarray], more: Mapping[str, Ndarray]) -> None:
+    """Add arrays that are beside an artifact; ArtifactError where a name is another array's."""
+    for name, value in more.items():
+        known = joined.setdefault(name, value)
+        if known is not value and (known.dtype, known.shape, digest_of(known)) != (
+                value.dtype, value.shape, digest_of(value)):
+            raise ArtifactError(explain(
+                f"two of the artifacts have a parameter {name}, and not the same values of it.",
+                where="link", fix="give one of the variables another name, or compile one of them "
+                "with its arrays in the file (--no-parameters)."))
 
 
 def compile(fun: Function, *specs: Any,  # noqa: A001
             targets: str | Target | Sequence[str | Target] = ("cpu",),
             static: Mapping[str, Any] | None = None, donate_argnums: int | Sequence[int] = (),
-            name: str | None = None, parameters: bool = False, constraints: Sequence[str] = (),
+            name: str | None = None, parameters: bool | None = False,
+            constraints: Sequence[str] = (),
             buckets: Buckets = (), **kwspecs: Any) -> Artifact:
     """Compile a function ahead of time, for arguments of these types.
 
@@ -184,8 +218,11 @@ def compile(fun: Function, *specs: Any,  # noqa: A001
       static: values of parameters that are not arrays, by name; compiled in.
       donate_argnums: positions of arguments (static ones counted) whose memory results may take.
       name: the function's name in the artifact; by default its own.
-      parameters: captured arrays of 1 KiB and more go not into the file but into an archive beside
-        it (`save`), which artifacts may share; they are named by their contents.
+      parameters: captured arrays go not into the file but into an archive beside it (`save`), which
+        artifacts may share: under the name of the variable that holds them and their path in its
+        tree, WEIGHTS['layer1']['w'], so that other values can take their place; those that no
+        variable holds (of 1 KiB and more) under their type and a digest.  None: where they are
+        1 MiB and more.
       constraints: of dimensions that are known at the call only, such as 'b >= 8'.
       buckets: sizes of such a dimension for which the file holds programs of their own, which are
         called for them: (1, 8, 64), or for several dimensions {'b': (1, 8), 'n': (128,)}, of which
@@ -200,8 +237,9 @@ def compile(fun: Function, *specs: Any,  # noqa: A001
       SpecError, TargetError: a type or a target is written wrongly.
 
     Notes:
-      Arrays that the function captures are written into the file.  64-bit types need
-      jax_enable_x64, as everywhere.
+      Arrays that the function captures are written into the file, so that `.vmfb` is all of it;
+      `calque compile` keeps 1 MiB and more beside it.  64-bit types need jax_enable_x64, as
+      everywhere.
 
     Example:
       >>> from calque import aot
@@ -229,11 +267,26 @@ def compile(fun: Function, *specs: Any,  # noqa: A001
     return build_all(every, chosen, parameters)
 
 
-def load(path: str | Path | bytes, device: runtime.Device | None = None, *,
-         parameters: str | Path | None = None, check_parameters: bool = False
+def load(path: str | Path | bytes | Artifact, device: runtime.Device | None = None, *,
+         parameters: str | Path | Mapping[str, Any] | None = None, check_parameters: bool = False
          ) -> runtime.Artifact:
-    """Load an artifact (a path or its bytes) for a device; see calque.runtime.load."""
-    return runtime.load(path, device, parameters=parameters, check_parameters=check_parameters)
+    """Load an artifact for a device; see calque.runtime.load.
+
+    Args:
+      path: the file, its bytes, or what `compile` and `link` gave, with its parameters in memory.
+      device: where its functions run (default: the CPU).
+      parameters: another archive than the one beside the file, or trees of arrays by name, as for
+        `save_parameters`: {"WEIGHTS": tree}.
+      check_parameters: compare the digests of the arrays with those that were compiled.
+
+    Raises:
+      ArtifactError: as calque.runtime.load.
+    """
+    given = flat(parameters) if isinstance(parameters, Mapping) else parameters
+    if isinstance(path, Artifact):
+        return runtime.load(path.vmfb, device, check_parameters=check_parameters,
+                            parameters=path.parameters if given is None else given)
+    return runtime.load(path, device, parameters=given, check_parameters=check_parameters)
 
 
 # ---- tracing
@@ -272,10 +325,11 @@ def trace_all(fun: Function, *specs: Any, static: Mapping[str, Any] | None = Non
     def traced(avals: Sequence[ShapedArray]) -> Traced:
         program, out_tree = trace_to_program(dynamic, in_tree, avals,
                                              own if own.isidentifier() else "main")
-        return Traced(_with_numpy_consts(whole(program)), in_tree, out_tree,
+        made = whole(program)
+        return Traced(_with_numpy_consts(made), in_tree, out_tree,
                       tuple(_path(fun, slots, p) for p, _ in pairs),
                       _donated(slots, pairs, donate_argnums),
-                      placement=labels.placement(program, avals))
+                      labels.placement(program, avals), names_of(dynamic, made.consts))
 
     return [traced(avals), *[traced([with_sizes(a, sizes) for a in avals])
                              for sizes in combinations(buckets, avals)]]
@@ -293,9 +347,10 @@ def _of_lowered(lowered: stages.Lowered, name: str | None) -> Traced:
     p = entry.program
     renamed = Program(p.inputs, p.equations, p.outputs, p.const_vars, p.consts,
                       own if own.isidentifier() else "main")
-    return Traced(_with_numpy_consts(whole(renamed)), lowered.in_tree, lowered.out_tree,
+    made = whole(renamed)
+    return Traced(_with_numpy_consts(made), lowered.in_tree, lowered.out_tree,
                   tuple(_path(fun, slots, path) for path, _ in pairs), tuple(entry.donated),
-                  placement=labels.placement(p, entry.in_avals))
+                  labels.placement(p, entry.in_avals), names_of(fun, made.consts))
 
 
 def _as_spec(x: Any) -> Any:
@@ -430,19 +485,19 @@ def options_for(lowered: Lowered, target: Target) -> tuple[str, ...]:
     return lowered.options
 
 
-def build_all(every: Sequence[Traced], targets: Sequence[Target], parameters: bool,
+def build_all(every: Sequence[Traced], targets: Sequence[Target], beside: bool | None,
               begin: Callable[[Target], None] = lambda target: None) -> Artifact:
     """The artifact of a function, traced for some sizes, for some targets; `begin` hears of each
-    pair."""
-    parts, archived = [], {}
-    for traced in every:
-        traced = replace(traced, archived=parameters)
+    pair.  `beside`: see `Traced.beside`."""
+    parts: list[Part] = []
+    archived: dict[str, Ndarray] = {}
+    for one in every:
+        traced = one.beside(beside)
         for t in targets:
             begin(t)
             parts.append(Part(traced.program.name, t.name, build(traced, t),
                               _shapes(traced.program.in_avals)))
-        archived.update({name: c for c in traced.program.consts
-                         if (name := traced.parameter_name(c)) is not None})
+        archived.update({x.name: x.value for x in traced.stored.values()})
     return Artifact(tuple(parts), archived)
 
 
@@ -485,10 +540,12 @@ def _record(traced: Traced, target: Target, lowered: Lowered) -> str:
                 [*args, *results], [*p.in_avals, *p.out_avals],
                 [*traced.placement.args, *traced.placement.results], strict=True):
             entry["spec"] = _spec(a, spec)
-    named = {name: c for c in p.consts if (name := traced.parameter_name(c)) is not None}
-    if named:
-        record["parameters"] = [{"name": name, "dtype": c.dtype.name, "shape": list(c.shape)}
-                                for name, c in sorted(named.items())]
+    if traced.stored:
+        record["parameters"] = [
+            {"name": x.name, "dtype": x.value.dtype.name, "shape": list(x.value.shape),
+             "digest": x.digest}
+            for x in sorted({x.name: x for x in traced.stored.values()}.values(),
+                            key=lambda x: x.name)]
     scope = scope_of([a.shape for a in p.in_avals])
     if scope is not None:
         record |= _of_sizes(p, scope)
@@ -579,4 +636,5 @@ def tree_json(tree: Any, counter: list[int] | None = None) -> Any:
 
 
 __all__ = ["ArgumentError", "Artifact", "Part", "SpecError", "Traced", "build", "compile", "link",
-           "load", "lower_for", "options_for", "trace", "tree_json"]
+           "load", "lower_for", "options_for", "parameters", "save_parameters", "trace",
+           "tree_json"]

@@ -152,6 +152,10 @@ struct Access {
     made.impl_ = std::move(impl);
     return made;
   }
+  // The bytes of a value of any type, waited for.
+  static const void* read(const Array& array, std::shared_ptr<void>& hold) {
+    return array.read(array.dtype(), hold);
+  }
 };
 
 }  // namespace detail

@@ -65,8 +65,8 @@ class CALQUE_API Module {
  public:
   // A file made by `calque compile`, or its bytes.  Raises Error (artifact) where it is damaged, of
   // another kind, or compiled for what this machine and device are not.  `parameters` is the archive
-  // (.irpa, .safetensors) of an artifact that was compiled with --parameters; for a file the default
-  // is the .irpa file beside it.
+  // (.irpa, .safetensors) of an artifact with weights beside its file; for a file the default is the
+  // .irpa file beside it.
   static Module load(const std::string& path, const Device& device = Device::open(),
                      const std::string& parameters = "");
   static Module load(Span<const std::uint8_t> bytes, const Device& device = Device::open(),

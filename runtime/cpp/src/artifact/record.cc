@@ -8,17 +8,17 @@
 
 namespace calque::artifact {
 
-namespace {
-
-constexpr std::int64_t kVersion = 2;
-constexpr std::size_t kMostBytes = std::size_t{1} << 62;  // allocators add some, and round up
-const char* kFix = "compile it again; the file was written by something else or is damaged.";
-
 DType dtype_of_name(const std::string& name) {
   for (int i = 0; i <= static_cast<int>(DType::uint4); ++i)
     if (name == name_of(static_cast<DType>(i))) return static_cast<DType>(i);
   throw Unreadable("'" + name + "' is no type that a device has");
 }
+
+namespace {
+
+constexpr std::int64_t kVersion = 2;
+constexpr std::size_t kMostBytes = std::size_t{1} << 62;  // allocators add some, and round up
+const char* kFix = "compile it again; the file was written by something else or is damaged.";
 
 std::int64_t size_of(const Json& value) {
   const std::int64_t size = value.integer();

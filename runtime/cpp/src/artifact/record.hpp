@@ -80,6 +80,9 @@ struct Record {
   Signature signature() const;
 };
 
+// The type of a name; Unreadable if there is none.
+DType dtype_of_name(const std::string& name);
+
 // Error (artifact) if the text is no record of ours.
 Record parse_record(std::string_view text);
 

@@ -1,3 +1,8 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -6,8 +11,10 @@
 #include <mutex>
 #include <optional>
 
+#include "artifact/archive.hpp"
 #include "artifact/container.hpp"
 #include "artifact/cuda.hpp"
+#include "artifact/json.hpp"
 #include "artifact/program.hpp"
 #include "artifact/target.hpp"
 #include "native/internal.hpp"
@@ -114,6 +121,28 @@ std::string beside(const std::string& path) {
   return (dot != path.npos && dot > start ? path.substr(0, dot) : path) + ".irpa";
 }
 
+// What is in an archive; Error (artifact) where it cannot be read.
+artifact::Archive look_into(const std::string& path, const std::string& source) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat about = {};
+  void* memory = MAP_FAILED;
+  if (file >= 0 && fstat(file, &about) == 0 && about.st_size > 0)
+    memory = mmap(nullptr, static_cast<std::size_t>(about.st_size), PROT_READ, MAP_PRIVATE, file, 0);
+  if (file >= 0) close(file);
+  const char* fix = "copy it again, or write it again.";
+  if (memory == MAP_FAILED)
+    throw Error(Code::artifact, path + " cannot be read: it is empty, or no file.", source, fix);
+  const std::shared_ptr<void> mapped(
+      memory, [size = static_cast<std::size_t>(about.st_size)](void* at) { munmap(at, size); });
+  try {
+    return artifact::read_archive({static_cast<const std::uint8_t*>(memory),
+                                   static_cast<std::size_t>(about.st_size)},
+                                  path.substr(path.rfind('.')));
+  } catch (const artifact::Unreadable& error) {
+    throw Error(Code::artifact, path + " cannot be read: " + error.what() + ".", source, fix);
+  }
+}
+
 std::shared_ptr<ci_archive> open_archive(const std::string& path,
                                          const std::vector<const artifact::StoredArray*>& wanted,
                                          const std::string& source) {
@@ -126,6 +155,7 @@ std::shared_ptr<ci_archive> open_archive(const std::string& path,
                 source,
                 "put the archive beside the artifact under its name, or name it (Module::load(..., "
                 "parameters)).");
+  const artifact::Archive entries = look_into(path, source);  // before IREE reads it
   ci_archive* opened = nullptr;
   if (ci_error* error = ci_open_archive(path.c_str(), kScope, &opened))
     throw Error(Code::artifact, path + " cannot be read: " + text_of(error) + ".", source,
@@ -144,6 +174,15 @@ std::shared_ptr<ci_archive> open_archive(const std::string& path,
                   "parameter " + array->name + " of " + path + " has " + std::to_string(bytes) +
                       " bytes, the artifact wants " + std::to_string(array->bytes) + ".",
                   source, fix);
+    const auto known = entries.find(array->name);
+    if (known == entries.end() || !known->second.type) continue;
+    const artifact::ArrayType& type = *known->second.type;
+    if (type.dtype != array->dtype || type.shape != array->shape)
+      throw Error(Code::artifact,
+                  "parameter " + array->name + " of " + path + " is " +
+                      detail::describe(type.dtype, type.shape) + ", the artifact wants " +
+                      detail::describe(array->dtype, array->shape) + ".",
+                  source, "give arrays of the types it was compiled for, or compile it again with these.");
   }
   return archive;
 }
