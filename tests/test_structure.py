@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "aot": {"core", "trees", "dispatch", "lowering", "runtime"},
     "extend": _RUN | {"numpy", "random", "runtime", "export", "interpreters"},
     "interpreters": _RUN | {"api", "lowering"},
-    "compat": {"core", "trees", "dispatch", "lowering", "runtime", "extend", "interpreters"},
+    "compat": {"api", "core", "trees", "dispatch", "lowering", "runtime", "extend", "interpreters"},
     "profiler": {"core", "runtime"},
 }
 HALL = 65  # lines: a public module that lies beside the rooms shows what a room has
