@@ -329,7 +329,7 @@ class Group:
         reads, made = found
         self.made[e.outputs[0]] = made
         if e.name == "gather":
-            self.outside.update(e.inputs)
+            self.outside.update(e.inputs[:1] if picks.is_single(e) else e.inputs)
         for a, axes in zip(e.inputs, reads):
             self.used.setdefault(a, set()).add(axes)
 
@@ -459,11 +459,12 @@ class Group:
     _squeeze = _reshape
 
     def _gather(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
-        if made is None or any(a in self.made for a in e.inputs):
+        if made is None or e.inputs[0] in self.made:
             return None
         x, ids = picks.operand_axes(e, made)
         real = [i for i in x if i >= 0]
-        if real != sorted(set(real)) or len(self.sizes) - 1 in ids:
+        if real != sorted(set(real)) or e.inputs[1] in self.made and (
+                reads[1] != ids or not picks.is_single(e)):
             return None
         return (x, ids), made
 
