@@ -100,7 +100,8 @@ class Recorded:
         if key not in self._kept:
             self._kept.add(key)
             label = self._name + (f" /{len(self._kept)}" if len(self._kept) > 1 else "")
-            kept = jax.tree.map(lambda x: fresh(jax, x), (args, kwargs))
+            kept = jax.tree.map(lambda x: fresh(jax, x), (args, kwargs)) if self._donates else (
+                args, kwargs)
             self._recorder.calls[label] = (self._jitted, *kept, self._donates)
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
@@ -146,7 +147,8 @@ def ran(page: pathlib.Path, scope: dict[str, Any], patience: float) -> list[tupl
     found = []
     for i, text in enumerate(cells(page)):
         start, said = time.perf_counter(), ""
-        signal.setitimer(signal.ITIMER_REAL, patience)
+        imports = re.search(r"^(?:import|from) ", text, re.M)  # (some take long themselves)
+        signal.setitimer(signal.ITIMER_REAL, 60 + patience if imports else patience)
         try:
             exec(compile(text, f"<{page.stem} {i}>", "exec"), scope)
         except Stopped:

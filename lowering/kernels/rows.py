@@ -256,7 +256,8 @@ class Kernel:
             most = 16 if weight <= LIGHT else 4 if weight <= HEAVY else 1
             if not any(self.space.folded):  # what is long waits for itself: several at a time
                 most = max(most, self.shell.registers.nbytes // 16)
-            while most > 1 and others * size < WIDE_UNITS * most * lanes:
+            while most > 1 and (others * size < WIDE_UNITS * most * lanes
+                                or 8 * (-size % (most * lanes)) > size):  # what is done twice
                 most //= 2
             lanes *= most
         return min(lanes, 1 << (size.bit_length() - 1))

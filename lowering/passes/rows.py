@@ -97,6 +97,14 @@ class Finder(Graph):
         if group is None:
             return None
         group.picks = picks
+        self.spread(group, seed)
+        self.trim(group)
+        if group.outside and any(map(self.is_product, self.operands(group))):
+            return self.grow(seed, False)
+        return group if group.pays(self) else None
+
+    def spread(self, group: Group, seed: int) -> None:
+        """Take the neighbours of a member into its group, and theirs, as far as it goes."""
         waiting, refused = set(self.neighbours(seed)), set[int]()
         while waiting:
             fresh = False
@@ -107,10 +115,6 @@ class Finder(Graph):
                 else:
                     refused.add(i)
             waiting = {i for i in waiting | refused if i not in group.members} if fresh else set()
-        self.trim(group)
-        if group.outside and any(map(self.is_product, self.operands(group))):
-            return self.grow(seed, False)
-        return group if group.pays(self) else None
 
     def is_product(self, v: Var) -> bool:
         """Whether a value is a product, maybe in another shape."""
