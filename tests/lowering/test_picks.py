@@ -171,6 +171,27 @@ def test_two_positions_of_each_lane() -> None:
     np.testing.assert_array_equal(calque.jit(g)(z, j), (z[rows, j] * 2).min(-1))
 
 
+@pytest.mark.parametrize("dtype, sizes", [("float64", (31, 23, 10, 101)), ("float32", (9, 8, 1, 65)),
+                                          ("int32", (1, 40, 3, 7))])
+def test_what_is_picked_is_turned_round(dtype: str, sizes: tuple[int, ...]) -> None:
+    """Orders to a stock of x with demand d, of values for each z: v[(x - d)+ + a, z] summed."""
+    a, x, z, d = sizes
+    v, weights = whole(a + x + d, z), whole(d)
+
+    def f(v: Any, weights: Any) -> Any:
+        def one(a: Any, x: Any) -> Any:
+            at = jnp.maximum(x - jnp.arange(d), 0) + a
+            return jnp.sum(v[at].T * weights, axis=1)
+        return calque.vmap(calque.vmap(one, (None, 0)), (0, None))(jnp.arange(a), jnp.arange(x))
+
+    with calque.enable_x64(True):
+        v, weights = (jnp.asarray(y).astype(dtype) for y in (v, weights))
+        assert inside(f, v, weights) == 1
+        made = np.asarray(calque.jit(f)(v, weights))
+    at = np.maximum(np.arange(x)[:, None] - np.arange(d), 0) + np.arange(a)[:, None, None]
+    np.testing.assert_array_equal(made, np.einsum("axdz,d->axz", np.asarray(v)[at], weights))
+
+
 def test_positions_of_lanes_read_in_several_sweeps() -> None:
     x, ids = whole(50), RNG.integers(0, 50, (300, 77))
 
