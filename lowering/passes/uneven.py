@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from calque.core.program import Equation
+from calque.core.program import Equation, Var
 from calque.core.types import Shape
 from calque.lowering.passes import cost, rows
 
 EVEN = 1024  # elements that a whole number of IREE's tiles has
-LEAST = 4096  # elements: below, a dispatch costs more than what is in it
+LEAST = 1 << 14  # elements: below, a dispatch costs more than what is in it
+PRODUCT = 1 << 23  # multiply-adds: IREE computes smaller products, and what follows with them
 READERS = frozenset(("dot_general", "scan", "while", "cond", "sort"))  # that read memory
 
 
@@ -50,10 +51,19 @@ def _pays(finder: rows.Finder, group: rows.Group) -> bool:
     """Whether all that it reads is in memory and all that it makes is read from there."""
     size = math.prod(group.sizes)
     members = {v: e for e, _ in group.members.values() for v in e.outputs}
-    return all(finder.is_at_hand(v) for v in finder.operands(group) if v.aval.size >= size) and all(
+    return all(finder.is_at_hand(v) and not _is_small_product(finder, v)
+               for v in finder.operands(group) if v.aval.size >= size) and all(
         members[v].name not in rows.VIEWS and (finder.is_result(v) or all(
             u in group.members or _is_reader(finder.equations[u])
             for u in finder.users.get(v, ()))) for v in finder.outputs(group))
+
+
+def _is_small_product(finder: rows.Finder, v: Var) -> bool:
+    e = finder.equations[finder.producer[v]] if v in finder.producer else None
+    if e is None or e.name != "dot_general":
+        return False
+    (contracted, _), _ = e.params["dimension_numbers"]
+    return v.aval.size * math.prod(e.inputs[0].aval.shape[i] for i in contracted) < PRODUCT
 
 
 def _is_reader(e: Equation) -> bool:
