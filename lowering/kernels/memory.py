@@ -14,7 +14,7 @@ import numpy as np
 
 from calque.core.types import Dtype, Shape
 from calque.lowering.emit import mlir
-from calque.lowering.emit.builder import Value
+from calque.lowering.emit.builder import Value, int_array
 from calque.lowering.emit.dtypes import BOOL, I8, I32
 from calque.lowering.kernels.values import SCALAR, KernelBuilder, scalar_text
 
@@ -69,11 +69,11 @@ def number(i: Index) -> Value:
     return Value(SCALAR, cast, (), I32)
 
 
-def clamped(start: Value, last: int) -> Value:
+def clamped(start: Value, last: int, b: KernelBuilder = SCALAR) -> Value:
     """A position brought to 0..last."""
     if start.dtype.kind == "i":
-        start = SCALAR.maximum(start, 0)
-    return SCALAR.minimum(start, min(last, np.iinfo(start.dtype).max))
+        start = b.maximum(start, 0)
+    return b.minimum(start, min(last, np.iinfo(start.dtype).max))
 
 
 def position(start: Value) -> Index:
@@ -168,6 +168,20 @@ def load(b: KernelBuilder, m: Memory, where: Sequence[Index]) -> Value:
 def gathered(b: KernelBuilder, each: Sequence[Memory], where: Sequence[Index]) -> Value:
     """The element at `where` of each of as many views as b has lanes."""
     return _together(b, [_raw(SCALAR, m, m.at(where)) for m in each], each[0].dtype)
+
+
+def at_lanes(b: KernelBuilder, m: Memory, offset: Value, where: Sequence[Index]) -> Value:
+    """The element at `where` and, in each lane, so many elements on."""
+    base, step = m.at(where), m.strides[-1] if m.strides else 0
+    return _together(b, [_raw(SCALAR, m, add(add(base, k * step), position(lane(offset, k))))
+                         for k in range(b.lanes)], m.dtype)
+
+
+def lane(x: Value, k: int) -> Value:
+    """One lane's number."""
+    made = mlir.value("vector.extract", SCALAR.type_of(x.dtype), [x.ir],
+                      static_position=int_array([k]))
+    return Value(SCALAR, made, (), x.dtype)
 
 
 def _together(b: KernelBuilder, parts: Sequence[Any], dtype: Dtype) -> Value:

@@ -259,14 +259,14 @@ class _Loop:
             for k, offset in enumerate(self.row_offsets(steps, at)):
                 row = rows.view(rows.shape[:-1], rows.strides[:-1], offset)
                 for i, x in zip(inside, values):
-                    memory.store(SCALAR, _lane(x, k), row, i)
+                    memory.store(SCALAR, memory.lane(x, k), row, i)
             return
         for i, x in zip(inside, values):
             if self.b.lanes == 1 or rows.strides[-1] == 1:
                 memory.store(self.b, x, rows, [*i, at])
                 continue
             for k in range(self.b.lanes if rows.strides[-1] else 1):  # else one for all rows
-                memory.store(SCALAR, _lane(x, k), rows, [*i, memory.add(at, k)])
+                memory.store(SCALAR, memory.lane(x, k), rows, [*i, memory.add(at, k)])
 
 
 def _position(start: Symbol, last: int) -> Index:
@@ -274,19 +274,13 @@ def _position(start: Symbol, last: int) -> Index:
     if is_known(start):
         return min(max(int(start), 0), last)
     return memory.position(memory.clamped(
-        _lane(start, 0) if start.b.lanes > 1 else start, last))
+        memory.lane(start, 0) if start.b.lanes > 1 else start, last))
 
 
 def _shuffled(b: KernelBuilder, x: Value, y: Value, order: Sequence[int]) -> Value:
     """Lanes of x and then y, picked."""
     made = mlir.value("vector.shuffle", b.type_of(x.dtype), [x.ir, y.ir], mask=int_array(order))
     return Value(b, made, (), x.dtype)
-
-
-def _lane(x: Value, k: int) -> Value:
-    element = mlir.value("vector.extract", SCALAR.type_of(x.dtype), [x.ir],
-                         static_position=int_array([k]))
-    return Value(SCALAR, element, (), x.dtype)
 
 
 def back(length: int, i: Index) -> Index:

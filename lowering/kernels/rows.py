@@ -36,6 +36,7 @@ AGAIN = 3  # weight of what is rather computed again than kept
 LIGHT = 8  # weight of what is computed by vectors of which there are many in hand
 HEAVY = 40  # weight of what is computed one vector at a time: compiling it takes time, too
 WIDE_UNITS = 8  # workgroups there should be for such vectors
+EACH = 5  # weight of a load for each lane
 CHAIN = 64  # additions in a row of one lane
 
 
@@ -113,7 +114,7 @@ class Kernel:
         self.row_axes = [i for i, f in enumerate(self.space.folded) if not f]
         self.columns = not self.space.folded[self.last]  # a row each lane
         self.memories: dict[Node, Memory] = {}
-        self.picks: dict[Node, tuple[Memory, list[tuple[Memory, int, int]]]] = {}
+        self.picks: dict[Node, tuple[Memory, list[tuple[int, int]]]] = {}
         self.unique: dict[Any, Node] = {}
         self.nodes: list[Node] = []
         self.follow(p, rows, inputs)
@@ -167,7 +168,7 @@ class Kernel:
             if name in EXTREMA and alone:
                 zero = Literal(0, ShapedArray((), dtype))
                 self.env[out] = self.node(("zero", dtype), "literal", dtype, (), 0, zero)
-            elif name in VIEWS or alone:
+            elif name in (*VIEWS, "transpose") or alone:
                 self.env[out] = xs[0]
             elif is_fold(e.primitive):
                 self.env[out] = self.node(key, "fold", dtype, xs[0].axes - set(self.free),
@@ -195,34 +196,48 @@ class Kernel:
 
     def picked(self, e: Equation, reads: Sequence[Axes], inputs: dict[Var, Memory]) -> Node:
         """Rows that a gather picks (passes/picks)."""
-        strides = [self.space.places[a, axes] for a, axes in zip(e.inputs, reads)]
-        key = ("gather", *e.inputs, *map(tuple, strides),
+        x, ids = e.inputs
+        assert isinstance(x, Var) and isinstance(ids, Var)  # as is_picked says
+        strides = self.space.places[x, reads[0]]
+        if picks.is_single(e):
+            at = [self.atom(ids, reads[1], inputs)]
+        else:
+            m, across = inputs[ids], self.space.places[ids, reads[1]]
+            at = []
+            for k, _, _ in picks.positions(e):
+                at.append(self.node((ids, tuple(across), k), "input", ids.aval.dtype,
+                                    [i for i, s in enumerate(across) if s]))
+                self.memories[at[-1]] = self.view(
+                    m.view(m.shape, m.strides, k * m.strides[-1]), across)
+        axes = {i for i, s in enumerate(strides) if s}.union(*[n.axes for n in at])
+        key = ("gather", x, tuple(strides), tuple(map(id, at)),
                tuple((k, param_key(v)) for k, v in e.params.items()))
-        made = self.node(key, "picked", e.outputs[0].aval.dtype,
-                         [i for i, both in enumerate(zip(*strides)) if any(both)], 0, e)
-        given = [inputs[a] for a in e.inputs if isinstance(a, Var)]  # (both, as is_picked says)
-        views = [self.view(m, s) for m, s in zip(given, strides)]
-        self.picks[made] = views[0], [
-            (views[1].view(views[1].shape, views[1].strides, k * given[1].strides[-1]),
-             given[0].strides[axis], most) for k, axis, most in picks.positions(e)]
+        made = self.node(key, "picked", e.outputs[0].aval.dtype, axes,
+                         max([n.ready for n in at], default=0), e, at,
+                         EACH if any(self.last in n.axes for n in at) else 0)
+        self.picks[made] = self.view(inputs[x], strides), [
+            (inputs[x].strides[axis], most) for _, axis, most in picks.positions(e)]
         return made
 
-    def pick(self, b: KernelBuilder, n: Node, where: list[Index]) -> Value:
-        """The value that a gather gives at one place."""
+    def pick(self, b: KernelBuilder, n: Node, at: Sequence[Value], where: list[Index]) -> Value:
+        """The value that a gather gives at one place, by its positions."""
         x, entries = self.picks[n]
-        base: Index = 0
-        inside: Value | None = None
-        for indices, step, most in entries:
-            given = memory.load(SCALAR, indices, where)
-            safe = memory.clamped(given, most)
-            base = memory.add(base, memory.times(memory.position(safe), step if most else 0))
-            same = given.eq(safe)
-            inside = same if inside is None else inside & same
-        found = memory.load(b, x.view(x.shape, x.strides, base), where)
-        if n.what.params["mode"].name != "FILL_OR_DROP" or inside is None:
+        each = b if any(self.last in p.axes for p in n.operands) else SCALAR
+        offset, inside = each.splat(0, (), I32), each.splat(True, (), BOOL)
+        for given, (step, most) in zip(at, entries):
+            if each.lanes < given.b.lanes:
+                given = memory.lane(given, 0)
+            safe = memory.clamped(given, most, each)
+            offset = offset + each.convert(safe, I32) * (step if most else 0)
+            inside = inside & given.eq(safe)
+        if each.lanes > 1:
+            found = memory.at_lanes(b, x, offset, where)
+        else:
+            found = memory.load(b, x.view(x.shape, x.strides, memory.position(offset)), where)
+        if n.what.params["mode"].name != "FILL_OR_DROP" or not entries:
             return found
         fill = n.what.params["fill_value"]
-        return b.select(b.to_lanes(inside) if b.lanes > 1 else inside, found,
+        return b.select(b.to_lanes(inside) if each.lanes < b.lanes else inside, found,
                         b.splat(0 if fill is None else fill, (), n.dtype))
 
     def is_row(self, n: Node) -> bool:
@@ -241,7 +256,8 @@ class Kernel:
             most = 16 if weight <= LIGHT else 4 if weight <= HEAVY else 1
             if not any(self.space.folded):  # what is long waits for itself: several at a time
                 most = max(most, self.shell.registers.nbytes // 16)
-            while most > 1 and others * size < WIDE_UNITS * most * lanes:
+            while most > 1 and (others * size < WIDE_UNITS * most * lanes
+                                or 8 * (-size % (most * lanes)) > size):  # what is done twice
                 most //= 2
             lanes *= most
         return min(lanes, 1 << (size.bit_length() - 1))
@@ -261,7 +277,7 @@ class Kernel:
             for n in (*[f.operands[0] for f in self.folds[k]], *[n for n, _ in self.stores[k]]):
                 at.setdefault(n, set()).add(k)
         for n in reversed(self.nodes):
-            if n not in at or n.kind != "map" or self.is_row(n):
+            if n not in at or n.kind not in ("map", "picked") or self.is_row(n):
                 continue
             if max(at[n]) > n.ready and self.again(n) > AGAIN:
                 at[n] = {n.ready}
@@ -283,7 +299,7 @@ class Kernel:
     def again(self, n: Node) -> int:
         """What it costs to compute a value once more."""
         if n not in self.prices:
-            self.prices[n] = 0 if n.kind != "map" or self.is_row(n) else (
+            self.prices[n] = 0 if n.kind not in ("map", "picked") or self.is_row(n) else (
                 n.price + sum(map(self.again, n.operands)))
         return self.prices[n]
 
@@ -341,7 +357,7 @@ class Kernel:
         if n.kind == "input":
             return memory.load(b, self.memories[n], where)
         if n.kind == "picked":
-            return self.pick(b, n, where)
+            return self.pick(b, n, [env[x] for x in n.operands], where)
         if n.kind == "iota":
             return self.counted(b, n, where)
         return self.shell.apply(b, n.what, [env[x] for x in n.operands])

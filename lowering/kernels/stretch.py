@@ -1,4 +1,4 @@
-"""The code of an elementwise stretch (passes/chains), a vector of all its results at a time.
+"""The code of an elementwise stretch (passes/chains, passes/uneven), a vector of all its results at a time.
 
 A gradient reads each step's values when all steps are done: LLVM would keep thousands of vectors
 on the stack, and that of IREE's workers is small (the gradient of 1,000 sines of 1M elements ended
@@ -24,7 +24,8 @@ ALIVE = 16 * 1024  # bytes of values on the stack at a time; C kernels keep belo
 def emit_stretch(kernel: Kernel) -> None:
     """A vector of each result, at kernel.where."""
     b, where = kernel.across, kernel.where
-    order = [n for n in kernel.needed([n for n, _ in kernel.numbers]) if n.kind == "map"]
+    order = [n for n in kernel.needed([n for n, _ in kernel.numbers])
+             if n.kind in ("map", "picked")]
     last = {x: i for i, n in enumerate(order) for x in n.operands}
     length = _length(order, last, b.lanes)
     slots, counts = _slots(order, last, length)

@@ -15,6 +15,7 @@ rows.py       groups of equations over independent rows, each of which becomes o
 picks.py      rows that a gather picks, read by a group where they are
 attention.py  products around a group of rows, without a square matrix between them
 lists.py      the same elementwise work on many arrays of any sizes
+uneven.py     elementwise work of sizes that IREE does not cut into vectors
 chains.py     long elementwise stretches
 repeats.py    numbers that are all that layers differ by
 components.py points taken apart into coordinates, so that rows of pairs are groups

@@ -1,5 +1,5 @@
-"""Equations that become one kernel of ours: those around folds (passes/rows), then long elementwise
-stretches of what is left (passes/chains)."""
+"""Equations that become one kernel of ours: those around folds (passes/rows), then elementwise work
+of uneven sizes (passes/uneven) and long stretches (passes/chains) of what is left."""
 from __future__ import annotations
 
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
@@ -10,6 +10,7 @@ from calque.lowering.passes.components import split_components
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.lists import lists
 from calque.lowering.passes.rows import Finder, is_fold
+from calque.lowering.passes.uneven import uneven
 from calque.lowering.plan.switches import off
 
 _APART = frozenset(("scan", "while", "cond", "checkpoint"))  # a second computation stays one
@@ -42,6 +43,8 @@ def _grouped(p: Program) -> Program:
         before = len(finder.equations)
         lists(finder)
         found |= len(finder.equations) > before
+    for group in () if off("uneven") else uneven(finder):
+        found |= finder.join(group)
     for group in () if off("chains") else chains(finder):
         found |= finder.join(group)
     return live.replace(equations=finder.ordered()) if found else p

@@ -2,8 +2,10 @@
 
 Outside of a group the rows picked are copied to memory first (kernels/move), more of them than
 there are in what they are picked of: value functions at the states that a policy leads to,
-embeddings, neighbours in graphs.  A kernel reads them where they are.  Positions must not differ
-from lane to lane: they are numbers of a place before the last axis.  Start reading at `is_picked`.
+embeddings, neighbours in graphs.  A kernel reads them where they are.  Positions are numbers of a
+place before the last axis, or differ from lane to lane (the ends of the intervals that `interp`
+reads): then each lane loads its element.  A single position may be computed by the group itself.
+Start reading at `is_picked`.
 """
 from __future__ import annotations
 
@@ -12,19 +14,24 @@ from calque.core.program import Equation, Var
 from calque.core.types import Axes
 from calque.lowering.passes import loops
 
+MOST = 1 << 31  # elements of what is picked of: addresses of lanes are int32
+
 
 def is_picked(e: Equation) -> bool:
     """Whether an equation picks windows that are whole along all axes but those that positions are
-    of, and along the last axis of its result."""
+    of."""
     if e.name != "gather" or not loops.is_plain(e) or not all(
             isinstance(a, Var) for a in e.inputs):
         return False
-    d, sizes, shape = e.params["dimension_numbers"], e.params["slice_sizes"], e.inputs[0].aval.shape
-    last = e.outputs[0].aval.ndim - 1
-    return (e.inputs[1].aval.dtype.kind in "iu" and last in d.offset_dims
-            and e.outputs[0].aval.shape[last] > 1 and all(
-                n == s or s == 1 and (a in d.start_index_map or a in d.operand_batching_dims)
-                for a, (n, s) in enumerate(zip(shape, sizes))))
+    d, sizes, x = e.params["dimension_numbers"], e.params["slice_sizes"], e.inputs[0].aval
+    return (e.inputs[1].aval.dtype.kind in "iu" and 0 < x.size < MOST and all(
+        n == s or s == 1 and (a in d.start_index_map or a in d.operand_batching_dims)
+        for a, (n, s) in enumerate(zip(x.shape, sizes))))
+
+
+def is_single(e: Equation) -> bool:
+    """Whether an index vector has one entry."""
+    return len(e.params["dimension_numbers"].start_index_map) == 1
 
 
 def operand_axes(e: Equation, made: Axes) -> tuple[Axes, Axes]:
@@ -49,4 +56,4 @@ def positions(e: Equation) -> list[tuple[int, int, int]]:
     return [(k, a, shape[a] - sizes[a]) for k, a in enumerate(d.start_index_map)]
 
 
-__all__ = ["is_picked", "operand_axes", "positions"]
+__all__ = ["is_picked", "is_single", "operand_axes", "positions"]

@@ -97,6 +97,14 @@ class Finder(Graph):
         if group is None:
             return None
         group.picks = picks
+        self.spread(group, seed)
+        self.trim(group)
+        if group.outside and any(map(self.is_product, self.operands(group))):
+            return self.grow(seed, False)
+        return group if group.pays(self) else None
+
+    def spread(self, group: Group, seed: int) -> None:
+        """Take the neighbours of a member into its group, and theirs, as far as it goes."""
         waiting, refused = set(self.neighbours(seed)), set[int]()
         while waiting:
             fresh = False
@@ -107,10 +115,6 @@ class Finder(Graph):
                 else:
                     refused.add(i)
             waiting = {i for i in waiting | refused if i not in group.members} if fresh else set()
-        self.trim(group)
-        if group.outside and any(map(self.is_product, self.operands(group))):
-            return self.grow(seed, False)
-        return group if group.pays(self) else None
 
     def is_product(self, v: Var) -> bool:
         """Whether a value is a product, maybe in another shape."""
@@ -131,12 +135,24 @@ class Finder(Graph):
         found = group.infer(e)
         if found is None or not self.is_convex({*group.members, i}):
             return False
+        if e.name == "transpose" and not self.turns_what_it_picks(group, e, found):
+            return False
         group.members[i] = e, found
         if len(self.operands(group)) + len(self.outputs(group)) > MOST_ARRAYS:
             del group.members[i]
             return False
         group.take(e, found)
         return True
+
+    def turns_what_it_picks(self, group: Group, e: Equation, found: Found) -> bool:
+        """Whether an equation turns round what a gather picks for it alone, which a group reads in
+        any order of axes."""
+        (a,) = e.inputs
+        i = self.producer.get(a, -1)
+        if i < 0 or a in self.results or len(self.users[a]) > 1 or not group.picks or (
+                self.equations[i].name != "gather") or not _has_row_form(self.equations[i]):
+            return False
+        return group.infer(self.equations[i], made=found[0][0]) is not None
 
     def sorted(self, group: Group) -> list[int]:
         """The members, each behind what it reads."""
@@ -249,8 +265,8 @@ def is_elementwise(e: Equation) -> bool:
 
 def _has_row_form(e: Equation) -> bool:
     p, name = e.primitive, e.name
-    if name == "gather" and not off("picks"):
-        return not cost.is_dynamic(e) and picks.is_picked(e)
+    if name in ("gather", "transpose") and not off("picks"):
+        return not cost.is_dynamic(e) and (name == "transpose" or picks.is_picked(e))
     if cost.is_dynamic(e) or not (is_map(p) or is_fold(p) or name in (*VIEWS, "iota")):
         return False
     return loops.is_plain(e) if name in EXTREMA else loops.has_kernel_form(e)
@@ -329,7 +345,7 @@ class Group:
         reads, made = found
         self.made[e.outputs[0]] = made
         if e.name == "gather":
-            self.outside.update(e.inputs)
+            self.outside.update(e.inputs[:1] if picks.is_single(e) else e.inputs)
         for a, axes in zip(e.inputs, reads):
             self.used.setdefault(a, set()).add(axes)
 
@@ -354,7 +370,8 @@ class Group:
                              if v.aval.size >= math.prod(self.sizes))
 
     # ---- axes
-    def infer(self, e: Equation, reads: Sequence[Axes | None] | None = None) -> Found | None:
+    def infer(self, e: Equation, reads: Sequence[Axes | None] | None = None,
+              made: Axes | None = None) -> Found | None:
         """The axes of an equation's operands and result, by those that are known."""
         out = e.outputs[0]
         if reads is None:
@@ -362,7 +379,7 @@ class Group:
         wanted = self.used.get(out, set())
         if len(wanted) > 1 or out in self.outside:
             return None
-        made = next(iter(wanted), None)
+        made = next(iter(wanted), made)
         name = e.name
         if not out.aval.shape and is_map(e.primitive) and self.rows:
             # a number: only what follows from constants
@@ -374,11 +391,13 @@ class Group:
         found = form(e, list(reads), made)
         if found is None:
             return None
-        for a, axes in zip((out, *e.inputs), (found[1], *found[0])):
-            if not self._fits(a.aval.shape, axes):
+        if name == "gather":  # (in any order: that of what turns it round)
+            if not self._fits(tuple(out.aval.shape[i] for i in _rising(found[1])), tuple(
+                    found[1][i] for i in _rising(found[1]))):
                 return None
-            if name == "gather":
-                break
+        elif not self._fits(out.aval.shape, found[1]) or name != "transpose" and not all(
+                self._fits(a.aval.shape, axes) for a, axes in zip(e.inputs, found[0])):
+            return None
         if name == "iota":
             return found
         inside = set(found[1])
@@ -459,16 +478,29 @@ class Group:
     _squeeze = _reshape
 
     def _gather(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
-        if made is None or any(a in self.made for a in e.inputs):
+        if made is None or e.inputs[0] in self.made:
             return None
         x, ids = picks.operand_axes(e, made)
         real = [i for i in x if i >= 0]
-        if real != sorted(set(real)) or len(self.sizes) - 1 in ids:
+        if real != sorted(set(real)) or e.inputs[1] in self.made and (
+                reads[1] != ids or not picks.is_single(e)):
             return None
         return (x, ids), made
 
+    def _transpose(self, e: Equation, reads: list[Axes | None], made: Axes | None
+                   ) -> Found | None:
+        if made is None or e.inputs[0] in self.made:
+            return None
+        back = dict(zip(e.params["permutation"], made))
+        return (tuple(back[i] for i in range(len(made))),), made
+
     def _iota(self, e: Equation, reads: list[Axes | None], made: Axes | None) -> Found | None:
         return None if made is None else ((), made)
+
+
+def _rising(axes: Axes) -> list[int]:
+    """Positions in an order in which the axes rise."""
+    return sorted(range(len(axes)), key=axes.__getitem__)
 
 
 def _numbered(shape: Sequence[int]) -> Axes:

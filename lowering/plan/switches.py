@@ -18,6 +18,7 @@ SWITCHES = {
     "picks": "rows that a gather picks read where they are",
     "attention": "products of what is computed of rows of products, without a square matrix",
     "lists": "the same elementwise work on many arrays as one kernel",
+    "uneven": "elementwise work of sizes that IREE does not cut into vectors as one kernel",
     "chains": "long elementwise chains as one kernel",
     "components": "points taken apart into coordinates",
     "repeats": "numbers that layers differ by, given at run time",

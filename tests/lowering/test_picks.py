@@ -123,6 +123,107 @@ def test_what_is_computed_is_in_memory_first() -> None:
         np.testing.assert_allclose(made, steps, rtol=1e-5, atol=1e-3)
 
 
+LANES = [("x86-64-v2", "float32", 33), ("x86-64-v3", "float64", 130), ("x86-64-v4", "bfloat16", 64),
+         ("x86-64-v3", "int8", 257)]
+
+
+@pytest.mark.parametrize("level, dtype, n", LANES)
+@pytest.mark.parametrize("mode", ["clip", "fill"])
+def test_positions_of_each_lane(level: str, dtype: str, n: int, mode: str) -> None:
+    """Elements of one table, and of a table for each row."""
+    with calque.enable_x64(True), config.context("calque_cpu", level):
+        try:
+            runnable_target()
+        except TargetError as error:
+            pytest.skip(str(error).splitlines()[0])
+        x, tables = whole(50), whole(70, 50)
+        x[7] = np.nan if dtype[0] in "fb" else 7
+        ids = RNG.integers(-60, 110, (70, n))
+        x, tables = jnp.asarray(x).astype(dtype), jnp.asarray(tables).astype(dtype)
+
+        def f(x: Any, tables: Any, ids: Any) -> Any:
+            each = calque.vmap(lambda t, i: t.at[i].get(mode=mode, fill_value=3))(tables, ids)
+            return (x.at[ids].get(mode=mode, fill_value=3) + each).max(-1), each.max(0)
+
+        assert inside(f, x, tables, ids) >= 2
+        made = calque.jit(f)(x, tables, ids)
+    ids = np.where(ids < 0, ids + 50, ids)
+    at, out = np.clip(ids, 0, 49), (ids < 0) | (ids > 49) if mode == "fill" else np.zeros(1, bool)
+    x, tables = np.asarray(x), np.asarray(tables)
+    each = np.where(out, tables.dtype.type(3), np.take_along_axis(tables, at, 1))
+    np.testing.assert_array_equal(made[0], (np.where(out, x.dtype.type(3), x[at]) + each).max(-1))
+    np.testing.assert_array_equal(made[1], each.max(0))
+
+
+def test_two_positions_of_each_lane() -> None:
+    x, i, j = whole(6, 7), RNG.integers(0, 6, (90, 50)), RNG.integers(0, 7, (90, 50))
+    how = lax.GatherDimensionNumbers((), (0, 1), (0, 1))
+
+    def f(x: Any, ids: Any) -> Any:
+        return lax.gather(x, ids, how, (1, 1), mode="clip").sum(-1)
+
+    ids = np.stack([i, j], -1).astype(np.int32)
+    assert inside(f, x, ids) == 1
+    np.testing.assert_array_equal(calque.jit(f)(x, ids), x[i, j].sum(-1))
+    rows = np.arange(90)[:, None]
+    z = whole(90, 7)
+    g = lambda x, j: (x[rows, j] * 2).min(-1)  # noqa: E731
+    np.testing.assert_array_equal(calque.jit(g)(z, j), (z[rows, j] * 2).min(-1))
+
+
+@pytest.mark.parametrize("dtype, sizes", [("float64", (31, 23, 10, 101)), ("float32", (9, 8, 1, 65)),
+                                          ("int32", (1, 40, 3, 7))])
+def test_what_is_picked_is_turned_round(dtype: str, sizes: tuple[int, ...]) -> None:
+    """Orders to a stock of x with demand d, of values for each z: v[(x - d)+ + a, z] summed."""
+    a, x, z, d = sizes
+    v, weights = whole(a + x + d, z), whole(d)
+
+    def f(v: Any, weights: Any) -> Any:
+        def one(a: Any, x: Any) -> Any:
+            at = jnp.maximum(x - jnp.arange(d), 0) + a
+            return jnp.sum(v[at].T * weights, axis=1)
+        return calque.vmap(calque.vmap(one, (None, 0)), (0, None))(jnp.arange(a), jnp.arange(x))
+
+    with calque.enable_x64(True):
+        v, weights = (jnp.asarray(y).astype(dtype) for y in (v, weights))
+        assert inside(f, v, weights) == 1
+        made = np.asarray(calque.jit(f)(v, weights))
+    at = np.maximum(np.arange(x)[:, None] - np.arange(d), 0) + np.arange(a)[:, None, None]
+    np.testing.assert_array_equal(made, np.einsum("axdz,d->axz", np.asarray(v)[at], weights))
+
+
+def test_positions_of_lanes_read_in_several_sweeps() -> None:
+    x, ids = whole(50), RNG.integers(0, 50, (300, 77))
+
+    def f(x: Any, ids: Any) -> Any:
+        y = x[ids] * 0.25
+        e = jnp.exp(y - y.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    assert inside(f, x, ids) == 1
+    e = np.exp(x[ids].astype(np.float64) * 0.25)
+    np.testing.assert_allclose(calque.jit(f)(x, ids), e / e.sum(-1, keepdims=True), rtol=1e-5)
+    for empty in (x[:0], x):
+        made = calque.jit(lambda x, ids: x.at[ids].get(mode="fill").sum(-1))(empty, ids[:, :0])
+        np.testing.assert_array_equal(made, np.zeros(300, np.float32))
+
+
+def test_prices_by_interpolation_in_a_loop() -> None:
+    """h <- c(x) + b mean_z f(g(x, z)), f between the points of a grid: Lucas's operator."""
+    grid, shocks = np.linspace(0.5, 3, 120), RNG.lognormal(0, 0.1, 300)
+
+    def step(f: Any) -> Any:
+        return 0.5 + 0.9 * calque.vmap(
+            lambda y: jnp.mean(jnp.interp(y ** 0.9 * shocks, grid, f)))(jnp.asarray(grid))
+
+    with calque.enable_x64(True):
+        made = calque.jit(lambda f: lax.fori_loop(0, 5, lambda i, f: step(f), f))(np.sqrt(grid))
+    f = np.sqrt(grid)
+    for _ in range(5):
+        f = 0.5 + 0.9 * np.interp(grid[:, None] ** 0.9 * shocks, grid, f).mean(1)
+    np.testing.assert_allclose(made, f, rtol=1e-12)
+
+
 def test_gradients() -> None:
     x, ids, w = whole(30, 40), RNG.integers(0, 30, 400), whole(400, 40)
 
