@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import multiprocessing
+import os
 import pathlib
 import re
 import statistics
@@ -135,10 +136,9 @@ def table(kept: dict[str, Any]) -> list[str]:
     """The lines of the page."""
     ratios = [r["best"][0] / r["best"][1] for found in kept.values()
               for r in found["functions"].values() if "best" in r]
-    lines = [f"{len(ratios)} jitted functions of {len(kept)} lectures: geometric mean of calque / jax "
-             f"{statistics.geometric_mean(ratios):.2f}; {sum(r > 1 for r in ratios)} above 1.0, "
-             f"{sum(r > 1.5 for r in ratios)} above 1.5, {sum(r > 3 for r in ratios)} above 3.", "",
-             *HEAD]
+    above = ", ".join(f"{sum(r > most for r in ratios)} above {most:g}" for most in (1, 1.5, 3))
+    lines = [f"{len(ratios)} jitted functions of {len(kept)} lectures: geometric mean of calque / "
+             f"jax {statistics.geometric_mean(ratios):.2f}; {above}.", "", *HEAD]
     for name, found in kept.items():
         lines += [line(name.split("/")[1], label, row)
                   for label, row in found["functions"].items()]
@@ -175,6 +175,5 @@ def main() -> None:
 if __name__ == "__main__":
     sys.path.insert(0, str(pathlib.Path(__file__).parent))
     with tempfile.TemporaryDirectory() as cache:
-        import os
         os.environ["CALQUE_CACHE_DIR"] = cache
         main()

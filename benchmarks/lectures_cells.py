@@ -62,6 +62,13 @@ class Recorder:
         self.names[name] += 1
         return name if self.names[name] == 1 else f"{name} ({self.names[name]})"
 
+    def again(self, label: str) -> Any:
+        """A recorded call, made once more."""
+        jitted, args, kwargs, donates = self.calls[label]
+        if donates:
+            args, kwargs = self.jax.tree.map(lambda x: fresh(self.jax, x), (args, kwargs))
+        return self.jax.block_until_ready(jitted(*args, **kwargs))
+
     def sort(self, x: Any) -> str:
         """What tells two calls apart: shapes and dtypes, and values that may be static."""
         if isinstance(x, (self.jax.Array, np.ndarray, np.generic)):
@@ -181,23 +188,17 @@ def serve(library: str, page: pathlib.Path, patience: float, pipe: Any) -> None:
             task, label, *rest = pipe.recv()
         except EOFError:
             return
-        jitted, args, kwargs, donates = recorder.calls[label]
-
-        def call() -> Any:
-            given = (args, kwargs)
-            if donates:
-                given = jax.tree.map(lambda x: fresh(jax, x), given)
-            return jax.block_until_ready(jitted(*given[0], **given[1]))
         try:
             if task == "result":
-                pipe.send(numbers(jax, call()))
+                pipe.send(numbers(jax, recorder.again(label)))
             elif task == "plan":
+                jitted, args, kwargs, _ = recorder.calls[label]
                 pipe.send(str(jitted.lower(*args, **kwargs).plan()))
             else:
                 best, start = math.inf, time.perf_counter()
                 while math.isinf(best) or time.perf_counter() - start < rest[0]:
                     begun = time.perf_counter()
-                    call()
+                    recorder.again(label)
                     best = min(best, time.perf_counter() - begun)
                 pipe.send(best)
         except Exception as problem:

@@ -225,7 +225,7 @@ class Kernel:
         each = b if any(self.last in p.axes for p in n.operands) else SCALAR
         offset, inside = each.splat(0, (), I32), each.splat(True, (), BOOL)
         for given, (step, most) in zip(at, entries):
-            if each.lanes < given.b.lanes:
+            if each.lanes < b.lanes:  # (the same in all lanes)
                 given = memory.lane(given, 0)
             safe = memory.clamped(given, most, each)
             offset = offset + each.convert(safe, I32) * (step if most else 0)

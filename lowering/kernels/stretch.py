@@ -1,4 +1,4 @@
-"""The code of an elementwise stretch (passes/chains, passes/uneven), a vector of all its results at a time.
+"""The code of an elementwise stretch (passes/chains, uneven), a vector of all results at a time.
 
 A gradient reads each step's values when all steps are done: LLVM would keep thousands of vectors
 on the stack, and that of IREE's workers is small (the gradient of 1,000 sines of 1M elements ended

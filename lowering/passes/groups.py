@@ -10,6 +10,7 @@ from calque.lowering.passes.components import split_components
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.lists import lists
 from calque.lowering.passes.rows import Finder, is_fold
+from calque.lowering.passes.same import merged
 from calque.lowering.passes.uneven import uneven
 from calque.lowering.plan.switches import off
 
@@ -25,7 +26,7 @@ def grouped(p: Program) -> Program:
 def _grouped(p: Program) -> Program:
     if not loops.enabled:
         return p
-    whole = eliminate_dead_code(flat(p))
+    whole = merged(eliminate_dead_code(flat(p)))
     inner = [_with_groups(e) for e in whole.equations]
     same = all(a is b for a, b in zip(inner, whole.equations))
     live = whole if same else whole.replace(equations=inner)

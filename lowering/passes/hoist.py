@@ -15,6 +15,7 @@ from calque.lowering.passes.clients import expanded, is_const
 from calque.lowering.passes.cost import is_callback
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.loops import is_map
+from calque.lowering.passes.same import merged
 
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
 CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun",
@@ -90,7 +91,7 @@ def _outside(e: Equation, bodies: dict[str, tuple[int, int, str]]) -> list[Equat
     before: list[Equation] = []
     inputs, params, shift = list(e.inputs), dict(e.params), 0
     for name, (first, last, count) in bodies.items():
-        body = flat(e.params[name])
+        body = merged(flat(e.params[name]))
         known, free = _invariant(body, body.inputs[:last - first])
         moved = _read(known, free)
         if not moved:

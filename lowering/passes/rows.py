@@ -29,6 +29,7 @@ VIEWS = ("broadcast_in_dim", "reshape", "squeeze")
 FUSED = frozenset((loops.BITS, "pad", "iota", "gather", "concatenate", "real", "imag", "complex"))
 MOST_EQUATIONS = 300  # of a group
 MOST_WEIGHT = 150  # of its elementwise equations: compiling long ones takes time (10 sines)
+CHEAP = 4  # price of those that come along all the same: a group that is cut reads more
 MOST_ARRAYS = 20  # that a group reads and writes
 ROW_BYTES = 1 << 20  # of a row, or of columns side by side: a core's cache, nearly
 FAR_BYTES = 1 << 24  # the same where there are FEW of them, for as many cores (suite.py batchnorm)
@@ -130,7 +131,8 @@ class Finder(Graph):
         if i in group.members or e.name == "gather" and not group.picks:
             return False
         if not _has_row_form(e) or len(group.members) >= MOST_EQUATIONS or (
-                sum(price(m.primitive) for m, _ in group.members.values()) > MOST_WEIGHT):
+                is_map(e.primitive) and price(e.primitive) > CHEAP
+                and sum(price(m.primitive) for m, _ in group.members.values()) > MOST_WEIGHT):
             return False
         found = group.infer(e)
         if found is None or not self.is_convex({*group.members, i}):
@@ -367,7 +369,7 @@ class Group:
         if self.few and work * math.prod(self.sizes) > cost.MOST_WORK:
             return False
         return always or all(finder.is_at_hand(v) for v in finder.operands(self)
-                             if v.aval.size >= math.prod(self.sizes))
+                             if v.aval.size >= math.prod(self.sizes) and v not in self.outside)
 
     # ---- axes
     def infer(self, e: Equation, reads: Sequence[Axes | None] | None = None,

@@ -52,7 +52,8 @@ def _pays(finder: rows.Finder, group: rows.Group) -> bool:
     size = math.prod(group.sizes)
     members = {v: e for e, _ in group.members.values() for v in e.outputs}
     return all(finder.is_at_hand(v) and not _is_small_product(finder, v)
-               for v in finder.operands(group) if v.aval.size >= size) and all(
+               for v in finder.operands(group)
+               if v.aval.size >= size and v not in group.outside) and all(
         members[v].name not in rows.VIEWS and (finder.is_result(v) or all(
             u in group.members or _is_reader(finder.equations[u])
             for u in finder.users.get(v, ()))) for v in finder.outputs(group))

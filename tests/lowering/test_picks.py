@@ -171,8 +171,8 @@ def test_two_positions_of_each_lane() -> None:
     np.testing.assert_array_equal(calque.jit(g)(z, j), (z[rows, j] * 2).min(-1))
 
 
-@pytest.mark.parametrize("dtype, sizes", [("float64", (31, 23, 10, 101)), ("float32", (9, 8, 1, 65)),
-                                          ("int32", (1, 40, 3, 7))])
+@pytest.mark.parametrize("dtype, sizes", [
+    ("float64", (31, 23, 10, 101)), ("float32", (9, 8, 1, 65)), ("int32", (1, 40, 3, 7))])
 def test_what_is_picked_is_turned_round(dtype: str, sizes: tuple[int, ...]) -> None:
     """Orders to a stock of x with demand d, of values for each z: v[(x - d)+ + a, z] summed."""
     a, x, z, d = sizes
