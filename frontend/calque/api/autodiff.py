@@ -66,15 +66,17 @@ class _Flat:
         flat, self.out_tree = tree_util.flatten(out)
         check_outputs(name_of(self.fun), flat, self.out_tree)
         if self.has_aux:
-            self._aux, self._aux_tree = tree_util.flatten(aux)
-            return [*flat, *(x for x in self._aux if isinstance(x, HasAval))]
+            found, self._aux_tree = tree_util.flatten(aux)
+            arrays = [isinstance(x, HasAval) for x in found]
+            self._aux = [(a, None if a else x) for a, x in zip(arrays, found)]  # no tracers
+            return [*flat, *(x for a, x in zip(arrays, found) if a)]
         return flat
 
     def aux(self, values: Sequence[Any]) -> Any:
         """aux of the values of its arrays; what else is in it, of any type, is handed on."""
         given = iter(values)
         return self._aux_tree.unflatten([
-            next(given) if isinstance(x, HasAval) else x for x in self._aux])
+            next(given) if is_array else x for is_array, x in self._aux])
 
 
 def check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
