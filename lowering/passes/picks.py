@@ -4,7 +4,8 @@ Outside of a group the rows picked are copied to memory first (kernels/move), mo
 there are in what they are picked of: value functions at the states that a policy leads to,
 embeddings, neighbours in graphs.  A kernel reads them where they are.  Positions are numbers of a
 place before the last axis, or differ from lane to lane (the ends of the intervals that `interp`
-reads): then each lane loads its element.  A single position may be computed by the group itself.
+reads): then each lane loads its element, of which one number says where it is.  A single position
+may be computed by the group itself.
 Start reading at `is_picked`.
 """
 from __future__ import annotations

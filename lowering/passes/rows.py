@@ -483,9 +483,11 @@ class Group:
         if made is None or e.inputs[0] in self.made:
             return None
         x, ids = picks.operand_axes(e, made)
-        real = [i for i in x if i >= 0]
+        real, single = [i for i in x if i >= 0], picks.is_single(e)
         if real != sorted(set(real)) or e.inputs[1] in self.made and (
-                reads[1] != ids or not picks.is_single(e)):
+                reads[1] != ids or not single):
+            return None
+        if not single and len(self.sizes) - 1 in ids:  # IREE keeps one address for an element
             return None
         return (x, ids), made
 

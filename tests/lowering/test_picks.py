@@ -156,19 +156,11 @@ def test_positions_of_each_lane(level: str, dtype: str, n: int, mode: str) -> No
 
 
 def test_two_positions_of_each_lane() -> None:
+    """Stay outside: IREE reads one address for both, which leaves a loop."""
     x, i, j = whole(6, 7), RNG.integers(0, 6, (90, 50)), RNG.integers(0, 7, (90, 50))
-    how = lax.GatherDimensionNumbers((), (0, 1), (0, 1))
-
-    def f(x: Any, ids: Any) -> Any:
-        return lax.gather(x, ids, how, (1, 1), mode="clip").sum(-1)
-
-    ids = np.stack([i, j], -1).astype(np.int32)
-    assert inside(f, x, ids) == 1
-    np.testing.assert_array_equal(calque.jit(f)(x, ids), x[i, j].sum(-1))
-    rows = np.arange(90)[:, None]
-    z = whole(90, 7)
-    g = lambda x, j: (x[rows, j] * 2).min(-1)  # noqa: E731
-    np.testing.assert_array_equal(calque.jit(g)(z, j), (z[rows, j] * 2).min(-1))
+    f = lambda x, i, j: (x[i, j] * 2).sum(-1)  # noqa: E731
+    assert inside(f, x, i, j) == 0
+    np.testing.assert_array_equal(calque.jit(f)(x, i, j), (x[i, j] * 2).sum(-1))
 
 
 @pytest.mark.parametrize("dtype, sizes", [
