@@ -167,7 +167,7 @@ def test_values_of_every_kind_across_cuts() -> None:
 @pytest.mark.parametrize("f", [
     chain(repeats.LEAST - 1),  # too few
     lambda x: layers(x, [3.0] * 20),  # one number
-    lambda x: [sum((n * x + n + i for n in map(float, range(9))), x @ x)  # too many at once
+    lambda x: [sum(((n + i / 16) * x + n - i for n in map(float, range(9))), x @ x)  # too many
                for i in range(20)],
     lambda x: jnp.polyval(jnp.arange(30.0), x),  # no layers
     lambda x: [x @ x + float(i) for i in range(20)][:0] + [x + 1]])

@@ -232,7 +232,7 @@ def test_every_primitive(part: int, x64: None) -> None:
 def test_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     compiling._short_counts.clear()
     answers(layers, (X[:5, :5],))
-    answers(jnp.negative, (np.tile(X, (40, 40)),))
+    answers(jnp.negative, (np.ones((64, 1024), np.float32),))  # (IREE's: passes/uneven)
     assert compiling.shortcut_counts() == {"taken": 1, "no kernels of ours": 1}
     monkeypatch.setenv("CALQUE_SHORTCUTS", "0")
     compiling._short_counts.clear()
