@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes
+from calque.core import dtypes, source
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.lists import flagged
@@ -305,8 +305,9 @@ def print(fmt: str | None = None, *args: Any, ordered: bool = False,  # noqa: A0
 
 def log(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
         skip_format_check: bool = False, **kwargs: Any) -> Any:
-    """The same by Python's logging, at level INFO of the logger 'calque.debug' (under
-    `import jax` JAX's).
+    """The same by Python's logging: a record of level INFO, at the file and line of this call, of
+    the logger 'calque.debug' (under `import jax` JAX's). It goes to the handlers that are there,
+    whatever the logger's own level.
 
     Args:
       fmt: a format string, or None, as for `print`.
@@ -324,10 +325,15 @@ def log(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: 
 
     Example:
       >>> import calque
-      >>> calque.debug.log("x = {}", 3.0)  # shown where logging is set up for INFO
+      >>> calque.debug.log("x = {}", 3.0)  # shown where a handler takes INFO
     """
-    return _formatted(logging.getLogger(logger).info, fmt, args, kwargs,
-                      (ordered, partitioned), skip_format_check)
+    owner, place = logging.getLogger(logger), source.here()
+
+    def write(text: str) -> None:
+        owner.handle(owner.makeRecord(owner.name, logging.INFO, place.file, place.line,
+                                      text, (), None, place.function))
+
+    return _formatted(write, fmt, args, kwargs, (ordered, partitioned), skip_format_check)
 
 
 def _formatted(write: Callable[[str], None], fmt: Any, args: tuple[Any, ...],
