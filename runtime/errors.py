@@ -11,6 +11,7 @@ import itertools
 import re
 import traceback
 from collections import OrderedDict
+from collections.abc import Callable
 from types import TracebackType
 
 # IREE prefixes its texts with a source position of its own; users need the sentence behind it.
@@ -129,10 +130,38 @@ def is_exhausted(error: BaseException) -> bool:
         word in text for word in ("RESOURCE_EXHAUSTED", "failed to allocate", "OUT_OF_MEMORY"))
 
 
-def device_error(error: BaseException, where: str = "", needed: str = "") -> BaseException:
+# () -> the line of the user's program that asks for the work at hand, or ""; set from above
+asked_by: list[Callable[[], str]] = [lambda: ""]
+_HASH = re.compile(r"\b[0-9a-f]{16,}\b")  # the name of a program that is one of many
+
+
+def _place(where: str) -> str:
+    """The user's line, and behind it what was at work."""
+    what = _HASH.sub("a program", where) or "an allocation"
+    line = asked_by[0]()
+    return f"{line}: {what}" if line else what
+
+
+def size_text(nbytes: int) -> str:
+    """A number of bytes in the largest unit of which it is one at least.
+
+    Example:
+      >>> from calque.runtime import errors
+      >>> errors.size_text(100), errors.size_text(4 * 10**12)
+      ('100 bytes', '3.6 TiB')
+    """
+    for power, unit in ((60, "EiB"), (50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"),
+                        (10, "KiB")):
+        if nbytes >= 1 << power:
+            return f"{nbytes / 2**power:,.1f} {unit}"
+    return f"{nbytes} bytes"
+
+
+def device_error(error: BaseException, where: str = "", needed: str = "", fix: str = ""
+                 ) -> BaseException:
     """The DeviceError that tells of a failure reported by IREE, its words kept, or the exception
     that it began with; `needed`: what was asked for, '4000 bytes' for example, where it is memory
-    that is missing."""
+    that is missing, and `fix` what helps against that."""
     if isinstance(error, DeviceError):
         return error
     first = kept(error)
@@ -142,9 +171,9 @@ def device_error(error: BaseException, where: str = "", needed: str = "") -> Bas
     if is_exhausted(error):
         return DeviceError(explain(
             f"RESOURCE_EXHAUSTED: out of memory{needed and f' allocating {needed}'}: {text}",
-            where or "an allocation",
-            "delete arrays that are no longer needed, donate arguments (donate_argnums), use "
-            "smaller batches, or recompute with jax.checkpoint."))
+            _place(where),
+            fix or "delete arrays that are no longer needed, donate arguments (donate_argnums), "
+            "use smaller batches, or recompute with jax.checkpoint."))
     return DeviceError(f"{text}\n  In {where}." if where else text)
 
 

@@ -30,7 +30,14 @@ from calque.runtime.device import (
     vm_instance,
 )
 from calque.runtime.dtypes import element_type
-from calque.runtime.errors import ArtifactError, DeviceError, clean, explain, is_exhausted
+from calque.runtime.errors import (
+    ArtifactError,
+    DeviceError,
+    clean,
+    explain,
+    is_exhausted,
+    size_text,
+)
 from calque.runtime.lane import messages
 from calque.runtime.memory import allocate, exhausted, free
 from calque.runtime.watch import span, watchers
@@ -329,7 +336,7 @@ class Executable:
                 return arg.deleted_error()
         results = sum(math.prod(s) * d.itemsize for s, d in self.result_specs or ())
         return exhausted(error, self.device, f"{self.entry} on {self.device}",
-                         f"up to {results + self._transient_bytes} bytes")
+                         f"up to {size_text(results + self._transient_bytes)}")
 
     def _check(self, args: Sequence[Buffer]) -> None:
         for position, arg in enumerate(args):

@@ -9,12 +9,13 @@ Start reading at `allocate`.
 """
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import iree.runtime as rt
 
 from calque.runtime import cuda
-from calque.runtime.errors import device_error, is_exhausted
+from calque.runtime.errors import device_error, is_exhausted, size_text
 
 if TYPE_CHECKING:
     from calque.runtime.device import Device
@@ -43,7 +44,7 @@ def allocate(device: Device, nbytes: int, where: str = "") -> Any:
     hal = device.sync
     if nbytes >= 1 << 62:  # more than a C interface takes, or than any memory has
         raise exhausted(MemoryError("no address space has so much"), device, where,
-                        f"{nbytes} bytes")
+                        size_text(nbytes), _SMALLER)
     try:
         return hal.allocator.allocate_buffer(DEVICE_LOCAL, usage(device), nbytes)
     except (RuntimeError, MemoryError) as error:
@@ -53,7 +54,12 @@ def allocate(device: Device, nbytes: int, where: str = "") -> Any:
     try:
         return hal.allocator.allocate_buffer(DEVICE_LOCAL, usage(device), nbytes)
     except (RuntimeError, MemoryError) as error:
-        raise exhausted(error, device, where, f"{nbytes} bytes") from error
+        more = device.is_host and nbytes > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        raise exhausted(error, device, where, size_text(nbytes), _SMALLER if more else ""
+                        ) from error
+
+
+_SMALLER = "make the array smaller, by its shape or its dtype: this machine has not so much memory."
 
 
 def free(device: Device) -> None:
@@ -62,7 +68,8 @@ def free(device: Device) -> None:
     device.sync.allocator.trim()
 
 
-def exhausted(error: BaseException, device: Device, where: str, needed: str) -> BaseException:
+def exhausted(error: BaseException, device: Device, where: str, needed: str, fix: str = ""
+              ) -> BaseException:
     """The DeviceError for a failure; where a GPU lacks memory, with what it has and who it is.
 
     Args:
@@ -70,16 +77,17 @@ def exhausted(error: BaseException, device: Device, where: str, needed: str) -> 
       device: whose memory.
       where: in which work, or nothing.
       needed: how much of it, such as '4000 bytes'.
+      fix: what helps, where it is not fewer arrays.
     """
     if device.is_host or not is_exhausted(error):
-        return device_error(error, where, needed)
+        return device_error(error, where, needed, fix)
     held = held_bytes(device)
     total = cuda.total_memory(device.index) if device.platform == "cuda" else None
     parts = [f"of its {_megabytes(total)}" if total else "",
              f"arrays and programs of this process hold {_megabytes(held)}" if held else ""]
     said = ", ".join(p for p in parts if p)
     place = f"on {device} ({device.device_kind}){said and '; ' + said}"
-    return device_error(error, where, f"{needed} {place}")
+    return device_error(error, where, f"{needed} {place}", fix)
 
 
 def held_bytes(device: Device) -> int:

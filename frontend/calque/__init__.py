@@ -1,6 +1,26 @@
 """calque: JAX's programming model on StableHLO and IREE.
 
-Rooms, each seeing those above it (tests/test_structure.py has the arrows):
+Functions of arrays that are differentiated, vectorized and compiled:
+
+  >>> import calque, calque.numpy as jnp
+  >>> def loss(w, x):
+  ...     return jnp.sum((x @ w - 1.0) ** 2)
+  >>> calque.jit(calque.grad(loss))(jnp.zeros(2), jnp.ones((3, 2)))
+  Array([-6., -6.], dtype=float32)
+
+What is here for users:
+
+  calque.jit, grad, value_and_grad, vmap, checkpoint, custom_vjp, ...   transformations
+  calque.numpy     NumPy's functions       calque.random   random numbers, drawn with a key
+  calque.lax       loops, cond, and the operations below numpy
+  calque.nn, calque.scipy                  activations; SciPy's functions
+  calque.tree      nested containers       calque.config   options: dir(calque.config)
+  calque.aot       programs as files       calque.compat   `import jax` gives calque
+  calque.typing    types for annotations   calque.errors   errors, with their cures
+
+help(calque.jit) and its like have examples; `calque --help` is the command.
+
+For who works on calque: rooms, each seeing those above it (tests/test_structure.py has the arrows):
 
   core/         the Program and what types it, the record of a primitive, traces, errors, config
   trees/        nested containers of arrays            transforms/  jvp, linearize, transpose, vmap
@@ -26,8 +46,12 @@ Start reading at docs/architecture.md.
 """
 from __future__ import annotations
 
+import sys as _sys
+
 from calque.core import printer as _printer  # noqa: F401  (Programs are printed by it)
 from calque.core import dtypes as _dtypes
+from calque.core import refused as _refused
+from calque.core import source as _source
 from calque.core import trace as _trace
 from calque.core.config import config as config
 from calque.core.config import context_manager as _context
@@ -61,8 +85,10 @@ from calque.primitives import (  # noqa: F401  (importing registers the primitiv
     window as _window,
 )
 from calque.dispatch import eager as _eager
+from calque.runtime import errors as _runtime_errors
 
 _trace.evaluator[0] = _eager.evaluate
+_runtime_errors.asked_by[0] = _source.users_line
 
 from calque import ad as ad  # noqa: E402
 from calque import api_util as api_util  # noqa: E402
@@ -236,3 +262,6 @@ __all__ = sorted(n for n, v in globals().items() if not n.startswith("_") and n 
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+_refused.install(_sys.modules[__name__])

@@ -96,11 +96,24 @@ def named_in(p: Primitive) -> list[str]:
     return found
 
 
+# functions of NumPy's -> the primitive that does their work
+_OF_NUMPY = {
+    "matmul": "dot_general", "dot": "dot_general", "einsum": "dot_general",
+    "tensordot": "dot_general", "vdot": "dot_general", "inner": "dot_general",
+    "outer": "mul", "where": "select_n", "power": "pow", "divide": "div", "subtract": "sub",
+    "multiply": "mul", "negative": "neg", "absolute": "abs", "zeros": "broadcast_in_dim",
+    "ones": "broadcast_in_dim", "full": "broadcast_in_dim", "arange": "iota",
+    "astype": "convert_element_type", "take": "gather", "stack": "concatenate",
+    "swapaxes": "transpose", "moveaxis": "transpose", "flip": "rev", "clip": "clamp"}
+
+
 def explain_primitive(name: str) -> None:
     """Print one primitive's rules."""
     if name not in registry:
         # first what begins with the name: dot is dot_general, reduce_max one of many
-        near = sorted(n for n in registry if n.startswith(name + "_"))[:5]
+        near = [_OF_NUMPY[name]] if name in _OF_NUMPY else []
+        near += [n for n in (f"reduce_{name}", f"reduce_{name[1:]}") if n in registry][:1]
+        near += sorted(n for n in registry if n.startswith(name + "_"))[:5]
         near += [n for n in difflib.get_close_matches(name, registry, 5, 0.5) if n not in near]
         raise UsageError(f"no primitive {name!r}.",
                          (f"did you mean {', '.join(near[:5])}? " if near else "")

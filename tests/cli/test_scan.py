@@ -76,8 +76,10 @@ def test_absent_names_say_what_to_use() -> None:
     name, status, why = modules.look_up("jax.lax.psend.bind")
     assert (name, status) == ("jax.lax.psend", "absent") and "Fix: lax.ppermute" in why
     assert modules.look_up("jax.jt")[1:] == ("absent", "module 'jax' has no attribute 'jt' "
-                                             "(calque.compat has not this name of JAX's; "
-                                             "jax.jit is the nearest name).")
+                                             "(calque.compat has not this name of JAX's).\n"
+                                             "  Fix: did you mean jax.jit? docs/coming_from_jax.md "
+                                             "lists JAX's names, those that are here and those "
+                                             "that are not.")
     assert not modules.installed()
 
 

@@ -256,7 +256,7 @@ def test_memory_exhausted_names_card_size_and_cure(monkeypatch: pytest.MonkeyPat
     with pytest.raises(DeviceError, match=(
             r"(?s)RESOURCE_EXHAUSTED: out of memory allocating 100 bytes on .*\(NVIDIA H200\); of "
             r"its 4 MiB, arrays and programs of this process hold 2 MiB.*\n"
-            r"  In step\.\n  Fix: delete arrays")):
+            r"  In test_\w+ \(test_memory\.py:\d+\): step\.\n  Fix: delete arrays")):
         memory.allocate(seeming(Exhausted(9)), 100, "step")
 
 

@@ -19,6 +19,9 @@ class HandsOn:
 
     fun: Function
 
+    def __repr__(self) -> str:
+        return f"<calque.{type(self).__name__} of {name_of(self.fun)}>"
+
     def __getattr__(self, name: str) -> Any:
         if name in ("def_vmap", "defjvp", "defjvps", "defvjp"):
             return getattr(self.fun, name)

@@ -6,7 +6,6 @@ Private modules are made from private.py when they are imported.  Start reading 
 """
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -25,6 +24,7 @@ import calque
 from calque.compat import identity, libraries, private, versions
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.refused import suggestion
 
 JAX_VERSION = private.JAX_VERSION
 assert libraries.MODULES is private.MODULES  # (its rows are in it)
@@ -163,7 +163,10 @@ class _Module(types.ModuleType):
             inner = f"{self.__name__}.{name}"
             if inner in SAME or inner in private.MODULES:
                 return importlib.import_module(inner)
-        raise AttributeError(_absent(self.__name__, name, [*dir(rest), *self.__dict__]))
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        raise AttributeError(_absent(self.__name__, name, [*dir(rest), *self.__dict__]),
+                             name=None, obj=self)  # (no name: none of Python's suggestions behind)
 
     def __dir__(self) -> list[str]:
         rest = self.__dict__.get("_rest")
@@ -172,10 +175,8 @@ class _Module(types.ModuleType):
 
 
 def _absent(module: str, name: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 1)
-    meant = f"; {module}.{near[0]} is the nearest name" if near else ""
-    return (f"module {module!r} has no attribute {name!r} (calque.compat has not this name of "
-            f"JAX's{meant}).")
+    return explain(f"module {module!r} has no attribute {name!r} (calque.compat has not this name "
+                   "of JAX's).", where="", fix=f"{suggestion(module, name, tuple(names))}.")
 
 
 class _Finder:

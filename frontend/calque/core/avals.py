@@ -394,6 +394,23 @@ def is_complex(x: Any) -> bool:
     return dtypes.is_complex(aval_of(x).dtype)
 
 
+def is_of_jax(x: Any) -> bool:
+    """Whether x is an array or a traced value of an installed jax, none of ours under its name."""
+    kind = type(x)
+    return (kind.__module__.startswith("jax") and kind.__name__.endswith(("ArrayImpl", "Tracer"))
+            and not isinstance(x, HasAval))
+
+
+def refuse_jax(name: str, x: Any, where: str) -> None:
+    """TypeError for what belongs to an installed jax; where: which argument it is."""
+    if is_of_jax(x):
+        raise TypeError(explain(
+            f"{name} got {'an array' if type(x).__name__ == 'ArrayImpl' else 'a traced value'} of "
+            f"the jax that is installed, {where}.",
+            fix="convert arrays at the border, calque.numpy.asarray(x) and jax.numpy.asarray(y); "
+            "or let calque be jax in the whole program: python -m calque.compat prog.py."))
+
+
 def is_arraylike(x: Any) -> bool:
     """Whether aval_of accepts x."""
     return hasattr(x, "aval") or isinstance(x, (np.ndarray, np.generic, bool, int, float, complex))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import difflib
 import functools
 import os
 import warnings
@@ -289,8 +290,7 @@ class Config:
           >>> calque.config.update("jax_numpy_rank_promotion", "allow")
         """
         if name not in OPTIONS:
-            raise AttributeError(
-                f"Unrecognized config option: {name}.\n  Fix: one of {', '.join(OPTIONS)}.")
+            raise AttributeError(f"Unrecognized config option: {_no_option(name)}")
         self._values.update(self._meant(name, _parse(OPTIONS[name], value)))
         self.process_key = self._make_key(self._values)
 
@@ -302,9 +302,18 @@ class Config:
         return dict.fromkeys(
             (name, *_DIRECTIONS) if name == "jax_transfer_guard" else (name,), value)
 
+    def __dir__(self) -> list[str]:
+        return sorted((*_shown(), "context", "read", "update"))
+
+    def __repr__(self) -> str:
+        """The options that are not at their defaults."""
+        names = [n for n in _shown() if getattr(self, n) != OPTIONS[n].default]
+        said = ", ".join(f"{n}={getattr(self, n)!r}" for n in names)
+        return f"<calque.config: {said or 'every option at its default'}>"
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in OPTIONS:
-            raise AttributeError(f"config has no option {name!r}")
+            raise AttributeError(f"config has no option {_no_option(name)}", name=None, obj=self)
         local = self._local.get()
         if local is not None and name in local:
             return local[name]
@@ -339,6 +348,16 @@ class Config:
         finally:
             self._local.reset(token)
             self.local_key.reset(key_token)
+
+
+def _shown() -> list[str]:
+    return [n for n in OPTIONS if not n.startswith(_USERS)]
+
+
+def _no_option(name: str) -> str:
+    near = difflib.get_close_matches(name, _shown(), 1, 0.75)
+    return (f"{name}.\n  Fix: " + (f"did you mean {near[0]}? " if near else "")
+            + "dir(calque.config) lists the options.")
 
 
 _AS_EVER = ("as ever",)  # a local key that is not None, so that hot paths ask for the whole

@@ -9,6 +9,7 @@ import contextlib
 import contextvars
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -141,6 +142,12 @@ def here() -> Source:
             return Source(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return UNKNOWN
+
+
+def users_line() -> str:
+    """here() as text; "" where no user's code is on the stack (a thread of ours)."""
+    found = here()
+    return "" if found is UNKNOWN or found.file == threading.__file__ else str(found)
 
 
 _BELOW = ("core", "dispatch", "primitives", "transforms", "trees")

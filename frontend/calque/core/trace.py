@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.core.avals import HasAval, aval_of
 from calque.core.errors import ConcretizationTypeError, UnexpectedTracerError, explain
-from calque.core.source import Source, here
+from calque.core.source import UNKNOWN, Source, here
 from calque.core.types import Function, Params
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ class Trace:
     def full_raise(self, x: Any) -> Any:
         """x as a value of this trace: a tracer is one already."""
         return x
+
+    def how_static(self, x: Any) -> str:
+        """How the argument that a value comes from is marked as static; "" where no one knows."""
+        return ""
 
     def close(self) -> None:
         """Values of the trace that are used from now on have leaked."""
@@ -252,8 +256,16 @@ def escaped_tracer_error(tracer: Tracer, prim: Any) -> UnexpectedTracerError:
 
 def concretization_error(x: Tracer, what: str, fix: str,
                          kind: type[Exception] = ConcretizationTypeError) -> Exception:
-    """A three-part error for a traced value that was needed concretely."""
-    return kind(explain(what, where=_where(x._trace), fix=fix))
+    """A three-part error for a traced value that was needed concretely; what of the cure marks an
+    argument as static says how, where it is known which."""
+    marking = "mark the argument" + (" that it comes from" if "that it comes" in fix else "")
+    if marking in fix:
+        how = x._trace.how_static(x) or f"{marking} as static, jit(f, static_argnames=...)"
+        fix = fix.replace(f"{marking} as static", how)
+    where, line = _where(x._trace), here()
+    if x._trace.source and line is not UNKNOWN and line != x._trace.source:
+        where = f"{line}, in {where}"
+    return kind(explain(what, where=where, fix=fix))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import numpy as np
 
 from calque import runtime
 from calque.core import concrete, dtypes
-from calque.core.avals import ShapedArray, aval_of, refuse_masked
+from calque.core.avals import ShapedArray, aval_of, refuse_jax, refuse_masked
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.formats import Format, format_of
@@ -501,6 +501,7 @@ def from_scalar(value: Any) -> Array:
         transfers.check("host_to_device", value)
     if isinstance(value, Tracer):
         raise escaped_tracer_error(value, "an argument")
+    refuse_jax("calque", value, "as an array")
     if hasattr(value, "aval"):
         raise TypeError(explain(
             f"A {type(value).__name__} does not have a value and cannot be used as a constant in a "

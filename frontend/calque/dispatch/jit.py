@@ -285,7 +285,8 @@ class JitFunction:
         labelled = labels.any_of([a for a in avals if type(a) is not AbstractRef])
         if labelled and self.moves:
             avals, labelled = labels.stripped(avals), False
-        program, out_tree, uses = trace_with_refs(fun, tree, avals, self._name)
+        program, out_tree, uses = trace_with_refs(
+            fun, tree, avals, self._name, marking=lambda found: self._how_static(tree, found))
         if config.jax_log_compiles:
             _log.warning("Finished tracing %s for jit in %.3f sec: %s", self._name,
                          time.perf_counter() - start, why)
@@ -310,6 +311,24 @@ class JitFunction:
     def _argument(self, tree: Any, i: int) -> str:
         args, kwargs = tree.unflatten(list(range(tree.num_leaves)))
         return argument_names(self._fun, args, kwargs)[i]
+
+    def _how_static(self, tree: Any, found: Sequence[int]) -> str:
+        """How the arguments that these leaves belong to are marked as static (for messages)."""
+        args, kwargs = tree.unflatten(list(range(tree.num_leaves)))
+        args = list(args)
+        for i in sorted(i for i in self._static_argnums if i >= 0):
+            args.insert(i, None)  # static already, and no leaf
+        every = argument_names(self._fun, args, kwargs)
+        names = [every[i] for i in found]
+        fun = self._name if self._name.isidentifier() else "f"
+        if not 0 < len(names) < 4:
+            return ""
+        if not all(n.isidentifier() for n in names):
+            return (f"pass {' and '.join(names)} as an argument of its own and mark that as "
+                    f"static, jit({fun}, static_argnames=...)")
+        names = sorted({*names, *self._static_argnames})
+        shown = repr(names[0]) if len(names) == 1 else repr(tuple(names))
+        return f"mark {' and '.join(names)} as static, jit({fun}, static_argnames={shown})"
 
     def _explain_miss(self, key: tuple[Any, ...]) -> str:
         """Why there is no trace of a key, where that is asked for."""

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes, monitoring
-from calque.core.avals import ManualAxisType, ShapedArray, aval_of, is_arraylike
+from calque.core.avals import (
+    ManualAxisType,
+    ShapedArray,
+    aval_of,
+    is_arraylike,
+    is_of_jax,
+    refuse_jax,
+)
 from calque.core.errors import explain
 from calque.core.formats import Format, format_of, sharding_in
 from calque.core.mesh import get_mesh
@@ -22,7 +29,7 @@ from calque.core.trace import Tracer, current
 from calque.core.tracebacks import boundary
 from calque.core.types import Function
 from calque.transforms.explicit import of_types
-from calque.transforms.stage import stage
+from calque.transforms.stage import Marking, stage
 from calque.trees import util as tree_util
 from calque.trees.spec import structure_of
 
@@ -238,6 +245,8 @@ def check_arguments(name: str, leaves: Sequence[Any], tree: Any, refs: bool = Fa
     """TypeError for the first leaf that is no array, with its path in the arguments; refs: it may
     be a reference."""
     for i, x in enumerate(leaves):
+        if is_of_jax(x):
+            refuse_jax(name, x, f"at path {argument_path(tree, i)}")
         if not is_arraylike(x):
             if type(x) is Ref:
                 if refs:
@@ -291,10 +300,12 @@ def check_outputs(name: str, leaves: Sequence[Any], tree: Any, verb: str = "trac
 
 
 def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
-                    name: str | None = None, verb: str = "jit") -> tuple[Program, Any, Uses]:
+                    name: str | None = None, verb: str = "jit", marking: Marking | None = None
+                    ) -> tuple[Program, Any, Uses]:
     """(Program, output tree, what becomes of references) of fun(*args, **kwargs); in_tree is the
-    tree of (args, kwargs).  An AbstractRef among avals is an argument that is a reference.  Labels
-    of avals are left out: what is traced does not depend on them (see labels)."""
+    tree of (args, kwargs); marking: as for stage.  An AbstractRef among avals is an argument that
+    is a reference.  Labels of avals are left out: what is traced does not depend on them (see
+    labels)."""
     places = [i for i, a in enumerate(avals) if type(a) is AbstractRef]
     values = [a.inner_aval if type(a) is AbstractRef else a for a in avals] if places else avals
     name = name or name_of(fun)
@@ -320,7 +331,7 @@ def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
                 *[v.value for v in local if v.written]]
 
     with monitoring.span(f"trace {name}", "trace", monitoring.TRACE, fun_name=name):
-        program = stage(run, of_types(values), name, fun, frame)
+        program = stage(run, of_types(values), name, fun, frame, marking)
     return program, kept[0], kept[1]
 
 

@@ -107,6 +107,11 @@ class Save:
         else:
             run()
 
+    def __repr__(self) -> str:
+        done = self._thread is None or not self._thread.is_alive()
+        state = ("failed" if self._error is not None else "written") if done else "being written"
+        return f"<calque.checkpoints.Save: {state}>"
+
     def _run(self, run: Callable[[], None]) -> None:
         try:
             run()

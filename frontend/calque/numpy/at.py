@@ -83,6 +83,10 @@ class At:
             return WindowRef(self.array, index, Ref)  # type: ignore[return-value]
         return Ref(self.array, index)
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(explain("x.at[index] = y does not change an array.",
+                                fix="x = x.at[index].set(y): it gives a changed copy."))
+
     def __repr__(self) -> str:
         return f"_IndexUpdateHelper({self.array!r})"
 
@@ -330,6 +334,20 @@ class Ref:
             return advanced.update(x, fancy, target, p, mode,
                                    bool(options.get("indices_are_sorted", False)),
                                    bool(options.get("unique_indices", False)))
+
+
+def _in_place(symbol: str, method: str) -> Callable[..., Any]:
+    def refuse(self: Ref, other: Any) -> Any:
+        raise TypeError(explain(
+            f"x.at[index] {symbol} y does not change an array.",
+            fix=f"x = x.at[index].{method}(y): it gives a changed copy."))
+    return refuse
+
+
+for _name, _symbol, _method in (
+        ("__iadd__", "+=", "add"), ("__isub__", "-=", "subtract"), ("__imul__", "*=", "multiply"),
+        ("__itruediv__", "/=", "divide"), ("__ipow__", "**=", "power")):
+    setattr(Ref, _name, _in_place(_symbol, _method))
 
 
 _OPTIONS = ("indices_are_sorted", "unique_indices", "mode", "out_sharding", "wrap_negative_indices")

@@ -34,8 +34,17 @@ def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any,
     return x, y, dtype, weak
 
 
-def _general(x: Any, y: Any, contract: Any, batch: Any, precision: Any, dtype: Any,
+def _general(name: str, x: Any, y: Any, contract: Any, batch: Any, precision: Any, dtype: Any,
              weak: bool) -> Any:
+    for i, j in zip(*contract):
+        m, n = shape_of(x)[i], shape_of(y)[j]
+        if type(m) is int and type(n) is int and m != n:  # JAX's words first
+            sizes = [tuple(shape_of(v)[k] for k in axes) for v, axes in zip((x, y), contract)]
+            raise TypeError(explain(
+                f"dot_general requires contracting dimensions to have the same shape, got "
+                f"{sizes[0]} and {sizes[1]}. {name} of shapes {shape_of(x)} and {shape_of(y)} sums "
+                f"over axis {i} of the first, of size {m}, and axis {j} of the second, of size "
+                f"{n}.", fix="transpose or slice one operand so that the contracted sizes agree."))
     out = ct.dot_general_p.bind(
         x, y, dimension_numbers=(contract, batch), precision=canonical_precision(precision),
         preferred_element_type=dtype, out_sharding=None)
@@ -91,7 +100,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
         if not m or not n:
             made = ew.mul(x, y) if dtype != dtypes.bool_ else ew.and_(x, y)
             return util.cast(made, dtype, weak)
-        return _general(x, y, ((m - 1,), (max(n - 2, 0),)), ((), ()), precision, dtype, weak)
+        return _general("dot", x, y, ((m - 1,), (max(n - 2, 0),)), ((), ()), precision, dtype, weak)
 
 
 @util.planned
@@ -152,7 +161,7 @@ def _matmul(x: Any, y: Any, precision: Any, dtype: Any, weak: bool) -> Any:
     xr, yr = ndim_of(x), ndim_of(y)
     contract = ((xr - 1,), (yr - 1 if y_core == 1 else yr - 2,))
     batch = (tuple(batch_x.index(i) for i in shared), tuple(batch_y.index(i) for i in shared))
-    out = _general(x, y, contract, batch, precision, dtype, weak)
+    out = _general("matmul", x, y, contract, batch, precision, dtype, weak)
     # the result's axes: shared, x's own leading ones, m, y's own leading ones, n
     rows = ["m"] if x_core == 2 else []
     columns = ["n"] if y_core == 2 else []
@@ -200,7 +209,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     with util.lazy_eval("vdot"):
         x, y, dtype, weak = _operands("vdot", a, b, preferred_element_type)
         x, y = (sh.reshape(util.array(v), (math.prod(shape_of(v)),)) for v in (x, y))
-        return _general(conj(x), y, ((0,), (0,)), ((), ()), precision, dtype, weak)
+        return _general("vdot", conj(x), y, ((0,), (0,)), ((), ()), precision, dtype, weak)
 
 
 @util.planned
@@ -230,7 +239,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
     with util.lazy_eval("inner"):
         x, y, dtype, weak = _operands("inner", a, b, preferred_element_type)
         axes = (ndim_of(x) - 1,), (ndim_of(y) - 1,)
-        return _general(x, y, axes, ((), ()), precision, dtype, weak)
+        return _general("inner", x, y, axes, ((), ()), precision, dtype, weak)
 
 
 @util.planned
@@ -296,7 +305,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None,
     left, right = _pairs(axes, m, n)
     with util.lazy_eval("tensordot"):
         x, y, dtype, weak = _operands("tensordot", a, b, preferred_element_type)
-        return _general(x, y, (left, right), ((), ()), precision, dtype, weak)
+        return _general("tensordot", x, y, (left, right), ((), ()), precision, dtype, weak)
 
 
 def _pairs(axes: Any, m: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

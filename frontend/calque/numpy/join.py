@@ -35,6 +35,14 @@ def _parts(name: str, arrays: Any, none: str) -> list[Any]:
     return values
 
 
+def _refuse_array(name: str, what: str, value: Any) -> None:
+    """TypeError for an array as the second argument."""
+    if hasattr(value, "aval") or isinstance(value, np.ndarray):
+        raise TypeError(explain(
+            f"{name}: the second argument is the {what}, got an array.",
+            fix=f"pass the arrays as one list: jnp.{name}([a, b])."))
+
+
 def _join(name: str, values: Sequence[Any], axis: int, dtype: Any = None) -> Any:
     """Promoted values joined along an axis; equal ranks are required."""
     found, weak = util.joined(values)
@@ -72,6 +80,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
         values = _parts("concatenate", arrays, "concatenate")
         if axis is None:
             return _join("concatenate", [ravel(v) for v in values], 0, dtype)
+        _refuse_array("concatenate", "axis", axis)
         if not shape_of(values[0]):
             raise ValueError(explain("Zero-dimensional arrays cannot be concatenated.",
                                      fix="use jnp.stack, or jnp.array of the scalars."))
@@ -125,6 +134,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
       Array([[0, 0],
              [1, 1]], dtype=int32)
     """
+    _refuse_array("stack", "axis", axis)
     util.refuse_out("stack", out)
     with util.lazy_eval("stack"):
         values = _parts("stack", arrays, "stack")
@@ -199,6 +209,7 @@ def vstack(tup: Any, dtype: Any = None) -> Any:
       Array([[0, 1],
              [0, 1]], dtype=int32)
     """
+    _refuse_array("vstack", "dtype", dtype)
     return _stacked("vstack", tup, atleast_2d, 0, dtype)
 
 
@@ -222,6 +233,7 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
       >>> jnp.hstack([jnp.arange(2), 7])
       Array([0, 1, 7], dtype=int32)
     """
+    _refuse_array("hstack", "dtype", dtype)
     with util.lazy_eval("hstack"):
         values = [atleast_1d(v) for v in _parts("hstack", tup, "concatenate")]
         return _join("hstack", values, 0 if ndim_of(values[0]) == 1 else 1, dtype)
@@ -246,6 +258,7 @@ def dstack(tup: Any, dtype: Any = None) -> Any:
       >>> jnp.dstack([jnp.arange(2), jnp.arange(2)]).shape
       (1, 2, 2)
     """
+    _refuse_array("dstack", "dtype", dtype)
     return _stacked("dstack", tup, atleast_3d, 2, dtype)
 
 

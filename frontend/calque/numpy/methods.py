@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import shape_of
+from calque.core.avals import refuse_jax, shape_of
 from calque.core.dims import is_far
 from calque.core.errors import explain
 from calque.core.trace import Tracer
@@ -52,6 +52,7 @@ def _binary(symbol: str, f: Function, reflected: bool = False) -> Function:
                 raise TypeError(explain(
                     f"unsupported operand type(s) for {symbol}: '{left}' and '{right}'",
                     fix="convert it with jnp.asarray."))
+            refuse_jax(f"operator {symbol}", other, "as an operand")
             return NotImplemented
         try:
             return f(other, self) if reflected else f(self, other)

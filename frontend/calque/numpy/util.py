@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import aval_of, dtype_of, shape_of
+from calque.core.avals import aval_of, dtype_of, refuse_jax, shape_of
 from calque.core.avals import is_complex as is_complex
 from calque.core.config import config
 from calque.core.errors import ConcretizationTypeError, explain
@@ -87,6 +87,7 @@ def one_array(name: str, x: Any, position: int = 0) -> Any:
         return numpy_operand(name, x)
     if is_arraylike(x):
         return as_operand(name, x, position)
+    refuse_jax(name, x, f"at position {position}")
     raise TypeError(explain(
         f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.",
         fix="convert it with jnp.asarray."))

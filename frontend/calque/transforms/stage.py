@@ -34,6 +34,9 @@ from calque.core.trace import Trace, Tracer, as_current, escaped_tracer_error, s
 from calque.core.types import Params
 from calque.transforms import explicit, sums
 
+# positions of inputs -> how these arguments are marked as static, or ""
+Marking = Callable[[Sequence[int]], str]
+
 
 class StageTracer(Tracer):
     """A variable of a Program being recorded.
@@ -62,13 +65,15 @@ class StageTracer(Tracer):
 class StageTrace(Trace):
     """Records every primitive as an equation."""
 
-    __slots__ = ("equations", "captured", "name", "frame")
+    __slots__ = ("equations", "captured", "name", "frame", "inputs", "marking")
     kind = "stage"
 
     def __init__(self, name: str = "main", parent: Trace | None = None,
                  frame: Frame | None = None) -> None:
         super().__init__(parent)
         self.name, self.frame = name, frame
+        self.inputs: Sequence[StageTracer] = ()
+        self.marking: Marking | None = None
         self.equations: list[Equation] = []
         self.captured: dict[int, tuple[Var, Any]] = {}  # id -> (variable, value kept alive)
 
@@ -175,6 +180,15 @@ class StageTrace(Trace):
         self.equations.append(Equation(prim, (a,), (out,), params, here(), scopes.get()))
         return out
 
+    def how_static(self, x: Any) -> str:
+        if self.marking is None or x._trace is not self:
+            return ""
+        needed = {id(x._var)}
+        for eq in reversed(self.equations):
+            if not needed.isdisjoint(map(id, eq.outputs)):
+                needed.update(map(id, eq.inputs))
+        return self.marking([i for i, t in enumerate(self.inputs) if id(t._var) in needed])
+
     def program(self, inputs: Sequence[StageTracer], outputs: Sequence[Any]) -> Program:
         """What was recorded, with these inputs and outputs; the trace is closed."""
         atoms = [self.atom(o) for o in outputs]
@@ -213,12 +227,13 @@ def marked(prim: Primitive, avals: Sequence[ShapedArray], vma: frozenset[Any],
 
 
 def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],
-          name: str = "main", fun: Any = None, frame: Frame | None = None) -> Program:
+          name: str = "main", fun: Any = None, frame: Frame | None = None,
+          marking: Marking | None = None) -> Program:
     """Record f, a function of flat arrays that returns a sequence of arrays; fun: the user's
-    function in it, for messages; frame: references that it uses are further inputs."""
+    function in it, and marking, for messages; frame: references that it uses are further inputs."""
     trace = StageTrace(name, frame=frame)
-    trace.source = called(fun)
-    inputs = [trace.new(a) for a in avals]
+    trace.source, trace.marking = called(fun), marking
+    inputs = trace.inputs = [trace.new(a) for a in avals]
     token = scopes.set(())  # those around the Program are of the equation that holds it
     try:
         with as_current(trace):
@@ -227,6 +242,7 @@ def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],
     finally:
         scopes.reset(token)
         trace.close()
+    trace.inputs, trace.marking = (), None
     if config.jax_check_tracer_leaks:
         del inputs, outputs
         if frame is not None:

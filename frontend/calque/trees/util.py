@@ -202,7 +202,7 @@ def _flatten_up_to(treedef: Any, tree: Any, position: int) -> list[Any]:
     except ValueError as error:
         raise ValueError(
             f"pytree structure error: tree_map: argument {position + 2} does not have the "
-            f"structure of the first: {error}."
+            f"structure of the first: {str(error).rstrip('.')}."
             "\n  Fix: pass trees whose structures agree down to the leaves of the first.") from None
 
 
@@ -427,7 +427,8 @@ def tree_broadcast(prefix_tree: Any, full_tree: Any,
     return tree_structure(full_tree).unflatten(prefix_leaves(
         prefix_tree, full_tree, is_leaf, lambda error:
         f"pytree structure error: tree_broadcast: the first tree is no prefix of the second: "
-        f"{error}.\n  Fix: pass trees that agree down to the leaves of the first."))
+        f"{str(error).rstrip('.')}.\n"
+        f"  Fix: pass trees that agree down to the leaves of the first."))
 
 
 def prefix_leaves(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None,
