@@ -211,7 +211,8 @@ def test_messages_name_the_function_where_a_command_calls_it(folder):
     err = subprocess.run(
         [sys.executable, "-m", "calque", "compile", "model.py:branch", "-a", "f32"], cwd=folder,
         capture_output=True, text=True, check=False).stderr
-    assert re.search(r"In branch \(model\.py:\d+\), in the function traced at branch \(model\.py:", err)
+    assert re.search(r"In branch \(model\.py:\d+\), in the function traced at branch \(model\.py:",
+                     err)
 
 
 @pytest.mark.parametrize("text, last", [
