@@ -1,17 +1,22 @@
-"""Writes frontend/calque/dispatch/array.pyi: what type checkers know of Array, whose operators and
-methods are installed at run time (calque.numpy.methods).
+"""Writes what type checkers and editors know of calque: stubs of public modules (module_stubs.py)
+and frontend/calque/dispatch/array.pyi, of Array, whose operators and methods are installed at run
+time (calque.numpy.methods).
 
-    python docs/scripts/stubs.py
+    python docs/scripts/stubs.py [--check]
 """
 from __future__ import annotations
 
 import inspect
 import pathlib
 import re
+import sys
 from typing import Any
+
+import module_stubs
 
 import calque
 from calque.dispatch import array
+from calque.numpy import at
 
 ROOT = pathlib.Path(__file__).parents[2]
 PATH = ROOT / "frontend" / "calque" / "dispatch" / "array.pyi"
@@ -24,8 +29,10 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.formats import Format
+from calque.core.sharding import Sharding
 from calque.core.types import Ndarray, Shape
 from calque.runtime import Buffer, Device
+from calque.typing import ArrayLike, DTypeLike
 
 HOST_BYTES: int
 
@@ -37,11 +44,13 @@ RETURNS = {
     "__reversed__": "Iterator[Array]", "__divmod__": "tuple[Array, Array]",
     "__rdivmod__": "tuple[Array, Array]", "__setitem__": "None", "nonzero": "tuple[Array, ...]",
     "item": "Any", "tolist": "Any", "tobytes": "bytes", "__array_namespace__": "ModuleType",
-    "at": "Any", "flat": "Any", "addressable_shards": "Any", "global_shards": "Any",
-    "addressable_data": "Array", "sharding": "Any",
+    "at": "_IndexUpdateHelper", "flat": "Array", "addressable_shards": "list[Any]",
+    "global_shards": "list[Any]", "addressable_data": "Array", "sharding": "Sharding",
+    "device": "Device | Sharding", "__dlpack__": "Any",
     "unsafe_buffer_pointer": "int", "platform": "str",
     "on_device_size_in_bytes": "int", "is_fully_replicated": "bool",
-    "is_fully_addressable": "bool", "dtype": "Any", "__numpy_dtype__": "Any", "__reduce__": "Any"}
+    "is_fully_addressable": "bool", "dtype": "np.dtype[Any]", "__numpy_dtype__": "Any",
+    "__reduce__": "Any"}
 
 
 def _plain(annotation: Any) -> str:
@@ -52,18 +61,23 @@ def _plain(annotation: Any) -> str:
     return text if re.fullmatch(r"[\w\[\]., |]+", text) else "Any"
 
 
+_OPERANDS = {"other", "b", "v", "where", "initial", "mean"}  # arrays, in methods
+_TYPES = {"dtype": "DTypeLike | None", "keepdims": "bool", "axis": "int | Sequence[int] | None",
+          "ndigits": "int | None", "decimals": "int", "offset": "int", "axis1": "int",
+          "axis2": "int", "order": "str | None", "indices": "ArrayLike"}
+
+
 def _parameters(f: Any) -> str:
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        return "self, *args: Any, **kwargs: Any"
+    """The parameters of a method, their types by their names; the first is self."""
     parts, star = [], False
-    for i, p in enumerate(parameters):
-        if i == 0 and p.kind is not p.VAR_POSITIONAL:
-            parts.append("self")
-            continue
+    for i, p in enumerate(inspect.signature(f).parameters.values()):
         if i == 0:
             parts.append("self")
+            if p.kind is not p.VAR_POSITIONAL:
+                continue
+        kind = _TYPES.get(p.name, "Any")
+        if p.name in _OPERANDS:
+            kind = "ArrayLike | None" if p.default is None else "ArrayLike"
         if p.kind is p.VAR_POSITIONAL:
             parts.append(f"*{p.name}: Any")
             star = True
@@ -73,7 +87,7 @@ def _parameters(f: Any) -> str:
             if p.kind is p.KEYWORD_ONLY and not star:
                 parts.append("*")
                 star = True
-            parts.append(f"{p.name}: Any" + ("" if p.default is p.empty else " = ..."))
+            parts.append(f"{p.name}: {kind}" + ("" if p.default is p.empty else " = ..."))
     return ", ".join(parts)
 
 
@@ -91,7 +105,7 @@ def _member(name: str, value: Any) -> list[str]:
         made = getattr(value, "__annotations__", {}).get("return", "Array")
         result = "Array" if made in ("Any", Any) else _plain(made)
     if name in ("__eq__", "__ne__"):
-        return [f"    def {name}(self, other: Any) -> Array: ...  # type: ignore[override]"]
+        return [f"    def {name}(self, other: ArrayLike) -> Array: ...  # type: ignore[override]"]
     start = "    async def" if inspect.iscoroutinefunction(value) else "    def"
     return [f"{start} {name}({_parameters(value)}) -> {result}: ..."]
 
@@ -106,7 +120,14 @@ def _function(name: str, f: Any) -> str:
 def stub() -> str:
     """The text of array.pyi."""
     assert calque.numpy  # it installs the methods
-    lines = ["class Array:",
+    lines = ["class _IndexUpdateHelper:",
+             "    def __getitem__(self, index: Any) -> _IndexUpdateRef: ...", "",
+             "class _IndexUpdateRef:"]
+    for name, f in sorted(vars(at.Ref).items()):
+        if inspect.isfunction(f) and not name.startswith("_"):
+            values = _parameters(f).replace("values: Any", "values: ArrayLike")
+            lines.append(f"    def {name}({values}) -> Array: ...")
+    lines += ["", "class Array:",
              "    __array_priority__: int",
              "    aval: ShapedArray",
              "    _own: Buffer | None",
@@ -125,6 +146,15 @@ def stub() -> str:
     return HEAD + "\n".join(lines) + "\n"
 
 
+def stubs() -> dict[pathlib.Path, str]:
+    """Every stub by its path."""
+    return {PATH: stub(), **module_stubs.stubs()}
+
+
 if __name__ == "__main__":
-    PATH.write_text(stub())
-    print(f"wrote {PATH}")
+    for path, text in stubs().items():
+        if "--check" not in sys.argv:
+            path.write_text(text)
+            print(f"wrote {path}")
+        elif not path.exists() or path.read_text() != text:
+            sys.exit(f"{path} is not up to date: run python docs/scripts/stubs.py")

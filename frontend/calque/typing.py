@@ -1,7 +1,7 @@
 """Types for annotations: what functions take as arrays (ArrayLike) and as dtypes (DTypeLike)."""
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,8 +26,8 @@ class SupportsDType(Protocol):
         """The dtype."""
 
 
-ArrayLike = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
-DTypeLike = str | type[Any] | np.dtype | SupportsDType
+ArrayLike: TypeAlias = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
+DTypeLike: TypeAlias = str | type[Any] | np.dtype | SupportsDType
 
 __all__ = ["Array", "ArrayLike", "DTypeLike", "SupportsDType"]
 

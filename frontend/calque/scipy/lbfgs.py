@@ -90,7 +90,7 @@ def _real(fun: Callable[[Any], Any], x0: Any, limits: Limits) -> End:
             jnp.where(good, jnp.concatenate([rows[1:], row[None]]), rows) for rows, row in (
                 (s.moves, move), (s.changes, change), (s.inverses, 1 / safe))]
         evaluations, steps = s.evaluations + found.evaluations, s.steps + 1
-        status = GOING
+        status: Any = GOING
         for code, holds in (
                 (1, steps >= limits.maxiter), (4, s.value - found.value < limits.ftol),
                 (3, evaluations >= limits.maxgrad), (2, evaluations >= limits.maxfun),

@@ -94,9 +94,10 @@ class Shard:
         if whole and x.aval.sharding is None:
             return x
         index = self.index
-        if x.sharding.spans:
+        sharding: Any = x.sharding
+        if sharding.spans:
             index = tuple(s if s == slice(None) else slice(s.start - o.start, s.stop - o.start)
-                          for s, o in zip(self.index, local_index(x.shape, x.sharding)))
+                          for s, o in zip(self.index, local_index(x.shape, sharding)))
         part = x._buffer.with_shape(x._buffer.shape) if whole else Buffer.from_numpy(
             np.ascontiguousarray(x._buffer.numpy()[index]), x._buffer.device)
         shape = part.shape[:x.ndim]
@@ -429,7 +430,8 @@ def _of_key_words(one: Array, shape: Sequence[int], sharding: Sharding,
     words = make_array_from_callback(
         (*shape, *size), sharding, lambda index: random_unwrap_p.bind(
             data_callback(index[:len(shape)])))
-    return random_wrap_p.bind(words, **impl_of(one.dtype))
+    dtype: Any = one.dtype
+    return random_wrap_p.bind(words, **impl_of(dtype))
 
 
 def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Sharding,

@@ -119,5 +119,5 @@ def gmres(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0,  
     size = sum(int(jnp.size(x)) for x in tree_util.tree_leaves(b))
     x, _ = solved("gmres", _gmres, A, b, x0, M, tol=tol, atol=atol, maxiter=maxiter,
                   symmetric=False, restart=max(min(restart, size), 1))
-    odd = [jnp.isnan(leaf).any() for leaf in tree_util.tree_leaves(x)]
-    return x, jnp.where(functools.reduce(jnp.logical_or, odd, np.False_), -1, 0)
+    odd: list[Any] = [np.False_, *[jnp.isnan(leaf).any() for leaf in tree_util.tree_leaves(x)]]
+    return x, jnp.where(functools.reduce(jnp.logical_or, odd), -1, 0)

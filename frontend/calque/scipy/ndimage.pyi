@@ -1,0 +1,26 @@
+"""Made by `python docs/scripts/stubs.py` from signatures and docstrings."""
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import ModuleType
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from calque.dispatch.array import Array
+from calque.typing import ArrayLike, DTypeLike
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+_X = TypeVar("_X")
+_Y = TypeVar("_Y")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+def map_coordinates(input: ArrayLike, coordinates: Sequence[Any], order: int, mode: str = ..., cval: Any = ...) -> Array: ...
+_INSIDE: Any
+_linear: Any
+_mapped: Any
+_mirrored: Any
+_nearest: Any
+
+__all__ = ["map_coordinates"]
