@@ -30,7 +30,7 @@ import numpy as np
 
 '''
 _VARIABLES = "".join(f'{n} = {"ParamSpec" if n in ("_P",) else "TypeVar"}("{n}")\n'
-                     for n in ("_P", "_R", "_T", "_X", "_Y")) + (
+                     for n in ("_P", "_R", "_T", "_A", "_B", "_X", "_Y")) + (
     '_F = TypeVar("_F", bound=Callable[..., Any])\n')
 _BUILTINS = {"Any", "None", "bool", "bytes", "complex", "dict", "float", "int", "list", "object",
              "set", "str", "tuple", "Callable", "Iterable", "Iterator", "Sequence", "Literal",
@@ -81,7 +81,8 @@ def _parameter_type(module: str, name: str, p: inspect.Parameter, text: str) -> 
             not loose or p.name in loose):
         return "Any"
     if p.name in stub_types.PARAMETERS and module != "lax":
-        return stub_types.PARAMETERS[p.name]
+        kind = stub_types.PARAMETERS[p.name]
+        return f"{kind} | None" if p.default is None and "None" not in kind else kind
     if _ARRAY.match(text) and not _MORE.search(re.split(r"[;.:(]", text)[0]):
         return "ArrayLike | None" if p.default is None else "ArrayLike"
     return "Any"

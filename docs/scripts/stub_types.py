@@ -95,18 +95,17 @@ def linearize(fun: Callable[..., tuple[_R, _T]], *primals: Any, has_aux: Literal
     def __init__(self, fun: Callable[_P, _R], nondiff_argnums: int | Sequence[int] = ...,
                  nondiff_argnames: str | Sequence[str] = ...) -> None: ...
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
-    def __get__(self, instance: object, owner: Any = ...) -> Callable[..., _R]: ...
     def defjvp(self, jvp: _F, symbolic_zeros: bool = ...) -> _F: ...
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None: ...""",
     "calque.custom_vjp": """class custom_vjp(Generic[_P, _R]):
     def __init__(self, fun: Callable[_P, _R], nondiff_argnums: int | Sequence[int] = ...,
                  nondiff_argnames: str | Sequence[str] = ...) -> None: ...
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
-    def __get__(self, instance: object, owner: Any = ...) -> Callable[..., _R]: ...
     def defvjp(self, fwd: Callable[..., tuple[_R, Any]], bwd: Callable[..., Any],
                symbolic_zeros: bool = ..., optimize_remat: bool = ...) -> None: ...""",
     "calque.custom_gradient":
     "def custom_gradient(fun: Callable[_P, tuple[_R, Any]]) -> Callable[_P, _R]: ...",
+    "calque.tree_map": "from calque.tree import map as tree_map",
     "calque.named_call":
     "def named_call(fun: Callable[_P, _R], *, name: str | None = ...) -> Callable[_P, _R]: ...",
     "calque.block_until_ready": "def block_until_ready(x: _T) -> _T: ...",
@@ -116,8 +115,14 @@ def scan(f: Callable[[{carry}, _X], tuple[{carry}, _Y]], init: {init}, xs: _X | 
          length: int | None = ..., reverse: bool = ..., unroll: int | bool = ...,
          _split_transpose: bool = ...) -> tuple[{carry}, _Y]: ..."""
                           for carry, init in (("Array", "ArrayLike"), ("_T", "_T"))),
-    "lax.cond": "def cond(pred: ArrayLike, true_fun: Callable[..., _X], "
-    "false_fun: Callable[..., _Y],\n         *operands: Any, **kwargs: Any) -> _X | _Y: ...",
+    # (forms that do not overlap: mypy takes Any where a lambda fits several)
+    "lax.cond": "\n".join(f"""@overload
+def cond(pred: ArrayLike, true_fun: Callable[[{kinds}], _X],
+         false_fun: Callable[[{kinds}], _Y]{operands}) -> _X | _Y: ..."""
+                          for kinds, operands in (
+        ("", ""), ("_A", ", operand0: _A, /"), ("_A, _B", ", operand0: _A, operand1: _B, /"),
+        ("_A", ", *, operand: _A"), ("...", ", operand0: Any, operand1: Any, operand2: Any, /, "
+                                     "*operands: Any"))).replace("[[...]", "[..."),
     "lax.while_loop": "\n".join(f"""@overload
 def while_loop(cond_fun: Callable[[{carry}], ArrayLike], body_fun: Callable[[{carry}], {carry}],
                init_val: {init}) -> {carry}: ..."""
@@ -134,6 +139,13 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fun: Callable[[Any, {carr
     "                     reverse: bool = ..., axis: int = ...) -> _T: ...",
     "lax.stop_gradient": "def stop_gradient(x: _T) -> _T: ...",
     "lax.optimization_barrier": "def optimization_barrier(operand: _T, /) -> _T: ...",
+    # (a lambda's parameters are unknown to pyright where a function takes any number)
+    "tree.map": "\n".join(f"""@overload
+def map(f: Callable[[{", ".join(["Any"] * n)}], Any], tree: Any, {
+    "".join(f"rest{i}: Any, " for i in range(1, n))}/, *, {_IS_LEAF}) -> Any: ..."""
+                          for n in (1, 2, 3)) + f"""
+@overload
+def map(f: Callable[..., Any], tree: Any, *rest: Any, {_IS_LEAF}) -> Any: ...""",
     "tree.reduce": f"""@overload
 def reduce(function: Callable[[_T, Any], _T], tree: Any, *, {_IS_LEAF}) -> _T: ...
 @overload

@@ -43,7 +43,7 @@ RETURNS = {
     "__format__": "str", "__contains__": "bool", "__iter__": "Iterator[Array]",
     "__reversed__": "Iterator[Array]", "__divmod__": "tuple[Array, Array]",
     "__rdivmod__": "tuple[Array, Array]", "__setitem__": "None", "nonzero": "tuple[Array, ...]",
-    "item": "Any", "tolist": "Any", "tobytes": "bytes", "__array_namespace__": "ModuleType",
+    "item": "Any", "tolist": "list[Any]", "tobytes": "bytes", "__array_namespace__": "ModuleType",
     "at": "_IndexUpdateHelper", "flat": "Array", "addressable_shards": "list[Any]",
     "global_shards": "list[Any]", "addressable_data": "Array", "sharding": "Sharding",
     "device": "Device | Sharding", "__dlpack__": "Any",
@@ -76,6 +76,8 @@ def _parameters(f: Any) -> str:
             if p.kind is not p.VAR_POSITIONAL:
                 continue
         kind = _TYPES.get(p.name, "Any")
+        if p.default is None and kind != "Any" and "None" not in kind:
+            kind += " | None"
         if p.name in _OPERANDS:
             kind = "ArrayLike | None" if p.default is None else "ArrayLike"
         if p.kind is p.VAR_POSITIONAL:

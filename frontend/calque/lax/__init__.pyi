@@ -13,6 +13,8 @@ from calque.typing import ArrayLike, DTypeLike
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _T = TypeVar("_T")
+_A = TypeVar("_A")
+_B = TypeVar("_B")
 _X = TypeVar("_X")
 _Y = TypeVar("_Y")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -107,8 +109,21 @@ complex_part_p: Any
 def composite(decomposition: Callable[..., Any], name: str, version: int = ...) -> Callable[..., Any]: ...
 def concatenate(operands: Any, dimension: int) -> Array: ...
 concatenate_p: Any
-def cond(pred: ArrayLike, true_fun: Callable[..., _X], false_fun: Callable[..., _Y],
-         *operands: Any, **kwargs: Any) -> _X | _Y: ...
+@overload
+def cond(pred: ArrayLike, true_fun: Callable[[], _X],
+         false_fun: Callable[[], _Y]) -> _X | _Y: ...
+@overload
+def cond(pred: ArrayLike, true_fun: Callable[[_A], _X],
+         false_fun: Callable[[_A], _Y], operand0: _A, /) -> _X | _Y: ...
+@overload
+def cond(pred: ArrayLike, true_fun: Callable[[_A, _B], _X],
+         false_fun: Callable[[_A, _B], _Y], operand0: _A, operand1: _B, /) -> _X | _Y: ...
+@overload
+def cond(pred: ArrayLike, true_fun: Callable[[_A], _X],
+         false_fun: Callable[[_A], _Y], *, operand: _A) -> _X | _Y: ...
+@overload
+def cond(pred: ArrayLike, true_fun: Callable[..., _X],
+         false_fun: Callable[..., _Y], operand0: Any, operand1: Any, operand2: Any, /, *operands: Any) -> _X | _Y: ...
 cond_p: Any
 def conj(x: Any) -> Array: ...
 conj_p: Any

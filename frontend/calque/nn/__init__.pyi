@@ -12,6 +12,8 @@ from calque.typing import ArrayLike, DTypeLike
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _T = TypeVar("_T")
+_A = TypeVar("_A")
+_B = TypeVar("_B")
 _X = TypeVar("_X")
 _Y = TypeVar("_Y")
 _F = TypeVar("_F", bound=Callable[..., Any])
