@@ -17,7 +17,7 @@ PAGES = ("README.md", "docs/custom_rules.md", "docs/transformations.md", "docs/e
          "docs/sharp_edges.md", "docs/coming_from_jax.md", "docs/coming_from_numpy.md",
          "docs/export.md", "docs/pallas.md", "docs/profiling.md", "docs/sparse.md",
          "docs/dynamic_shapes.md", "docs/your_jax_code_here.md", "docs/callbacks.md",
-         "docs/checks.md", "docs/jit.md", "docs/references.md")
+         "docs/checks.md", "docs/jit.md", "docs/references.md", "docs/typing.md")
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 NUMBERS = re.compile(r"#\s*(-?\d+(?:\.\d+)?(?:,\s*-?\d+(?:\.\d+)?)*)\s*$")
 

@@ -114,7 +114,8 @@ def explain_primitive(name: str) -> None:
         near = [_OF_NUMPY[name]] if name in _OF_NUMPY else []
         near += [n for n in (f"reduce_{name}", f"reduce_{name[1:]}") if n in registry][:1]
         near += sorted(n for n in registry if n.startswith(name + "_"))[:5]
-        near += [n for n in difflib.get_close_matches(name, registry, 5, 0.5) if n not in near]
+        near += difflib.get_close_matches(name, registry, 5, 0.5)
+        near = list(dict.fromkeys(near))
         raise UsageError(f"no primitive {name!r}.",
                          (f"did you mean {', '.join(near[:5])}? " if near else "")
                          + "`calque explain` lists all primitives.")
