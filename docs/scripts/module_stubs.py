@@ -19,7 +19,8 @@ from calque.core.primitive import registry
 PACKAGE = pathlib.Path(__file__).parents[2] / "frontend" / "calque"
 MODULES = (
     "", "numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn", "nn.initializers",
-    "random", "scipy.special", "scipy.linalg", "scipy.fft", "scipy.signal", "scipy.ndimage", "tree")
+    "random", "scipy.special", "scipy.linalg", "scipy.fft", "scipy.signal", "scipy.ndimage",
+    "scipy.stats", "scipy.integrate", "scipy.cluster.vq", "tree")
 _HEAD = '''"""Made by `python docs/scripts/stubs.py` from signatures and docstrings."""
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -163,11 +164,21 @@ def _forms(module: str, name: str, f: Any) -> str:
     return "\n".join(f"@overload\n{line}" for line in lines)
 
 
+def _made_module(module: str, name: str, value: types.ModuleType) -> str:
+    """A module that has no file: an object with functions."""
+    lines = [f"class _{name}(ModuleType):"]
+    for inner in sorted(value.__all__):
+        lines += ["    @staticmethod", "    " + _function(module, inner, getattr(value, inner))]
+    return "\n".join([*lines, f"{name}: _{name}"])
+
+
 def _entry(module: str, name: str, value: Any) -> str:
     full = f"{module}.{name}".lstrip(".")
     special = stub_types.SPECIAL.get(full if module else f"calque.{name}")
     if special:
         return special
+    if isinstance(value, types.ModuleType) and not hasattr(value, "__file__"):
+        return _made_module(module, name, value)
     if isinstance(value, types.ModuleType):
         return f"from {value.__name__.rpartition('.')[0]} import {name} as {name}"
     if type(value).__name__ == "ufunc":

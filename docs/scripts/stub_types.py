@@ -49,6 +49,7 @@ HEAD = {"calque": _JITTED + _CHECKPOINT, "calque.numpy": "".join((
     _tuple_class("_UniqueAllResult", "values", "indices", "inverse_indices", "counts"),
     _tuple_class("_UniqueCountsResult", "values", "counts"),
     _tuple_class("_UniqueInverseResult", "values", "inverse_indices"))),
+    "calque.scipy.stats": _tuple_class("_ModeResult", "mode", "count"),
     "calque.tree": "\nfrom calque.trees.spec import PyTreeDef\n"}
 
 SPECIAL = {
@@ -181,6 +182,7 @@ RESULTS = {
     "lax.linalg.householder_product": "Array", "lax.linalg.schur": "list[Array]",
     "nn.scaled_matmul": "Array", "nn.scaled_dot_general": "Array",
     "random.key_dtype": "Any", "random.key_impl": "Any", "random.key": "Array",
+    "scipy.stats.mode": "_ModeResult",
     "scipy.linalg.expm_frechet": f"Array | {_PAIR}", "scipy.linalg.funm": f"Array | {_PAIR}",
     "scipy.linalg.schur": _PAIR, "scipy.linalg.eigh_tridiagonal": f"Array | {_PAIR}",
     "tree.structure": "PyTreeDef", "tree.flatten": "tuple[list[Any], PyTreeDef]",
