@@ -49,7 +49,8 @@ HEAD = {"calque": _JITTED + _CHECKPOINT, "calque.numpy": "".join((
     _tuple_class("_UniqueAllResult", "values", "indices", "inverse_indices", "counts"),
     _tuple_class("_UniqueCountsResult", "values", "counts"),
     _tuple_class("_UniqueInverseResult", "values", "inverse_indices"))),
-    "calque.scipy.stats": _tuple_class("_ModeResult", "mode", "count"),
+    "calque.scipy.stats": _tuple_class("_ModeResult", "mode", "count").replace(
+        "count: Array", "count: Array  # type: ignore[assignment]  # (a tuple has a count, too)"),
     "calque.tree": "\nfrom calque.trees.spec import PyTreeDef\n"}
 
 SPECIAL = {

@@ -20,7 +20,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 class _ModeResult(NamedTuple):
     mode: Array
-    count: Array
+    count: Array  # type: ignore[assignment]  # (a tuple has a count, too)
 
 class _bernoulli(ModuleType):
     @staticmethod
