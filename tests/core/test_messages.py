@@ -72,7 +72,8 @@ LINES = {
                          r"In <module> \(<string>:1\): broadcast_in_dim",
                          r"Fix: make the array smaller, by its shape or its dtype: this machine"],
     "calque.tree.map(max, {'a': 1}, {'b': 2})": [r"present keys: \['b'\]\.$"],
-    "calque.config.jax_enable_x46": [r"Fix: did you mean jax_enable_x64\? dir\(calque\.config\)"],
+    "calque.config.jax_enable_x46": [r"no option 'jax_enable_x46'\.$",
+                                     r"Fix: did you mean jax_enable_x64\? dir\(calque\.config\)"],
     "calque.config.update('zzz', 1)": [
         r"Unrecognized config option: zzz\.$", r"Fix: dir\(calque\.config\) lists"],
 }

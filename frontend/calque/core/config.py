@@ -290,7 +290,7 @@ class Config:
           >>> calque.config.update("jax_numpy_rank_promotion", "allow")
         """
         if name not in OPTIONS:
-            raise AttributeError(f"Unrecognized config option: {_no_option(name)}")
+            raise AttributeError(f"Unrecognized config option: {name}{_no_option(name)}")
         self._values.update(self._meant(name, _parse(OPTIONS[name], value)))
         self.process_key = self._make_key(self._values)
 
@@ -313,7 +313,8 @@ class Config:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in OPTIONS:
-            raise AttributeError(f"config has no option {_no_option(name)}", name=None, obj=self)
+            raise AttributeError(f"config has no option {name!r}{_no_option(name)}",
+                                 name=None, obj=self)  # (no name: no suggestion of Python's)
         local = self._local.get()
         if local is not None and name in local:
             return local[name]
@@ -356,7 +357,7 @@ def _shown() -> list[str]:
 
 def _no_option(name: str) -> str:
     near = difflib.get_close_matches(name, _shown(), 1, 0.75)
-    return (f"{name}.\n  Fix: " + (f"did you mean {near[0]}? " if near else "")
+    return (".\n  Fix: " + (f"did you mean {near[0]}? " if near else "")
             + "dir(calque.config) lists the options.")
 
 
