@@ -45,6 +45,8 @@ ALLOWED: dict[str, set[str]] = {
                             "aot", "runtime"},
     "export": _RUN | {"api", "lax", "lowering"},
     "aot": {"core", "trees", "dispatch", "lax", "lowering", "runtime"},
+    "models": {"core", "api", "dispatch", "lax", "numpy", "nn", "random", "aot", "lowering",
+               "runtime"},
     "extend": _RUN | {"numpy", "random", "runtime", "export", "interpreters"},
     "interpreters": _RUN | {"api", "lowering"},
     "compat": {"api", "core", "trees", "dispatch", "lowering", "runtime", "extend", "interpreters"},
