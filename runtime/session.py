@@ -47,10 +47,25 @@ def parse_state(raw: Any) -> StateRecord | None:
     """The StateRecord of a record's JSON, None where it has none."""
     if raw is None:
         return None
-    args, results = ({int(i): str(n) for i, n in raw[side]} for side in ("args", "results"))
-    if len({*args.values()}) != len(raw["args"]) or len({*results.values()}) != len(raw["results"]):
-        raise ValueError("a leaf of the state is named twice")
-    return StateRecord(args, results, bool(raw.get("initial", False)))
+    initial = raw.get("initial", False)
+    if not isinstance(initial, bool):
+        raise TypeError(f"initial is {initial!r}")
+    args, results = (_leaves_of(raw[side]) for side in ("args", "results"))
+    return StateRecord(args, results, initial)
+
+
+def _leaves_of(raw: Any) -> dict[int, str]:
+    made: dict[int, str] = {}
+    if not isinstance(raw, list):
+        raise TypeError(f"{raw!r} is no list of leaves")
+    for entry in raw:
+        position, name = entry
+        if type(position) is not int or not isinstance(name, str) or not name:
+            raise TypeError(f"{entry!r} is no leaf of the state")
+        if position in made or name in made.values():
+            raise ValueError("a leaf of the state is named twice")
+        made[position] = name
+    return made
 
 
 def check_state(record: FunctionRecord) -> None:

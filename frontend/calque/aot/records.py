@@ -57,7 +57,7 @@ def record_of(traced: Traced, target: Target, lowered: Lowered) -> str:
     args = [{"path": path, **_type(a)}
             for path, a in zip(traced.paths, p.in_avals, strict=True)]
     results = [{"path": path, **_type(a), "from": _origin(r.kind, r.position)}
-               for path, a, r in zip(_result_paths(traced.out_tree), p.out_avals,
+               for path, a, r in zip(_result_paths(traced), p.out_avals,
                                      lowered.results, strict=True)]
     record = {
         "version": runtime.aot.RECORD_VERSION, "name": p.name, "args": args, "results": results,
@@ -119,9 +119,15 @@ def _spec(a: ShapedArray, spec: PartitionSpec) -> list[list[str]]:
     return [[str(n) for n in axes] for axes in spec.of_rank(physical(a).ndim).axes()]
 
 
-def _result_paths(tree: Any) -> list[str]:
+def _result_paths(traced: Traced) -> list[str]:
+    """Of the results; a method gives (its own, the state), and the state's have their names."""
+    tree = traced.out_tree
     marks = tree.unflatten(list(range(tree.num_leaves)))
-    return [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(marks)]
+    paths = [path for path, _ in tree_util.tree_leaves_with_path(marks)]
+    if traced.state is None:
+        return [tree_util.keystr(path) for path in paths]
+    named = dict(traced.state.results)
+    return [named.get(i) or tree_util.keystr(path[1:]) for i, path in enumerate(paths)]
 
 
 def tree_json(tree: Any, counter: list[int] | None = None) -> Any:

@@ -1,7 +1,7 @@
 """models: language models as modules of one artifact.  Needs aot; optional packages: gguf,
 tokenizers.
 
-  config.py    sizes of a Llama-shaped model: of config.json, of GGUF's settings; which arrays it has
+  config.py    sizes of a Llama-shaped model, from config.json or GGUF; which arrays it has
   files.py     weights from .safetensors and .gguf
   llama.py     the module: prefill and decode with caches of fixed capacity
   sampling.py  the next token: greedy, temperature, top-k, top-p
@@ -10,12 +10,12 @@ tokenizers.
 
 Start reading at llama.Llama.
 """
-from calque.models.config import LlamaConfig, ModelError
+from calque.models.config import LlamaConfig, MissingPackage, ModelError
 from calque.models.files import Loaded, load
 from calque.models.generate import CacheFull, generate
 from calque.models.llama import Llama
 from calque.models.sampling import sample
 from calque.models.tokens import tokenizer
 
-__all__ = ["CacheFull", "Llama", "LlamaConfig", "Loaded", "ModelError", "generate", "load",
-           "sample", "tokenizer"]
+__all__ = ["CacheFull", "Llama", "LlamaConfig", "Loaded", "MissingPackage", "ModelError",
+           "generate", "load", "sample", "tokenizer"]

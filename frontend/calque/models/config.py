@@ -46,6 +46,16 @@ class ModelError(ValueError):
     """
 
 
+class MissingPackage(ModuleNotFoundError):
+    """A package that is not installed is needed: gguf or tokenizers.
+
+    Example:
+      >>> from calque.models import MissingPackage
+      >>> issubclass(MissingPackage, ModuleNotFoundError)
+      True
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class LlamaConfig:
     """The sizes and settings of a Llama-shaped model.

@@ -17,7 +17,7 @@ from calque import runtime
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.core.types import Ndarray
-from calque.models.config import LlamaConfig, ModelError
+from calque.models.config import LlamaConfig, MissingPackage, ModelError
 from calque.runtime import archives
 from calque.runtime.parameters import load_arrays
 
@@ -56,7 +56,7 @@ def load(path: str | Path, dtype: Any = None) -> Loaded:
     Raises:
       ModelError: the configuration is of another model, or disagrees with the arrays.
       ArtifactError: a file cannot be read.
-      ModuleNotFoundError: a .gguf file, and the package gguf is not installed.
+      MissingPackage: a .gguf file, and the package gguf is not installed.
     """
     path = Path(path)
     settings: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def _read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Ndarray]]:
     try:
         import gguf
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(explain(
+        raise MissingPackage(explain(
             "reading a model from .gguf takes the package gguf.", str(path),
             "pip install 'calque[models]'."), name="gguf") from None
     try:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from calque.core.errors import explain
+from calque.models.config import ModelError
 from calque.runtime.session import Session
 
 
@@ -39,7 +40,7 @@ def generate(session: Session, prompt: Sequence[int], *, most: int | None = None
       An iterator of tokens; a stop token is not among them.
 
     Raises:
-      ValueError: the prompt is empty, has a token that is none, or a setting is out of range.
+      ModelError: the prompt is empty, has a token that is none, or a setting is out of range.
       CacheFull: there is no room for the prompt, or for the next token.
 
     Example: see `Llama`.
@@ -113,8 +114,8 @@ def _full(session: Session, what: str) -> CacheFull:
 
 def _check(prompt: Sequence[int], vocabulary: int, sequence: int, sequences: int,
            temperature: float, top_k: int, top_p: float) -> None:
-    def wrong(what: str, fix: str) -> ValueError:
-        return ValueError(explain(what, "generate", fix))
+    def wrong(what: str, fix: str) -> ModelError:
+        return ModelError(explain(what, "generate", fix))
 
     if not len(prompt):
         raise wrong("the prompt has no tokens.", "begin with one, such as the model's first (bos).")

@@ -222,8 +222,11 @@ class Llama(aot.Module):
         return x * scale * lax.convert_element_type(self._weight(role, layer), jnp.float32)
 
     def _embed(self, tokens: Any) -> Any:
-        tokens = jnp.clip(tokens, 0, self.config.vocabulary - 1)
-        return jnp.take(self._weight("embedding"), tokens, axis=0).astype(jnp.float32)
+        rows = lax.gather(  # (jnp.take would capture a copy of the array)
+            self._weight("embedding"), tokens[:, None], lax.GatherDimensionNumbers(
+                offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,)),
+            slice_sizes=(1, self.config.width), mode="clip")
+        return rows.astype(jnp.float32)
 
     def _logits(self, x: Any) -> Any:
         return self._product(self._norm(x, "norm"), "embedding" if self.config.tied else "head")

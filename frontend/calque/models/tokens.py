@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from calque.core.errors import explain
-from calque.models.config import ModelError
+from calque.models.config import MissingPackage, ModelError
 from calque.models.files import Loaded
 
 _SPACE = "\u2581"  # stands for a space in pieces of sentencepiece
@@ -26,12 +26,12 @@ def tokenizer(model: Loaded | str | Path) -> Any:
 
     Raises:
       ModelError: there is none, or one of a kind that is not supported.
-      ModuleNotFoundError: the package tokenizers is not installed.
+      MissingPackage: the package tokenizers is not installed.
     """
     try:
         import tokenizers
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(explain(
+        raise MissingPackage(explain(
             "text takes the package tokenizers.", "models.tokenizer",
             "pip install 'calque[models]', or give tokens."), name="tokenizers") from None
     if isinstance(model, Loaded) and model.settings:
