@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from calque.runtime.errors import ArtifactError, explain
 from calque.runtime.parameters import load_arrays
 
 if TYPE_CHECKING:
-    from calque.runtime.aot import Artifact, ArtifactFunction, FunctionRecord
+    from calque.runtime.aot import ArgumentRecord, Artifact, ArtifactFunction, FunctionRecord
 
 INITIAL_STATE = "initial_state"  # the function that gives the leaves of a new session
 
@@ -149,9 +150,14 @@ class Session:
                         self._artifact.source, "compile the module anew, all of it at once."))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The leaves of the state."""
-        return tuple(self._types)
+    def artifact(self) -> Artifact:
+        """What it is a session of."""
+        return self._artifact
+
+    @property
+    def leaves(self) -> Mapping[str, ArgumentRecord]:
+        """The leaves of the state: their shapes and dtypes by name."""
+        return MappingProxyType(self._types)
 
     def call(self, name: str, *args: Any) -> Any:
         """Call a function with the state.

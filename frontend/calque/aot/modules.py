@@ -31,7 +31,7 @@ from calque.dispatch.array import Array
 from calque.dispatch.eager import named_target
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.lowering.target.targets import Target
-from calque.runtime.session import INITIAL_STATE
+from calque.runtime.session import INITIAL_STATE, Session
 from calque.trees import util as tree_util
 
 _SPECS = "_calque_export"  # of an exported method: the types of its arguments
@@ -94,6 +94,9 @@ class Module:
     A subclass sets arrays, or trees of them, as attributes; methods marked by `aot.export` read
     them and set them anew.  They run in Python as they are, too.  Attributes without arrays are
     settings, compiled in.
+
+    A call hands the leaves that it writes over, without a copy; rows that are set by
+    `lax.dynamic_update_slice` are set in place (`x.at[i].set(row)` makes a new array).
 
     Attributes:
       constants: names of attributes whose arrays no method sets: they are captured, as arrays are
@@ -174,17 +177,17 @@ class Module:
         for cls in reversed(type(self).__mro__):
             for name in vars(cls):
                 method = getattr(type(self), name, None)
-                if hasattr(method, _SPECS):
+                if callable(method) and hasattr(method, _SPECS):
                     found[name] = method
         if not found:
             raise ArgumentError(explain(
                 f"{type(self).__name__} exports no method.", "aot.Module.compile",
                 "mark the methods that are entry points by @aot.export(types of arguments)."))
         for name in found:
-            if name == INITIAL_STATE or name.startswith("_"):
+            if name == INITIAL_STATE or name.startswith("_") or hasattr(Session, name):
                 raise ArgumentError(explain(
                     f"a method cannot be exported as {name}.", type(self).__name__,
-                    "give it another name; initial_state and names with _ are sessions' own."))
+                    "give it another name: sessions have this one."))
         return found
 
     def state(self) -> dict[str, Any]:
@@ -361,9 +364,9 @@ def _filled(leaf: _Leaf) -> Any:
     if dtypes.is_key(aval_of(x).dtype):
         return x
     held = x._numpy() if isinstance(x, Array) else x
-    first = held.reshape(-1)[:1]
-    if held.size > 1 and held.tobytes() == first.tobytes() * held.size:
-        return _Filled(held.shape, first[0], held.dtype)
+    rows = np.ascontiguousarray(held).reshape(-1).view(np.uint8).reshape(held.size, -1)
+    if held.size and bool(np.all(rows == rows[0])):  # of one pattern of bits
+        return _Filled(held.shape, held.reshape(-1)[0], held.dtype)
     return x
 
 

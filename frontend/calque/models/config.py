@@ -5,7 +5,7 @@ Start reading at `LlamaConfig`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -257,16 +257,21 @@ class LlamaConfig:
         Returns:
           name -> shape.
         """
+        return dict(self._wanted())
+
+    def _wanted(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """One after another: a damaged file may say millions of layers."""
         q, kv = self.heads * self.head_size, self.kv_heads * self.head_size
         w, h = self.width, self.hidden
-        made = {self.name("embedding"): (self.vocabulary, w), self.name("norm"): (w,)}
+        yield self.name("embedding"), (self.vocabulary, w)
+        yield self.name("norm"), (w,)
         if not self.tied:
-            made[self.name("head")] = (self.vocabulary, w)
+            yield self.name("head"), (self.vocabulary, w)
         layer = {"attention_norm": (w,), "q": (q, w), "k": (kv, w), "v": (kv, w), "o": (w, q),
                  "mlp_norm": (w,), "gate": (h, w), "up": (h, w), "down": (w, h)}
-        made.update((self.name(role, i), shape) for i in range(self.layers)
-                    for role, shape in layer.items())
-        return made
+        for i in range(self.layers):
+            for role, shape in layer.items():
+                yield self.name(role, i), shape
 
     def check(self, shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
         """Compare the arrays that there are with those of the configuration.
@@ -278,8 +283,9 @@ class LlamaConfig:
         Raises:
           ModelError: one is missing, of another shape, or not known.
         """
-        wanted = self.shapes()
-        for name, shape in wanted.items():
+        wanted = set()
+        for name, shape in self._wanted():
+            wanted.add(name)
             if name not in shapes:
                 raise ModelError(explain(
                     f"the configuration wants an array {name} of shape {shape}, and there is none.",

@@ -128,8 +128,9 @@ def _read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Ndarray]]:
                 flat = np.frombuffer(found.bytes(tensor.name), np.uint8)
                 arrays[tensor.name] = flat.view(entry.type[0]).reshape(shape)
             else:
-                arrays[tensor.name] = gguf.quants.dequantize(
-                    tensor.data, tensor.tensor_type).astype(np.float32).reshape(shape)
+                with np.errstate(all="ignore"):  # damaged scales
+                    wide = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+                arrays[tensor.name] = wide.astype(np.float32).reshape(shape)
     except (ValueError, KeyError, IndexError, TypeError, OverflowError, NotImplementedError,
             UnicodeDecodeError) as error:
         raise runtime.ArtifactError(explain(

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from calque.core.errors import explain
+from calque.core.types import Ndarray
 from calque.models.config import ModelError
+from calque.runtime.aot import ArgumentRecord
 from calque.runtime.session import Session
 
 
@@ -45,8 +47,11 @@ def generate(session: Session, prompt: Sequence[int], *, most: int | None = None
 
     Example: see `Llama`.
     """
-    lengths, logits = (session._types[n].shape for n in ("lengths", "logits"))
-    _check(prompt, int(logits[1]), sequence, int(lengths[0]), temperature, top_k, top_p)
+    if "prefill" not in session.artifact.functions or "logits" not in session.leaves:
+        raise ModelError(explain(f"{session!r} is none of a language model.", "generate",
+                                 "give a session of the artifact of a models.Llama."))
+    sequences, vocabulary = map(int, session.read("logits").shape)
+    _check(prompt, vocabulary, sequence, sequences, temperature, top_k, top_p)
     ends = {*(session.read("stop").tolist() if stop is None else stop)}
     for name, value in (("temperature", temperature), ("top_k", top_k), ("top_p", top_p),
                         ("seed", seed)):
@@ -54,11 +59,11 @@ def generate(session: Session, prompt: Sequence[int], *, most: int | None = None
         held[sequence] = value
         session.write(name, held)
     token = prefill(session, prompt, sequence)
-    active = np.arange(lengths[0]) == sequence
+    active = np.arange(sequences) == sequence
     return _tokens(session, token, active, most, ends)
 
 
-def _tokens(session: Session, token: int, active: np.ndarray, most: int | None, ends: set[int]
+def _tokens(session: Session, token: int, active: Ndarray, most: int | None, ends: set[int]
             ) -> Iterator[int]:
     count = 0
     while token not in ends and (most is None or count < most):
@@ -89,19 +94,19 @@ def prefill(session: Session, prompt: Sequence[int], sequence: int) -> int:
     if have + len(prompt) > capacity:
         raise _full(session, f"{len(prompt)} tokens behind {have}")
     sizes = sorted(a.shape[0] for a in _own_arguments(session))
-    tokens, token = np.asarray(prompt, np.int32), -1
+    tokens, token = np.asarray(prompt, np.int32), None
     while tokens.size:
         size = next((n for n in sizes if n >= tokens.size), sizes[-1])
         piece, tokens = tokens[:size], tokens[size:]
         padded = np.zeros(size, np.int32)
         padded[:piece.size] = piece
         token = session.call("prefill", padded, np.int32(piece.size), np.int32(sequence))
-    return int(token.numpy())
+    return -1 if token is None else int(token.numpy())
 
 
-def _own_arguments(session: Session) -> list:
+def _own_arguments(session: Session) -> list[ArgumentRecord]:
     """The arguments `tokens` of the forms of prefill."""
-    return [a for f in session._artifact.every if f.record.name == "prefill"
+    return [a for f in session.artifact.every if f.record.name == "prefill"
             for a in f.record.args if a.path == "tokens"]
 
 

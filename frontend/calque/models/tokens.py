@@ -61,13 +61,17 @@ def _of_gguf(tokenizers: Any, model: Loaded) -> Any:
             "give a tokenizer.json (--tokenizer), or tokens."))
     vocabulary = {w: i for i, w in enumerate(words)}
     types = said.get("token_type") or [1] * len(words)
-    if kind == "gpt2":
-        made = _of_bytes(tokenizers, model, said, vocabulary)
-    else:
-        made = _of_pieces(tokenizers, said, vocabulary, words)
-    made.add_special_tokens([tokenizers.AddedToken(w, special=True, normalized=False)
-                             for w, t in zip(words, types) if t == 3])
-    return made
+    try:
+        made = (_of_bytes(tokenizers, model, said, vocabulary) if kind == "gpt2" else
+                _of_pieces(tokenizers, said, vocabulary, words))
+        made.add_special_tokens([tokenizers.AddedToken(w, special=True, normalized=False)
+                                 for w, t in zip(words, types) if t == 3])
+        return made
+    except ModelError:
+        raise
+    except Exception as error:  # the package raises Exception itself
+        raise ModelError(explain(f"the file's tokenizer cannot be made: {error}.", str(model.path),
+                                 "give a tokenizer.json (--tokenizer), or tokens.")) from None
 
 
 def _of_bytes(tokenizers: Any, model: Loaded, said: Any, vocabulary: dict[str, int]) -> Any:
