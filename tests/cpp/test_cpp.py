@@ -23,6 +23,7 @@ import fixture
 import numpy as np
 import pytest
 
+from calque import aot, models
 from calque.lowering.kernels import nvrtc
 from calque.runtime import ArtifactError, archives, cuda, dims, vulkan
 from calque.runtime.aot import (
@@ -113,6 +114,32 @@ def test_a_call_takes_ten_microseconds(built: Path) -> None:
     said = run(built / "tests" / "bench", built / "artifacts", 1000)
     found = re.search(r"call of add \(4 floats\) .*thread +([\d.]+) us", said)
     assert found and float(found[1]) < 20, said
+
+
+def test_a_language_model_generates_what_python_does(built: Path) -> None:
+    path = built / "artifacts" / "llama.vmfb"
+    session = aot.load(path).session()
+    for how in ([], ["1.5"]):
+        wanted = list(models.generate(session, [3, 1, 4, 1, 5, 9, 2], most=8,
+                                      temperature=float(how[0]) if how else 0.0))
+        session.clear(np.int32(0))
+        done = subprocess.run([built / "examples" / "generate", path, "8", "3,1,4,1,5,9,2", *how],
+                              capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [*map(str, wanted)]
+    full = subprocess.run([built / "examples" / "generate", path, "99", "3,1,4,1,5,9,2"],
+                          capture_output=True, text=True)
+    assert full.returncode == 1 and "the cache is full: it holds 24 tokens" in full.stderr
+
+
+def test_states_of_cpp_and_python_are_one_format(built: Path, tmp_path: Path) -> None:
+    """What a C++ session saved is restored here; test_session restores what it saved itself."""
+    said = run(built / "tests" / "test_session", built / "artifacts", tmp_path)
+    session = aot.load(built / "artifacts" / "trainer.vmfb").session()
+    session.restore(tmp_path / "session.safetensors")
+    assert session.read("count") == 1 and not said
+    assert session.read("params['b']").tolist() == [0, 36, 72]
+    session.save(tmp_path / "python.irpa")
+    assert not run(built / "tests" / "test_session", built / "artifacts", tmp_path)
 
 
 BY_CTYPES = """

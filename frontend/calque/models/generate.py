@@ -8,7 +8,6 @@ import numpy as np
 from calque.core.errors import explain
 from calque.core.types import Ndarray
 from calque.models.config import ModelError
-from calque.runtime.aot import ArgumentRecord
 from calque.runtime.session import Session
 
 
@@ -93,7 +92,7 @@ def prefill(session: Session, prompt: Sequence[int], sequence: int) -> int:
     have, capacity = int(session.read("lengths")[sequence]), int(session.read("capacity"))
     if have + len(prompt) > capacity:
         raise _full(session, f"{len(prompt)} tokens behind {have}")
-    sizes = sorted(a.shape[0] for a in _own_arguments(session))
+    sizes = _chunks(session)
     tokens, token = np.asarray(prompt, np.int32), None
     while tokens.size:
         size = next((n for n in sizes if n >= tokens.size), sizes[-1])
@@ -104,10 +103,10 @@ def prefill(session: Session, prompt: Sequence[int], sequence: int) -> int:
     return -1 if token is None else int(token.numpy())
 
 
-def _own_arguments(session: Session) -> list[ArgumentRecord]:
-    """The arguments `tokens` of the forms of prefill."""
-    return [a for f in session.artifact.every if f.record.name == "prefill"
-            for a in f.record.args if a.path == "tokens"]
+def _chunks(session: Session) -> list[int]:
+    """How many tokens the programs of prefill take, smallest first."""
+    return sorted(int(str(a.shape[0])) for f in session.artifact.every
+                  if f.record.name == "prefill" for a in f.record.args if a.path == "tokens")
 
 
 def _full(session: Session, what: str) -> CacheFull:

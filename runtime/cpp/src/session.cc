@@ -17,6 +17,17 @@ namespace calque {
 
 namespace detail {
 
+// A form of a function: where its arguments and results are in the state, -1 for its own.
+struct SessionForm {
+  const Signature* signature;
+  std::vector<int> arguments, results;
+};
+
+struct SessionFunction {
+  Function function;
+  std::vector<SessionForm> forms;
+};
+
 struct SessionImpl {
   explicit SessionImpl(const Module& given) : module(given) {}
 
@@ -24,7 +35,7 @@ struct SessionImpl {
   std::vector<Parameter> leaves;
   std::map<std::string, std::size_t, std::less<>> positions;  // of leaves
   std::vector<Array> values;
-  std::map<std::string, Function, std::less<>> functions;  // those that were called
+  std::map<std::string, SessionFunction, std::less<>> functions;  // those that were called
   std::mutex mutex;
 
   std::string names() const {
@@ -84,21 +95,50 @@ void check_value(const Parameter& leaf, DType dtype, const Shape& shape) {
                 "the state of a session", "pass an array of that shape.");
 }
 
-// The form of a function that takes arguments of these shapes besides the state; the first where none does.
-const Signature& form_of(const Module& module, const Signature& first, Span<const Array> arguments) {
-  for (const Signature& form : module.functions()) {
-    if (form.name != first.name) continue;
-    std::size_t k = 0;
-    bool fits = true;
-    for (const Parameter& parameter : form.arguments) {
-      if (!parameter.state.empty()) continue;
-      fits = fits && k < arguments.size() && detail::Access::impl(arguments[k]) != nullptr &&
-             arguments[k].shape() == sizes_of(parameter);
-      ++k;
-    }
-    if (fits && k == arguments.size()) return form;
+std::vector<int> positions_of(const SessionImpl& session, const std::vector<Parameter>& parameters) {
+  std::vector<int> made;
+  for (const Parameter& parameter : parameters)
+    made.push_back(parameter.state.empty() ? -1 : static_cast<int>(session.position(parameter.state)));
+  return made;
+}
+
+detail::SessionFunction found(const SessionImpl& session, std::string_view name) {
+  detail::SessionFunction made{session.module.function(name), {}};
+  for (const Signature& form : session.module.functions())
+    if (form.name == name)
+      made.forms.push_back({&form, positions_of(session, form.arguments), positions_of(session, form.results)});
+  return made;
+}
+
+bool takes(const detail::SessionForm& form, Span<const Array> arguments) {
+  std::size_t k = 0;
+  for (std::size_t i = 0; i < form.arguments.size(); ++i) {
+    if (form.arguments[i] >= 0) continue;
+    const std::vector<Dim>& wanted = form.signature->arguments[i].shape;
+    if (k == arguments.size() || detail::Access::impl(arguments[k]) == nullptr) return false;
+    const Shape& given = arguments[k++].shape();
+    for (std::size_t axis = 0; axis < wanted.size(); ++axis)
+      if (given.size() != wanted.size() || given[axis] != wanted[axis].size) return false;
   }
-  return first;
+  return k == arguments.size();
+}
+
+// The form of a function that takes arguments of these shapes besides the state; the first where none does.
+const detail::SessionForm& form_of(const detail::SessionFunction& function, Span<const Array> arguments) {
+  if (function.forms.size() > 1)
+    for (const detail::SessionForm& form : function.forms)
+      if (takes(form, arguments)) return form;
+  return function.forms.front();
+}
+
+[[noreturn]] void raise_arity(const Signature& signature, std::size_t wanted, std::size_t given) {
+  std::string paths;
+  for (const Parameter& parameter : signature.arguments)
+    if (parameter.state.empty()) paths += (paths.empty() ? "" : ", ") + parameter.path;
+  throw Error(Code::arity,
+              signature.name + "() takes " + std::to_string(wanted) + " arguments besides the state, got " +
+                  std::to_string(given) + ".",
+              signature.describe(), paths.empty() ? "pass none." : "pass " + paths + ".");
 }
 
 std::vector<std::uint8_t> bytes_of_file(const std::string& path) {
@@ -142,32 +182,24 @@ std::vector<Array> Session::call(std::string_view name, Span<const Array> argume
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   auto known = impl_->functions.find(name);
   if (known == impl_->functions.end())
-    known = impl_->functions.emplace(std::string(name), impl_->module.function(name)).first;
-  const Function& function = known->second;
-  const Signature& form = form_of(impl_->module, function.signature(), arguments);
+    known = impl_->functions.emplace(std::string(name), found(*impl_, name)).first;
+  const detail::SessionForm& form = form_of(known->second, arguments);
   std::vector<Array> given;
+  given.reserve(form.arguments.size());
   std::size_t own = 0;
-  for (const Parameter& parameter : form.arguments) {
-    if (!parameter.state.empty())
-      given.push_back(impl_->values[impl_->position(parameter.state)]);
+  for (const int leaf : form.arguments) {
+    if (leaf >= 0)
+      given.push_back(impl_->values[static_cast<std::size_t>(leaf)]);
     else if (own++ < arguments.size())
       given.push_back(arguments[own - 1]);
   }
-  if (own != arguments.size()) {
-    std::string wanted;
-    for (const Parameter& parameter : form.arguments)
-      if (parameter.state.empty()) wanted += (wanted.empty() ? "" : ", ") + parameter.path;
-    throw Error(Code::arity,
-                form.name + "() takes " + std::to_string(own) + " arguments besides the state, got " +
-                    std::to_string(arguments.size()) + ".",
-                form.describe(), wanted.empty() ? "pass none." : "pass " + wanted + ".");
-  }
-  std::vector<Array> made = function.call(given), results;
+  if (own != arguments.size()) raise_arity(*form.signature, own, arguments.size());
+  std::vector<Array> made = known->second.function.call(given), results;
   for (std::size_t k = 0; k < made.size(); ++k) {
-    if (form.results[k].state.empty())
+    if (form.results[k] < 0)
       results.push_back(std::move(made[k]));
     else
-      impl_->values[impl_->position(form.results[k].state)] = std::move(made[k]);
+      impl_->values[static_cast<std::size_t>(form.results[k])] = std::move(made[k]);
   }
   return results;
 }
