@@ -134,6 +134,7 @@ class Session:
         self._types = {name: initial.results[i] for i, name in initial.state.results.items()}
         for function in artifact.every:
             self._check(function.record)
+        self._ways: dict[str, _Way] = {}  # of functions that were called
         made = artifact[INITIAL_STATE]()
         self._leaves = {name: made[i] for i, name in initial.state.results.items()}
 
@@ -173,34 +174,20 @@ class Session:
           ArtifactError: there is no such function.
           TypeError, ValueError: the arguments are not those it takes; the state stays as it was.
         """
-        function = self._artifact[name]
-        record = function.record
-        state = record.state or StateRecord({}, {})
-        given = _flatten(_user_tree(record), args, record)
-        if function.forms:
-            function = self._form(function, given)
+        way = self._ways.get(name)
+        if way is None:
+            way = self._ways[name] = _Way(self._artifact[name])
+        given: Sequence[Any] = args
+        if not way.is_flat or len(args) != len(way.trees):
+            given = _flatten(way.trees, args, way.function.record)
+        form = way.form(given) if way.forms else way
         with self._lock:
+            held = self._leaves
             rest = iter(given)
-            leaves = [self._leaves[state.args[i]] if i in state.args else next(rest)
-                      for i in range(len(record.args))]
-            made = function(*leaves)
-            for i, leaf in state.results.items():
-                self._leaves[leaf] = made[i]
-        values = [r for i, r in enumerate(made) if i not in state.results]
-        tree = record.out_tree
-        if record.state is not None and not record.state.initial:
-            tree = tree["tuple"][0]
-        return _unflatten(tree, values)
-
-    def _form(self, function: ArtifactFunction, given: Sequence[Any]) -> ArtifactFunction:
-        """What was compiled for arguments of these shapes."""
-        for form in function.forms.values():
-            state = form.record.state or StateRecord({}, {})
-            own = [a for i, a in enumerate(form.record.args) if i not in state.args]
-            if [tuple(a.shape) for a in own] == [np.shape(x) if not isinstance(x, Buffer)
-                                                 else tuple(x.shape) for x in given]:
-                return form
-        return function
+            made = form.function(*[next(rest) if n is None else held[n] for n in form.args])
+            for i, n in form.state:
+                held[n] = made[i]
+        return _unflatten(form.tree, [made[i] for i in form.own])
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self._artifact.functions:
@@ -302,10 +289,41 @@ class Session:
         return f"<session of {self._artifact.source}: {', '.join(map(str, self._types))}>"
 
 
+class _Way:
+    """How a function is called with a state, read once from its record.
+
+    Attributes:
+      args: for each argument the leaf that it is, None for its own.
+      state: (position, leaf) of results that are leaves.
+      own: positions of its own results, and `tree` theirs.
+      trees: of its own arguments; `is_flat` where each is an array.
+      forms: of functions with several, the others.
+    """
+
+    def __init__(self, function: ArtifactFunction, is_form: bool = False) -> None:
+        record = function.record
+        state = record.state or StateRecord({}, {})
+        self.function = function
+        self.args = [state.args.get(i) for i in range(len(record.args))]
+        self.state = list(state.results.items())
+        self.own = [i for i in range(len(record.results)) if i not in state.results]
+        self.trees = _user_tree(record)
+        self.is_flat = all(isinstance(tree, int) for tree in self.trees)
+        method = record.state is not None and not record.state.initial
+        self.tree = record.out_tree["tuple"][0] if method else record.out_tree
+        self.shapes = [a.shape for a, leaf in zip(record.args, self.args) if leaf is None]
+        self.forms = [] if is_form else [_Way(f, True) for f in function.forms.values()]
+
+    def form(self, given: Sequence[Any]) -> _Way:
+        """What was compiled for arguments of these shapes; the first where nothing was."""
+        shapes = [tuple(x.shape) if isinstance(x, Buffer) else np.shape(x) for x in given]
+        return next((f for f in self.forms if f.shapes == shapes), self)
+
+
 # ---- trees, as records write them
 def _user_tree(record: FunctionRecord) -> Any:
     """The tree of a function's own arguments: of (written, read, *arguments)."""
-    args = record.in_tree["tuple"][0]["tuple"]
+    args = record.in_tree["tuple"][0]["tuple"]  # (positional, keywords)
     return args[2:] if record.state is not None and not record.state.initial else args
 
 

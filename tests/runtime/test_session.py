@@ -155,6 +155,7 @@ def test_no_call_copies_the_state():
 class Draws(aot.Module):
     def __init__(self) -> None:
         self.key = random.key(3)
+        self.none = jnp.zeros((0, 2))  # an array without elements
 
     @aot.export()
     def draw(self) -> Any:
@@ -166,7 +167,7 @@ def test_a_random_key_is_state():
     session, module = aot.load(Draws().compile()).session(), Draws()
     for _ in range(2):
         np.testing.assert_array_equal(session.draw().numpy(), np.asarray(module.draw()))
-    assert session.read("key").dtype == np.uint32
+    assert session.read("key").dtype == np.uint32 and session.read("none").shape == (0, 2)
 
 
 def test_constants_and_initial_values_lie_beside_the_file_by_name(tmp_path):

@@ -364,8 +364,10 @@ def _filled(leaf: _Leaf) -> Any:
     if dtypes.is_key(aval_of(x).dtype):
         return x
     held = x._numpy() if isinstance(x, Array) else x
+    if not held.size:
+        return _Filled(held.shape, 0, held.dtype)
     rows = np.ascontiguousarray(held).reshape(-1).view(np.uint8).reshape(held.size, -1)
-    if held.size and bool(np.all(rows == rows[0])):  # of one pattern of bits
+    if bool(np.all(rows == rows[0])):  # of one pattern of bits
         return _Filled(held.shape, held.reshape(-1)[0], held.dtype)
     return x
 
