@@ -106,6 +106,7 @@ class Session:
       ArtifactError: the artifact has no state, or its functions disagree about it.
 
     Example:
+      >>> import numpy as np
       >>> import calque.numpy as jnp
       >>> from calque import aot
       >>> class Sum(aot.Module):

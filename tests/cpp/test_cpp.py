@@ -481,6 +481,14 @@ def test_the_page_of_ones_own_operation(built: Path, tmp_path: Path) -> None:
     run_page(built, tmp_path, page)
 
 
+@pytest.mark.slow
+def test_the_page_of_models(built: Path, tmp_path: Path) -> None:
+    """docs/models.md, from a GGUF file to tokens in C++."""
+    pytest.importorskip("gguf")
+    pytest.importorskip("tokenizers")
+    run_page(built, tmp_path, (ROOT / "docs" / "models.md").read_text())
+
+
 def run_page(built: Path, tmp_path: Path, page: str) -> None:
     prefix, work = tmp_path / "prefix", tmp_path / "work"
     run("cmake", "--install", built, "--prefix", prefix)
@@ -490,7 +498,8 @@ def run_page(built: Path, tmp_path: Path, page: str) -> None:
     paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for command, expected in commands_of(page):
         said = run("sh", "-c", command, cwd=work,
-                   env={"PATH": paths, "CALQUE_PREFIX": str(prefix)})
+                   env={"PATH": paths, "CALQUE_PREFIX": str(prefix),
+                        "CALQUE_EXAMPLES": str(built / "examples")})
         if expected.strip() != "...":
             sizes = re.compile(r"\((?:[\d.]+ [KM]?i?B|\.\.\.)\)")
             assert sizes.sub("()", said) == sizes.sub("()", expected), command

@@ -201,9 +201,11 @@ def test_gguf_files(tmp_path, kind):
                                    rtol=1e-3, atol=1e-3)
         assert token == oracle.greedy(raw, stored, PROMPT, 1)[0]
         return
-    session = aot.load(model.compile()).session()
-    assert list(models.generate(session, PROMPT, most=4, stop=())) == oracle.greedy(
-        raw, stored, PROMPT, 4)
+    compiled = model.compile(parameters=True)
+    for archive in (None, tmp_path / "m.gguf"):  # the file itself, in the archive's place
+        session = aot.load(compiled, parameters=archive).session()
+        assert list(models.generate(session, PROMPT, most=4, stop=())) == oracle.greedy(
+            raw, stored, PROMPT, 4)
 
 
 def test_weights_in_several_files_and_of_another_dtype(tmp_path, weights):
