@@ -43,8 +43,8 @@ def generate_text(model: Path, prompt: str, tokens: str, sampling: Sampling, cap
     words = None
     if prompt or tokenizer is not None or loaded is not None:
         words = _tokenizer(tokenizer or loaded or model, needed=bool(prompt))
-    given = (_numbers(tokens) if tokens else
-             _encoded(words, prompt, None if loaded is None else loaded.config.bos))
+    bos = None if loaded is None else getattr(loaded.config, "bos", None)
+    given = _numbers(tokens) if tokens else _encoded(words, prompt, bos)
     begin = time.perf_counter()
     made: list[int] = []
     shown, first = "", 0.0
@@ -75,6 +75,9 @@ def _session(model: Path, capacity: int, sequences: int, save: Path | None,
             raise UsageError(f"{model} is compiled already.", "leave --save away.")
         return aot.load(model).session(), None
     loaded = models.load(model)
+    if not isinstance(loaded.config, models.LlamaConfig):
+        raise UsageError(f"{model} is an encoder, which generates no text.",
+                         "give a Llama-shaped model; models.Bert embeds texts.")
     with progress("compiling") as advance:
         advance("compiling")
         llama = models.Llama(loaded.config, loaded.weights, sequences=sequences, capacity=capacity)

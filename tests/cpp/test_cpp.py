@@ -131,6 +131,14 @@ def test_a_language_model_generates_what_python_does(built: Path) -> None:
     assert full.returncode == 1 and "the cache is full: it holds 24 tokens" in full.stderr
 
 
+def test_an_encoder_embeds_as_python_does(built: Path) -> None:
+    path = built / "artifacts" / "bert.vmfb"
+    said = run(built / "examples" / "embed", path, "1,2,3,4", "5,6", "1,2,3,5")
+    tokens = np.array([[1, 2, 3, 4], [5, 6, 0, 0], [1, 2, 3, 5]], np.int32)
+    made = aot.load(path).embed(tokens, np.array([4, 2, 4], np.int32))[0].numpy()
+    np.testing.assert_allclose([float(line) for line in said.split()], made @ made[0], atol=1e-4)
+
+
 def test_states_of_cpp_and_python_are_one_format(built: Path, tmp_path: Path) -> None:
     """What a C++ session saved is restored here; test_session restores what it saved itself."""
     said = run(built / "tests" / "test_session", built / "artifacts", tmp_path)
@@ -459,7 +467,8 @@ def commands_of(page: str) -> list[tuple[str, str]]:
     for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
         for part in ("\n" + block).split("\n$ ")[1:]:
             command, _, output = part.partition("\n")
-            found.append((command, output))
+            found.append((command, output if output.endswith("\n") or not output
+                          else output + "\n"))  # (the next command took it)
     return found
 
 

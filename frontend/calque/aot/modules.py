@@ -125,7 +125,7 @@ class Module:
     def compile(self, path: str | Path | None = None, *,
                 arguments: Mapping[str, Specs | list[Specs]] | None = None,
                 targets: str | Target | Sequence[str | Target] = ("cpu",),
-                parameters: bool | None = None) -> Artifact:
+                parameters: bool | None = None, constraints: Sequence[str] = ()) -> Artifact:
         """Compile the exported methods into one artifact.
 
         Args:
@@ -135,6 +135,7 @@ class Module:
           targets: what to compile for.
           parameters: whether constants and initial values of the state go to an archive beside the
             file; None: where they are 1 MiB and more.
+          constraints: of sizes that are known at the call only, such as 'b >= 8'.
 
         Returns:
           The Artifact, with the methods and `initial_state`, which gives the state's leaves.
@@ -156,7 +157,7 @@ class Module:
         for name, method in methods.items():
             given = (arguments or {}).get(name, getattr(method, _SPECS))
             for specs in given if isinstance(given, list) else [given]:
-                every.append(_trace(self, name, specs, leaves))
+                every.append(_trace(self, name, specs, leaves, constraints))
         if leaves:
             every.append(_trace_initial(leaves))
         artifact = link(*[build_all([traced], chosen, parameters) for traced in every])
@@ -279,10 +280,11 @@ def _traced(value: Any) -> bool:
     return any(isinstance(leaf, Tracer) for _, leaf in _pairs(value))
 
 
-def _trace(module: Module, method: str, specs: Specs, leaves: Sequence[_Leaf]) -> Traced:
+def _trace(module: Module, method: str, specs: Specs, leaves: Sequence[_Leaf],
+           constraints: Sequence[str]) -> Traced:
     """A method as a function of the leaves that it writes, those that it only reads, and its
     arguments."""
-    p = _trace_with(module, method, specs, leaves, []).program
+    p = _trace_with(module, method, specs, leaves, [], constraints).program
     results = len(p.outputs) - len(leaves)
     used = {id(v) for e in p.equations for v in e.inputs}
     used |= {id(v) for v in p.outputs[:results]}
@@ -294,11 +296,11 @@ def _trace(module: Module, method: str, specs: Specs, leaves: Sequence[_Leaf]) -
     for leaf, old in zip(leaves, p.inputs, strict=False):
         if leaf not in written and id(old) in used:
             read.append(leaf)
-    return _trace_with(module, method, specs, written, read)
+    return _trace_with(module, method, specs, written, read, constraints)
 
 
 def _trace_with(module: Module, method: str, specs: Specs, written: Sequence[_Leaf],
-                read: Sequence[_Leaf]) -> Traced:
+                read: Sequence[_Leaf], constraints: Sequence[str]) -> Traced:
     function = getattr(type(module), method)
     every = module._leaves()
     given = [leaf.name for leaf in (*written, *read)]
@@ -319,7 +321,7 @@ def _trace_with(module: Module, method: str, specs: Specs, written: Sequence[_Le
         *list(inspect.signature(function).parameters.values())[1:]])
     fun.__name__ = method  # type: ignore[attr-defined]
     traced = trace_all(fun, tuple(map(_spec, written)), tuple(map(_spec, read)), *specs,
-                       donate_argnums=0, name=method)[0]
+                       donate_argnums=0, name=method, constraints=constraints)[0]
     results = len(traced.program.outputs) - len(written)
     return replace(
         traced, paths=(*given, *traced.paths[len(given):]),

@@ -3,6 +3,7 @@ tokenizers.
 
   config.py    sizes of a Llama-shaped model, from config.json or GGUF; which arrays it has
   files.py     weights from .safetensors and .gguf
+  bert.py      the encoder: embeddings of texts
   llama.py     the module: prefill and decode with caches of fixed capacity
   sampling.py  the next token: greedy, temperature, top-k, top-p
   generate.py  tokens of a session, one after another
@@ -10,6 +11,7 @@ tokenizers.
 
 Start reading at llama.Llama.
 """
+from calque.models.bert import Bert, BertConfig
 from calque.models.config import LlamaConfig, MissingPackage, ModelError
 from calque.models.files import Loaded, load
 from calque.models.generate import CacheFull, generate
@@ -17,5 +19,5 @@ from calque.models.llama import Llama
 from calque.models.sampling import sample
 from calque.models.tokens import tokenizer
 
-__all__ = ["CacheFull", "Llama", "LlamaConfig", "Loaded", "MissingPackage", "ModelError",
-           "generate", "load", "sample", "tokenizer"]
+__all__ = ["Bert", "BertConfig", "CacheFull", "Llama", "LlamaConfig", "Loaded",
+           "MissingPackage", "ModelError", "generate", "load", "sample", "tokenizer"]

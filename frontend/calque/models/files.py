@@ -17,6 +17,7 @@ from calque import runtime
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.core.types import Ndarray
+from calque.models.bert import IGNORED, BertConfig
 from calque.models.config import LlamaConfig, MissingPackage, ModelError
 from calque.runtime import archives
 from calque.runtime.parameters import load_arrays
@@ -35,14 +36,14 @@ class Loaded:
       settings: what a GGUF file says besides, {} of others.
     """
 
-    config: LlamaConfig
+    config: LlamaConfig | BertConfig
     weights: Mapping[str, Ndarray]
     path: Path
     settings: Mapping[str, Any]
 
 
 def load(path: str | Path, dtype: Any = None) -> Loaded:
-    """Read a Llama-shaped model.
+    """Read a Llama-shaped model, or an encoder of BERT's shape.
 
     Args:
       path: a .gguf file; a folder with config.json and model.safetensors (or several with an
@@ -60,17 +61,20 @@ def load(path: str | Path, dtype: Any = None) -> Loaded:
     """
     path = Path(path)
     settings: dict[str, Any] = {}
+    config: LlamaConfig | BertConfig
     if path.suffix == ".gguf":
         settings, weights = _read_gguf(path)
-        config = LlamaConfig.from_gguf(settings, str(path))
-        config = replace(config, tied=config.name("head") not in weights)
+        said = LlamaConfig.from_gguf(settings, str(path))
+        config = replace(said, tied=said.name("head") not in weights)
     else:
         folder = path if path.is_dir() else path.parent
-        config = LlamaConfig.from_json(_json(folder / "config.json"), str(folder / "config.json"))
+        raw, where = _json(folder / "config.json"), str(folder / "config.json")
+        config = (BertConfig.from_json(raw, where) if raw.get("model_type") == "bert" else
+                  LlamaConfig.from_json(raw, where))
         weights = _read_safetensors(path)
     config.check({n: w.shape for n, w in weights.items()}, str(path))
     for name, w in weights.items():
-        if not (w.dtype.kind == "f" or w.dtype == dtypes.bfloat16):
+        if not (w.dtype.kind == "f" or w.dtype == dtypes.bfloat16 or name.endswith(IGNORED)):
             raise ModelError(explain(f"{name} is {w.dtype}, no floating point.", str(path),
                                      "give weights of float32, float16 or bfloat16."))
     if dtype is not None:

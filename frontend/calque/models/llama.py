@@ -101,7 +101,7 @@ class Llama(aot.Module):
     def compile(self, path: str | Path | None = None, *,
                 arguments: Mapping[str, Any] | None = None,
                 targets: str | Target | Sequence[str | Target] = ("cpu",),
-                parameters: bool | None = None) -> aot.Artifact:
+                parameters: bool | None = None, constraints: Sequence[str] = ()) -> aot.Artifact:
         """Compile `prefill` (for each number of chunks), `decode` and `clear`; as Module.compile.
 
         Args:
@@ -110,6 +110,7 @@ class Llama(aot.Module):
           targets: what to compile for.
           parameters: whether weights go to an archive beside the file, under the names that they
             have in the model's own file; None: where they are 1 MiB and more.
+          constraints: of sizes, where arguments have names for them.
 
         Returns:
           The Artifact.
@@ -117,7 +118,7 @@ class Llama(aot.Module):
         own = {"prefill": [(f"i32[{n}]", "i32", "i32") for n in self.chunks],
                "decode": (f"bool[{self.sequences}]",), "clear": ("i32",)}
         return super().compile(path, arguments={**own, **(arguments or {})}, targets=targets,
-                               parameters=parameters)
+                               parameters=parameters, constraints=constraints)
 
     # ---- entry points
     @aot.export()
