@@ -284,6 +284,13 @@ def test_tokens_are_drawn_from_what_is_left(weights):
         np.testing.assert_allclose(seen, p, atol=5 * np.sqrt(0.25 / n))
 
 
+def test_sampling_wants_a_value_for_each_row():
+    with pytest.raises(ModelError) as error:
+        models.sample(jnp.zeros((2, 4)), random.split(random.PRNGKey(0), 2), jnp.ones(1),
+                      jnp.zeros(2, int), jnp.ones(2))
+    assert "temperature has the shape (1,), and there are 2 rows" in str(error.value)
+
+
 def test_what_is_drawn_depends_on_the_seed_alone(artifact):
     def drawn(**how: Any) -> list[int]:
         session = aot.load(artifact).session()

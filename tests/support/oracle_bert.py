@@ -16,7 +16,8 @@ def embed(raw: dict[str, Any], weights: dict[str, np.ndarray], tokens: list[int]
 
     def norm(x: np.ndarray, name: str) -> np.ndarray:
         spread = np.sqrt(x.var(-1, keepdims=True) + raw["layer_norm_eps"])
-        return (x - x.mean(-1, keepdims=True)) / spread * get[name + ".weight"] + get[name + ".bias"]
+        x = (x - x.mean(-1, keepdims=True)) / spread
+        return x * get[name + ".weight"] + get[name + ".bias"]
 
     def product(x: np.ndarray, name: str) -> np.ndarray:
         return x @ get[name + ".weight"].T + get[name + ".bias"]

@@ -21,3 +21,7 @@ from calque.models.tokens import tokenizer
 
 __all__ = ["Bert", "BertConfig", "CacheFull", "Llama", "LlamaConfig", "Loaded",
            "MissingPackage", "ModelError", "generate", "load", "sample", "tokenizer"]
+
+
+def __dir__() -> list[str]:
+    return __all__

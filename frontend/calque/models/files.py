@@ -34,6 +34,13 @@ class Loaded:
       weights: arrays by the names that they have there.
       path: the file, or the folder.
       settings: what a GGUF file says besides, {} of others.
+
+    Example:
+      >>> from pathlib import Path
+      >>> from calque import models
+      >>> config = models.BertConfig(vocabulary=8, width=4, layers=1, heads=2, hidden=8)
+      >>> models.Loaded(config, {}, Path("model"), {}).config.width
+      4
     """
 
     config: LlamaConfig | BertConfig
@@ -58,6 +65,22 @@ def load(path: str | Path, dtype: Any = None) -> Loaded:
       ModelError: the configuration is of another model, or disagrees with the arrays.
       ArtifactError: a file cannot be read.
       MissingPackage: a .gguf file, and the package gguf is not installed.
+
+    Example:
+      >>> import json, tempfile
+      >>> from pathlib import Path
+      >>> import numpy as np
+      >>> from calque import aot, models
+      >>> raw = {"model_type": "bert", "vocab_size": 8, "hidden_size": 4, "num_hidden_layers": 1,
+      ...        "num_attention_heads": 2, "intermediate_size": 8}
+      >>> shapes = models.BertConfig.from_json(raw).shapes()
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     _ = Path(folder, "config.json").write_text(json.dumps(raw))
+      ...     _ = aot.save_parameters(folder + "/model.safetensors", {
+      ...         name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+      ...     found = models.load(folder)
+      >>> found.config.layers, len(found.weights)
+      (1, 21)
     """
     path = Path(path)
     settings: dict[str, Any] = {}

@@ -44,7 +44,15 @@ def generate(session: Session, prompt: Sequence[int], *, most: int | None = None
       ModelError: the prompt is empty, has a token that is none, or a setting is out of range.
       CacheFull: there is no room for the prompt, or for the next token.
 
-    Example: see `Llama`.
+    Example:
+      >>> import numpy as np
+      >>> from calque import aot, models
+      >>> config = models.LlamaConfig(vocabulary=32, width=16, layers=1, heads=2, kv_heads=1,
+      ...                             head_size=8, hidden=32, tied=True)
+      >>> weights = {n: np.ones(s, np.float32) for n, s in config.shapes().items()}
+      >>> model = models.Llama(config, weights, capacity=16, chunks=(4,))
+      >>> list(models.generate(aot.load(model.compile()).session(), [1, 2], most=3))
+      [0, 0, 0]
     """
     if "prefill" not in session.artifact.functions or "logits" not in session.leaves:
         raise ModelError(explain(f"{session!r} is none of a language model.", "generate",

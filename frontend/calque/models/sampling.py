@@ -10,6 +10,8 @@ from typing import Any
 import calque.numpy as jnp
 from calque import lax, nn, random
 from calque.api.batching import vmap
+from calque.core.errors import explain
+from calque.models.config import ModelError
 
 
 def sample(logits: Any, keys: Any, temperature: Any, top_k: Any, top_p: Any) -> Any:
@@ -25,6 +27,9 @@ def sample(logits: Any, keys: Any, temperature: Any, top_k: Any, top_p: Any) -> 
     Returns:
       int32[n].  Tokens as probable as the last that is left are left, too.
 
+    Raises:
+      ModelError: the rows of the arguments are not as many as those of the logits.
+
     Example:
       >>> import numpy as np
       >>> import calque.numpy as jnp
@@ -39,6 +44,13 @@ def sample(logits: Any, keys: Any, temperature: Any, top_k: Any, top_p: Any) -> 
       >>> sorted(set(drawn))
       [0, 1]
     """
+    rows = {name: tuple(x.shape) for name, x in (
+        ("keys", keys), ("temperature", temperature), ("top_k", top_k), ("top_p", top_p))}
+    for name, shape in rows.items():
+        if shape[:1] != logits.shape[:1]:
+            raise ModelError(explain(
+                f"{name} has the shape {shape}, and there are {logits.shape[0]} rows of logits.",
+                "models.sample", "give one value for each row."))
     greedy = jnp.argmax(logits, axis=-1).astype(jnp.int32)
     drawn = lax.cond(jnp.any(temperature > 0), _draw, lambda logits, *_: greedy,
                      logits, keys, temperature, top_k, top_p)

@@ -27,6 +27,14 @@ def tokenizer(model: Loaded | str | Path) -> Any:
     Raises:
       ModelError: there is none, or one of a kind that is not supported.
       MissingPackage: the package tokenizers is not installed.
+
+    Example:
+      >>> from calque import models
+      >>> try:
+      ...     models.tokenizer("no_such_folder")
+      ... except (models.ModelError, models.MissingPackage) as error:
+      ...     print(str(error).splitlines()[-1].split(",")[-1])
+       or give tokens.
     """
     try:
         import tokenizers
