@@ -65,7 +65,6 @@ ARTIFACTS: dict[str, list[str]] = {
     "counted_five": ["counted", "--arg", "f32[5,3]"],
     "trainer": ["Trainer"],
     "llama": ["MODEL", "--parameters"],
-    "bert": ["BERT"],
     "kernel": ["kernel", "--arg", "f32[4]"],
     "kernel_for_vulkan": ["kernel", "--arg", "f32[4]", "--target", "vulkan:lavapipe"],
     "several": ["add", "--arg", "f32[3]", "--arg", "f32[3]", "--target", "cpu:x86-64-v3",
@@ -169,7 +168,7 @@ def make(folder: Path) -> None:
         if is_made(path) or name == "kernel_for_vulkan" and not shutil.which("glslangValidator"):
             continue
         source = (EXAMPLES if function in ("predict", "train_step", "price") else
-                  MODELS.with_name("llama.py") if function in ("MODEL", "BERT") else MODELS)
+                  MODELS.with_name("llama.py") if function == "MODEL" else MODELS)
         sys.argv = ["calque", "compile", f"{source}:{function}", *options, "-o", str(path)]
         try:
             main()

@@ -1,4 +1,4 @@
-"""A small random Llama and a small random Bert, for the examples that run them."""
+"""A small random Llama, for the example that generates tokens."""
 from __future__ import annotations
 
 import numpy as np
@@ -15,14 +15,4 @@ def weights() -> dict[str, np.ndarray]:
             for name, shape in CONFIG.shapes().items()}
 
 
-ENCODER = models.BertConfig(vocabulary=48, width=32, layers=1, heads=4, hidden=64, positions=16)
-
-
-def encoder() -> models.Bert:
-    draw = np.random.default_rng(1)
-    return models.Bert(ENCODER, {name: draw.normal(0, 0.4, shape).astype(np.float32)
-                                 for name, shape in ENCODER.shapes().items()})
-
-
-BERT = encoder()
 MODEL = models.Llama(CONFIG, weights(), sequences=2, capacity=24, chunks=(4,))

@@ -131,8 +131,13 @@ def test_a_language_model_generates_what_python_does(built: Path) -> None:
     assert full.returncode == 1 and "the cache is full: it holds 24 tokens" in full.stderr
 
 
-def test_an_encoder_embeds_as_python_does(built: Path) -> None:
-    path = built / "artifacts" / "bert.vmfb"
+@pytest.mark.slow
+def test_an_encoder_embeds_as_python_does(built: Path, tmp_path: Path) -> None:
+    path, draw = tmp_path / "bert.vmfb", np.random.default_rng(1)
+    config = models.BertConfig(vocabulary=48, width=32, layers=1, heads=4, hidden=64, positions=16)
+    weights = {name: draw.normal(0, 0.4, shape).astype(np.float32)
+               for name, shape in config.shapes().items()}
+    models.Bert(config, weights).compile(path)
     said = run(built / "examples" / "embed", path, "1,2,3,4", "5,6", "1,2,3,5")
     tokens = np.array([[1, 2, 3, 4], [5, 6, 0, 0], [1, 2, 3, 5]], np.int32)
     made = aot.load(path).embed(tokens, np.array([4, 2, 4], np.int32))[0].numpy()
@@ -424,7 +429,7 @@ def test_a_million_calls_leave_memory_as_it_is(built: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["test_calls", "test_async", "test_donation", "test_errors",
-                                     "test_exit", "test_memory", "test_waiting",
+                                     "test_exit", "test_memory", "test_session", "test_waiting",
                                      "test_artifact", "fuzz"])
 def test_under_sanitizers(built: Path, program: str) -> None:
     """No bad address and no leak: what CPython and the wheels keep is reachable at exit."""

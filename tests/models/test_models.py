@@ -194,14 +194,19 @@ def test_gguf_files(tmp_path, kind):
     q = found.weights["blk.0.attn_q.weight"]
     assert q.dtype == {"F16": np.float16, "BF16": bfloat16}.get(kind, np.float32)
     model = models.Llama(found.config, found.weights, capacity=16, chunks=(8,))
-    if kind != "F32":  # (one is compiled)
-        tokens = jnp.array([*PROMPT, 0])
-        token = int(model.prefill(tokens, jnp.int32(7), jnp.int32(0)))
-        np.testing.assert_allclose(model.logits[0], oracle.logits(raw, stored, PROMPT)[-1],
-                                   rtol=1e-3, atol=1e-3)
-        assert token == oracle.greedy(raw, stored, PROMPT, 1)[0]
-        return
-    compiled = model.compile(parameters=True)
+    token = int(model.prefill(jnp.array([*PROMPT, 0]), jnp.int32(7), jnp.int32(0)))
+    np.testing.assert_allclose(model.logits[0], oracle.logits(raw, stored, PROMPT)[-1],
+                               rtol=1e-3, atol=1e-3)
+    assert token == oracle.greedy(raw, stored, PROMPT, 1)[0]
+
+
+@pytest.mark.slow
+def test_a_gguf_file_takes_the_archives_place(tmp_path):
+    raw = {**RAW, "num_hidden_layers": 1}
+    stored = gguf_file(tmp_path / "m.gguf", raw, oracle.random_weights(raw), "F32")
+    found = models.load(tmp_path / "m.gguf")
+    compiled = models.Llama(found.config, found.weights, capacity=16, chunks=(8,)).compile(
+        parameters=True)
     for archive in (None, tmp_path / "m.gguf"):  # the file itself, in the archive's place
         session = aot.load(compiled, parameters=archive).session()
         assert list(models.generate(session, PROMPT, most=4, stop=())) == oracle.greedy(
