@@ -205,19 +205,20 @@ class Session:
           A NumPy array of the leaf's shape and dtype.
 
         Raises:
-          KeyError: there is no such leaf.
+          ArtifactError: there is no such leaf.
         """
         with self._lock:
             return np.array(self._leaf(name).numpy())
 
     def _leaf(self, name: str) -> Buffer:
         if name not in self._types:
-            raise KeyError(self._unknown(name))
+            raise self._unknown(name)
         return self._leaves[name]
 
-    def _unknown(self, name: str) -> str:
-        return explain(f"the state has no leaf {name!r}; it has {', '.join(self._types)}.",
-                       self._artifact.source, "name one of those.")
+    def _unknown(self, name: str) -> ArtifactError:
+        return ArtifactError(explain(
+            f"the state has no leaf {name!r}; it has {', '.join(self._types)}.",
+            self._artifact.source, "name one of those."))
 
     def write(self, name: str, value: Any) -> None:
         """Set a leaf.
@@ -227,7 +228,7 @@ class Session:
           value: an array of its shape and dtype; it is copied.
 
         Raises:
-          KeyError: there is no such leaf.
+          ArtifactError: there is no such leaf.
           TypeError, ValueError: its dtype or its shape is another.
         """
         self._set({name: value})
@@ -236,7 +237,7 @@ class Session:
         made = {}
         for name, value in values.items():
             if name not in self._types:
-                raise KeyError(self._unknown(name))
+                raise self._unknown(name)
             wanted = self._types[name]
             held = np.asarray(value, wanted.dtype if isinstance(
                 value, int | float | bool) else None)
