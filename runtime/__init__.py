@@ -8,10 +8,10 @@ flat.py: arrays of any shape), memory.py (what a device gives, and what when it 
 leaving.py (what a process does that ends), pending.py (calls under way), waiting.py (how a thread
 waits), callbacks.py (Python functions as imports), lane.py (messages of queued programs),
 staging.py (copies to and from GPUs), watch.py (who looks on), aot.py (load a self-describing .vmfb
-and call it by name), target.py (can this machine run it), variants.py (which of several forms is
-called), dims.py (sizes in its record), container.py, archives.py and parameters.py (what the files
-hold), program.py (what a module holds, read without IREE: flatbuffer.py, bytecode.py,
-bytecode.json, elf.py), hosting.py (for the C++ library in cpp).
+and call it by name), session.py (the state of modules), target.py (can this machine run it),
+variants.py (which of several forms is called), dims.py (sizes in its record), container.py,
+archives.py and parameters.py (what the files hold), program.py (what a module holds, read without
+IREE: flatbuffer.py, bytecode.py, bytecode.json, elf.py), hosting.py (for the C++ library in cpp).
 Start reading at executable.py.
 """
 from __future__ import annotations
@@ -33,11 +33,12 @@ from calque.runtime.device import Device, default_device, devices, set_cpu_devic
 from calque.runtime.errors import ArtifactError, DeletedBufferError, DeviceError
 from calque.runtime.executable import Executable, Module
 from calque.runtime.flat import FlatExecutable
+from calque.runtime.session import Session
 
 __all__ = [
     "Artifact", "ArtifactError", "Buffer", "CallSpec", "DeletedBufferError", "Device",
-    "DeviceError", "Executable", "FlatExecutable", "Module", "default_device", "devices",
-    "dlpack_capsule", "from_dlpack", "load", "set_cpu_device_count",
+    "DeviceError", "Executable", "FlatExecutable", "Module", "Session", "default_device",
+    "devices", "dlpack_capsule", "from_dlpack", "load", "set_cpu_device_count",
 ]
 
 

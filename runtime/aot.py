@@ -30,6 +30,7 @@ from calque.runtime.executable import Executable, Module, load_error
 from calque.runtime.flatbuffer import Damaged
 from calque.runtime.parameters import Parameter, Source, check_digests, provider
 from calque.runtime.program import read_program
+from calque.runtime.session import Session, StateRecord, check_state, parse_state
 from calque.runtime.variants import by_shapes, known_sizes, shapes_of
 
 RECORD_KEY = "calque.signature"
@@ -68,6 +69,7 @@ class FunctionRecord:
       parameters: arrays that it reads from an archive beside the artifact.
       mesh: names and sizes of the axes of devices that the function was written for; it takes and
         gives whole arrays, whose `spec` says how they were spread.
+      state: which arguments and results are leaves of a module's state.
       entry: the name of the module's function.
       text: the record as it is written in the file (JSON).
     """
@@ -87,6 +89,7 @@ class FunctionRecord:
     mesh: tuple[tuple[str, int], ...] = ()
     entry: str = ""
     text: str = ""
+    state: StateRecord | None = None
 
     def signature(self) -> str:
         """The function in one line: f(x: float32[8,128]) -> float32[8]."""
@@ -118,8 +121,9 @@ def parse_record(text: str, entry: str = "") -> FunctionRecord:
             tuple(parse_constraint(*map(str, c)) for c in raw.get("constraints", ())),
             _call_spec(raw.get("call", {}), passed, donated, results),
             tuple((str(n), as_count(size)) for n, size in raw.get("mesh", ())),
-            entry or str(raw["name"]), text)
+            entry or str(raw["name"]), text, parse_state(raw.get("state")))
         _check_positions(record)
+        check_state(record)
         return record
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SyntaxError,
             OverflowError, RecursionError) as error:
@@ -256,6 +260,17 @@ class Artifact:
         if not name.startswith("_") and name in self._calls:
             return self._calls[name]
         raise AttributeError(f"no function {name!r} in {self!r}")
+
+    def session(self) -> Session:
+        """A new state, as the module had it when it was compiled, and calls with it.
+
+        Returns:
+          A Session; several of one artifact share its program and its parameters.
+
+        Raises:
+          ArtifactError: the artifact has no state.
+        """
+        return Session(self)
 
     def __repr__(self) -> str:
         functions = ", ".join(r.signature() for r in self.functions.values())

@@ -62,6 +62,7 @@ NAMESPACES = {
     "calque.export": "portable functions, to and from JAX",
     "calque.stages": "a jitted function traced, lowered, compiled",
     "calque.aot": "artifacts: programs compiled ahead of time",
+    "calque.models": "language models as artifacts",
     "calque.core": "types of values, tracers, evaluation of jaxprs",
     "calque.extend.backend": "platforms and their devices as objects",
     "calque.extend.core": "primitives and jaxprs for libraries",

@@ -33,6 +33,7 @@ For who works on calque: rooms, each seeing those above it (tests/test_structure
   parallel/     shard_map, pmap, meshes                distributed/ programs of several processes
   experimental/ checkify, pallas, ...                  example_libraries/  stax and optimizers
   export/       portable functions, JAX's format       aot/         artifacts
+  models/       language models, as artifacts
   extend/ interpreters/                                for libraries: primitives of their own
   profiler/     what runs, as traces                   compat/      programs written for JAX
   ../calque_cli the command

@@ -78,6 +78,7 @@ def compile(  # noqa: A001
     """Compile a function into a .vmfb file that describes itself.
 
     With several targets, one file holds them all, and whoever loads it takes what its device runs.
+    A class that is an aot.Module is compiled with all the methods that it exports.
 
     Examples:
 
@@ -90,19 +91,24 @@ def compile(  # noqa: A001
 
     - `calque compile model.py:predict --arg 'f32[b,128]' --buckets 1,8,64 --parameters`
     """
+    from calque.aot import Module
     from calque.aot.artifacts import build_all
     from calque.dispatch.eager import named_target
     from calque.lowering.target.targets import portable_target
-    from calque_cli.functions import traced_functions
+    from calque_cli.functions import traced_or_module
     targets = [named_target(t) for names in target for t in names.split(",") if t.strip()]
     if target and not targets:
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
     targets = targets or [portable_target()]
     with (progress("tracing", len(targets) + 1) as advance,
-          traced_functions(function, arg, static, donate, name or None, constraint,
-                           buckets) as every):
-        artifact = build_all(every, targets, parameters,
-                             lambda one: advance(f"compiling for {one.name}"))
+          traced_or_module(function, arg, static, donate, name or None, constraint,
+                           buckets) as found):
+        if isinstance(found, Module):
+            advance("compiling")
+            artifact = found.compile(targets=targets, parameters=parameters)
+        else:
+            artifact = build_all(found, targets, parameters,
+                                 lambda one: advance(f"compiling for {one.name}"))
     path = output if output.name else Path(f"{function.rpartition(':')[2]}.vmfb")
     artifact.save(path)
     typer.echo(f"wrote {path} for {', '.join(artifact.targets)} ({size_text(path.stat().st_size)})")
@@ -226,6 +232,78 @@ def inspect(file: Vmfb,
     """
     from calque_cli.artifacts import inspect_artifact
     inspect_artifact(file, json)
+
+
+@app.command()
+@reported
+def header(file: Vmfb,
+           output: Annotated[Path, typer.Option(
+               "--output", "-o", metavar="FILE.hpp", show_default=False,
+               help="where to write; by default it is printed")] = Path()) -> None:
+    """Write a C++ header with the entry points of an artifact as typed structs.
+
+    Example:
+
+    - `calque header model.vmfb -o model.hpp`
+    """
+    from calque_cli.header import header_of
+    text = header_of(file)
+    if output.name:
+        output.write_text(text, "utf-8")
+    typer.echo(f"wrote {output}" if output.name else text.rstrip())
+
+
+@app.command()
+@reported
+def generate(model: Annotated[Path, typer.Argument(
+                 metavar="MODEL", show_default=False,
+                 help="a .gguf file, a folder with config.json and model.safetensors, or an "
+                      "artifact of one (.vmfb)")],
+             prompt: Annotated[str, typer.Option(
+                 "--prompt", "-p", show_default=False, help="the text to go on from")] = "",
+             tokens: Annotated[str, typer.Option(
+                 "--tokens", metavar="N,N,...", show_default=False,
+                 help="its tokens, instead of text")] = "",
+             most: Annotated[int, typer.Option(
+                 "--most", "-n", metavar="N", min=1, help="how many tokens at most")] = 128,
+             temperature: Annotated[float, typer.Option(
+                 min=0, help="0: the most probable token")] = 0.0,
+             top_k: Annotated[int, typer.Option(
+                 min=0, help="sample from so many tokens; 0: from all")] = 0,
+             top_p: Annotated[float, typer.Option(
+                 max=1, help="sample from the tokens that make this probability")] = 1.0,
+             seed: Annotated[int, typer.Option(help="of the random numbers")] = 0,
+             capacity: Annotated[int, typer.Option(
+                 min=1, help="tokens that a sequence may have, prompt included")] = 512,
+             sequences: Annotated[int, typer.Option(
+                 min=1, help="how many sequences a session has")] = 1,
+             tokenizer: Annotated[Path, typer.Option(
+                 "--tokenizer", metavar="FILE.json", show_default=False,
+                 help="the tokenizer; by default the model's own")] = Path(),
+             save: Annotated[Path, typer.Option(
+                 "--save", metavar="FILE.vmfb", show_default=False,
+                 help="write the artifact, with its weights beside it; the prompt may then be left "
+                      "away")] = Path(),
+             target: Annotated[list[str], typer.Option(
+                 "--target", "-t", metavar="NAMES", show_default=False,
+                 help="what to compile for; by default this machine, with --save as compile")
+                 ] = [],  # noqa: B006
+             ) -> None:
+    """Print what a language model writes behind a prompt.
+
+    Examples:
+
+    - `calque generate model.gguf --prompt 'Once upon a time'`
+
+    - `calque generate model_folder --save model.vmfb --capacity 2048`
+
+    - `calque generate model.vmfb --tokenizer tokenizer.json --prompt 'Once' --temperature 0.8`
+    """
+    from calque.dispatch.eager import named_target
+    from calque_cli.models import Sampling, generate_text
+    generate_text(model, prompt, tokens, Sampling(most, temperature, top_k, top_p, seed), capacity,
+                  sequences, tokenizer if tokenizer.name else None, save if save.name else None,
+                  [named_target(t) for names in target for t in names.split(",") if t.strip()])
 
 
 @app.command()

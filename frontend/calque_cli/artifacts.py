@@ -298,7 +298,8 @@ def inspect_artifact(path: Path, as_json: bool) -> None:
 def _lines(record: aot.FunctionRecord) -> list[str]:
     lines = [record.name]
     for i, a in enumerate(record.args):
-        notes = (["donated"] if i in record.donated else []) + (
+        notes = (["state"] if record.state is not None and i in record.state.args else []) + (
+            ["donated"] if i in record.donated else []) + (
             [] if i in record.passed else ["not used"]) + _spread(a)
         lines.append(f"  argument {a.path}: {a}" + (f"  ({', '.join(notes)})" if notes else ""))
     for p in record.parameters:

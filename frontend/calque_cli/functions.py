@@ -10,7 +10,7 @@ import difflib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,24 +102,56 @@ def traced_function(where: str, args: Sequence[str], static: Sequence[str],
 
 
 @contextlib.contextmanager
+def traced_or_module(where: str, args: Sequence[str], static: Sequence[str], donate: Sequence[int],
+                     name: str | None, constraints: Sequence[str], buckets: Sequence[str]
+                     ) -> Iterator[list[aot.Traced] | aot.Module]:
+    """What `traced_functions` gives, or the module where FILE.py:NAME is an `aot.Module`."""
+    given = parse_arguments(args, static, constraints)
+    path, names = _split(where)
+    wide = has_64_bits((given.args, given.kwargs)) or config.jax_enable_x64
+    with config.context("jax_enable_x64", wide), _import_path(path.parent):
+        found = _find(_load(path), path, names)
+        if not _is_module(found):
+            yield _traced(found, path, given, donate, name, parse_buckets(buckets))
+            return
+        if args or static or donate or name or constraints or buckets:
+            raise UsageError(f"{names} is an aot.Module, which says the types itself.",
+                             "write them into @aot.export(...), and leave --arg, --static, "
+                             "--donate, --name, --constraint and --buckets away.")
+        try:
+            made = found() if isinstance(found, type) else found
+        except Exception as error:
+            raise UserCodeError(str(path)) from error
+        yield made
+
+
+def _is_module(found: Any) -> bool:
+    return isinstance(found, aot.Module) or (
+        isinstance(found, type) and issubclass(found, aot.Module))
+
+
+def _traced(fun: Any, path: Path, given: Arguments, donate: Sequence[int], name: str | None,
+            buckets: Buckets) -> list[aot.Traced]:
+    try:
+        return trace_all(fun, *given.args, static=given.static, donate_argnums=donate, name=name,
+                         buckets=buckets, **given.kwargs)
+    except (SpecError, BucketError, aot.ArgumentError):
+        raise
+    except Exception as error:
+        raise UserCodeError(str(path)) from error
+
+
+@contextlib.contextmanager
 def traced_functions(where: str, args: Sequence[str], static: Sequence[str],
                      donate: Sequence[int] = (), name: str | None = None,
                      constraints: Sequence[str] = (), buckets: Sequence[str] = ()
                      ) -> Iterator[list[aot.Traced]]:
     """The same, and behind it the function of each combination of buckets."""
-    given, sizes = parse_arguments(args, static, constraints), parse_buckets(buckets)
-    path, names = _split(where)
-    wide = has_64_bits((given.args, given.kwargs)) or config.jax_enable_x64
-    with config.context("jax_enable_x64", wide), _import_path(path.parent):
-        fun = _find(_load(path), path, names)
-        try:
-            every = trace_all(fun, *given.args, static=given.static, donate_argnums=donate,
-                              name=name, buckets=sizes, **given.kwargs)
-        except (SpecError, BucketError, aot.ArgumentError):
-            raise
-        except Exception as error:
-            raise UserCodeError(str(path)) from error
-        yield every
+    with traced_or_module(where, args, static, donate, name, constraints, buckets) as found:
+        if isinstance(found, aot.Module):
+            raise UsageError(f"{where} is an aot.Module, no function.",
+                             "name a function; calque compile takes modules, too.")
+        yield found
 
 
 def _split(where: str) -> tuple[Path, str]:
@@ -158,7 +190,7 @@ def _load(path: Path) -> Any:
     return module
 
 
-def _find(module: Any, path: Path, names: str) -> Callable[..., Any]:
+def _find(module: Any, path: Path, names: str) -> Any:
     found = module
     for name in names.split("."):
         if not hasattr(found, name):
@@ -170,7 +202,7 @@ def _find(module: Any, path: Path, names: str) -> Callable[..., Any]:
                    "define the function in that file.")
             raise UsageError(f"{path.name} has no {name!r}.", fix)
         found = getattr(found, name)
-    if not callable(found):
+    if not callable(found) and not isinstance(found, aot.Module):
         raise UsageError(f"{names} in {path.name} is {type(found).__name__}, not a function.",
                          "name a function of arrays.")
     return found

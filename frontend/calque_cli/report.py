@@ -68,9 +68,10 @@ def _classes() -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]
     from calque.lowering.compiler.compile import CompileError
     from calque.lowering.emit.mlir import NoCompilerError
     from calque.lowering.target.targets import TargetError
+    from calque.models import CacheFull, MissingPackage, ModelError
     from calque.runtime import ArtifactError
-    return (UsageError, ArgumentError, ArtifactError, BucketError, SpecError, TargetError), (
-        CompileError, NoCompilerError, RunError)
+    return (UsageError, ArgumentError, ArtifactError, BucketError, MissingPackage, ModelError,
+            SpecError, TargetError), (CacheFull, CompileError, NoCompilerError, RunError)
 
 
 def _end(message: str, code: int) -> None:

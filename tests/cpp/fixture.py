@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from calque_cli import main
+from calque_cli.header import header_of
 
 from calque.aot import link
 from calque.lowering.compiler.compile import compile_module
@@ -62,6 +63,8 @@ ARTIFACTS: dict[str, list[str]] = {
     "counted": ["counted", "--arg", "f32[b,3]", "--buckets", "1,4"],
     "counted_two": ["counted", "--arg", "f32[2,3]"],
     "counted_five": ["counted", "--arg", "f32[5,3]"],
+    "trainer": ["Trainer"],
+    "llama": ["MODEL", "--parameters"],
     "kernel": ["kernel", "--arg", "f32[4]"],
     "kernel_for_vulkan": ["kernel", "--arg", "f32[4]", "--target", "vulkan:lavapipe"],
     "several": ["add", "--arg", "f32[3]", "--arg", "f32[3]", "--target", "cpu:x86-64-v3",
@@ -164,7 +167,8 @@ def make(folder: Path) -> None:
         path = folder / f"{name}.vmfb"
         if is_made(path) or name == "kernel_for_vulkan" and not shutil.which("glslangValidator"):
             continue
-        source = EXAMPLES if function in ("predict", "train_step", "price") else MODELS
+        source = (EXAMPLES if function in ("predict", "train_step", "price") else
+                  MODELS.with_name("llama.py") if function == "MODEL" else MODELS)
         sys.argv = ["calque", "compile", f"{source}:{function}", *options, "-o", str(path)]
         try:
             main()
@@ -174,6 +178,7 @@ def make(folder: Path) -> None:
     if not is_made(folder / "counted_some.vmfb"):
         link(*[folder / f"counted_{n}.vmfb" for n in ("two", "five")]).save(
             folder / "counted_some.vmfb")
+    (folder / "trainer.hpp").write_text(header_of(folder / "trainer.vmfb"))
     for name, write in (("grow", grow), ("callback", callback)):
         if not is_made(folder / f"{name}.vmfb"):
             (folder / f"{name}.vmfb").write_bytes(write())

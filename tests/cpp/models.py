@@ -7,7 +7,7 @@ import numpy as np
 
 import calque
 import calque.numpy as jnp
-from calque import ffi, lax
+from calque import aot, ffi, lax
 
 WEIGHTS = calque.device_put(np.arange(64 * 64, dtype=np.float32).reshape(64, 64) / 4096)
 
@@ -103,3 +103,28 @@ def halves(x: Any, y: Any) -> tuple[Any, Any]:
     n = y.shape[0]
     total = x[:n] + x[n:] + y
     return total, total.sum(1)
+
+
+class Trainer(aot.Module):
+    """A state of several leaves, with a constant and a tree of results."""
+
+    constants = ("scale",)
+
+    def __init__(self) -> None:
+        self.params = {"b": jnp.zeros(3), "w": jnp.ones((2, 3))}
+        self.count = jnp.zeros((), jnp.int32)
+        self.history = jnp.zeros((2, 1 << 20))  # large: a copy of it would be seen
+        self.scale = jnp.arange(3.0)
+
+    @aot.export("f32[4,2]", "f32")
+    def step(self, x: Any, rate: Any) -> Any:
+        y = (x @ self.params["w"] + self.params["b"]) * self.scale
+        self.params = {"b": self.params["b"] + jnp.sum(y, 0), "w": self.params["w"] - rate}
+        self.history = lax.dynamic_update_slice(
+            self.history, jnp.sum(y)[None, None], (0, self.count))
+        self.count = self.count + 1
+        return {"loss": jnp.sum(y), "y": y}
+
+    @aot.export()
+    def reset(self) -> None:
+        self.count = jnp.zeros((), jnp.int32)

@@ -34,6 +34,49 @@ static void refused(calque_error* error, const char* code, const char* words, in
 }
 #define REFUSED(call, code, words) refused(call, code, words, __LINE__)
 
+/* A session: a call, its state, a file and back. */
+static void sessions(const char* folder) {
+  char path[4096];
+  calque_module* module = NULL;
+  calque_session *session = NULL, *other = NULL;
+  calque_array *x = NULL, *rate = NULL, *results[2] = {NULL, NULL}, *count = NULL, *odd = NULL;
+  const float values[8] = {1, 2, 3, 4, 5, 6, 7, 8}, half = 0.5f;
+  const int64_t shape[2] = {4, 2};
+  const calque_array* arguments[2];
+  float loss = 0;
+  int32_t got = 0;
+  snprintf(path, sizeof path, "%s/trainer.vmfb", folder);
+  GOOD(calque_module_load(path, NULL, NULL, &module));
+  GOOD(calque_session_open(module, &session));
+  GOOD(calque_session_open(module, &other));
+  CHECK(calque_session_count(session) == 4 && strcmp(calque_session_name(session, 0), "count") == 0);
+  CHECK(calque_session_name(session, 4) == NULL && calque_session_count(NULL) == 0);
+  GOOD(calque_array_from_host(values, sizeof values, "float32", shape, 2, NULL, &x));
+  GOOD(calque_array_from_host(&half, sizeof half, "float32", NULL, 0, NULL, &rate));
+  arguments[0] = x, arguments[1] = rate;
+  GOOD(calque_session_call(session, "step", arguments, 2, results, 2));
+  GOOD(calque_array_read(results[0], &loss, sizeof loss));
+  CHECK(loss == 108.0f);
+  snprintf(path, sizeof path, "capi.safetensors");
+  GOOD(calque_session_save(session, path));
+  GOOD(calque_session_restore(other, path));
+  GOOD(calque_session_read(other, "count", &count));
+  GOOD(calque_array_read(count, &got, sizeof got));
+  CHECK(got == 1);
+  GOOD(calque_session_write(session, "count", count));
+  REFUSED(calque_session_write(session, "count", rate), "dtype", "count must be int32[]");
+  REFUSED(calque_session_read(session, "c", &odd), "not_found", "no leaf 'c'");
+  REFUSED(calque_session_call(session, "step", arguments, 1, results, 2), "arity", "besides the state");
+  REFUSED(calque_session_call(session, "step", arguments, 2, results, 1), "arity", "has 2 results");
+  REFUSED(calque_session_call(session, "walk", arguments, 2, results, 2), "not_found", "no function 'walk'");
+  REFUSED(calque_session_open(NULL, &session), "invalid_argument", "module is NULL");
+  REFUSED(calque_session_restore(session, "nowhere.irpa"), "artifact", "no archive");
+  calque_array_free(results[0]), calque_array_free(results[1]), calque_array_free(count);
+  calque_array_free(x), calque_array_free(rate);
+  calque_session_free(session), calque_session_free(other), calque_session_free(NULL);
+  calque_module_free(module);
+}
+
 int main(int count, char** words) {
   char path[4096];
   calque_device* device = NULL;
@@ -88,5 +131,6 @@ int main(int count, char** words) {
   calque_array_free(x), calque_array_free(y), calque_array_free(odd), calque_array_free(result);
   calque_array_free(NULL), calque_error_free(NULL), calque_module_free(NULL);
   calque_function_free(add), calque_device_free(device);
+  sessions(words[1]);
   return failures != 0;
 }

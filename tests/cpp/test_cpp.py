@@ -23,6 +23,7 @@ import fixture
 import numpy as np
 import pytest
 
+from calque import aot, models
 from calque.lowering.kernels import nvrtc
 from calque.runtime import ArtifactError, archives, cuda, dims, vulkan
 from calque.runtime.aot import (
@@ -113,6 +114,45 @@ def test_a_call_takes_ten_microseconds(built: Path) -> None:
     said = run(built / "tests" / "bench", built / "artifacts", 1000)
     found = re.search(r"call of add \(4 floats\) .*thread +([\d.]+) us", said)
     assert found and float(found[1]) < 20, said
+
+
+def test_a_language_model_generates_what_python_does(built: Path) -> None:
+    path = built / "artifacts" / "llama.vmfb"
+    session = aot.load(path).session()
+    for how in ([], ["1.5"]):
+        wanted = list(models.generate(session, [3, 1, 4, 1, 5, 9, 2], most=8,
+                                      temperature=float(how[0]) if how else 0.0))
+        session.clear(np.int32(0))
+        done = subprocess.run([built / "examples" / "generate", path, "8", "3,1,4,1,5,9,2", *how],
+                              capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [*map(str, wanted)]
+    full = subprocess.run([built / "examples" / "generate", path, "99", "3,1,4,1,5,9,2"],
+                          capture_output=True, text=True)
+    assert full.returncode == 1 and "the cache is full: it holds 24 tokens" in full.stderr
+
+
+@pytest.mark.slow
+def test_an_encoder_embeds_as_python_does(built: Path, tmp_path: Path) -> None:
+    path, draw = tmp_path / "bert.vmfb", np.random.default_rng(1)
+    config = models.BertConfig(vocabulary=48, width=32, layers=1, heads=4, hidden=64, positions=16)
+    weights = {name: draw.normal(0, 0.4, shape).astype(np.float32)
+               for name, shape in config.shapes().items()}
+    models.Bert(config, weights).compile(path)
+    said = run(built / "examples" / "embed", path, "1,2,3,4", "5,6", "1,2,3,5")
+    tokens = np.array([[1, 2, 3, 4], [5, 6, 0, 0], [1, 2, 3, 5]], np.int32)
+    made = aot.load(path).embed(tokens, np.array([4, 2, 4], np.int32))[0].numpy()
+    np.testing.assert_allclose([float(line) for line in said.split()], made @ made[0], atol=1e-4)
+
+
+def test_states_of_cpp_and_python_are_one_format(built: Path, tmp_path: Path) -> None:
+    """What a C++ session saved is restored here; test_session restores what it saved itself."""
+    said = run(built / "tests" / "test_session", built / "artifacts", tmp_path)
+    session = aot.load(built / "artifacts" / "trainer.vmfb").session()
+    session.restore(tmp_path / "session.safetensors")
+    assert session.read("count") == 1 and not said
+    assert session.read("params['b']").tolist() == [0, 36, 72]
+    session.save(tmp_path / "python.irpa")
+    assert not run(built / "tests" / "test_session", built / "artifacts", tmp_path)
 
 
 BY_CTYPES = """
@@ -389,7 +429,7 @@ def test_a_million_calls_leave_memory_as_it_is(built: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["test_calls", "test_async", "test_donation", "test_errors",
-                                     "test_exit", "test_memory", "test_waiting",
+                                     "test_exit", "test_memory", "test_session", "test_waiting",
                                      "test_artifact", "fuzz"])
 def test_under_sanitizers(built: Path, program: str) -> None:
     """No bad address and no leak: what CPython and the wheels keep is reachable at exit."""
@@ -432,7 +472,8 @@ def commands_of(page: str) -> list[tuple[str, str]]:
     for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
         for part in ("\n" + block).split("\n$ ")[1:]:
             command, _, output = part.partition("\n")
-            found.append((command, output))
+            found.append((command, output if output.endswith("\n") or not output
+                          else output + "\n"))  # (the next command took it)
     return found
 
 
@@ -454,6 +495,14 @@ def test_the_page_of_ones_own_operation(built: Path, tmp_path: Path) -> None:
     run_page(built, tmp_path, page)
 
 
+@pytest.mark.slow
+def test_the_page_of_models(built: Path, tmp_path: Path) -> None:
+    """docs/models.md, from a GGUF file to tokens in C++."""
+    pytest.importorskip("gguf")
+    pytest.importorskip("tokenizers")
+    run_page(built, tmp_path, (ROOT / "docs" / "models.md").read_text())
+
+
 def run_page(built: Path, tmp_path: Path, page: str) -> None:
     prefix, work = tmp_path / "prefix", tmp_path / "work"
     run("cmake", "--install", built, "--prefix", prefix)
@@ -463,7 +512,8 @@ def run_page(built: Path, tmp_path: Path, page: str) -> None:
     paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for command, expected in commands_of(page):
         said = run("sh", "-c", command, cwd=work,
-                   env={"PATH": paths, "CALQUE_PREFIX": str(prefix)})
+                   env={"PATH": paths, "CALQUE_PREFIX": str(prefix),
+                        "CALQUE_EXAMPLES": str(built / "examples")})
         if expected.strip() != "...":
             sizes = re.compile(r"\((?:[\d.]+ [KM]?i?B|\.\.\.)\)")
             assert sizes.sub("()", said) == sizes.sub("()", expected), command

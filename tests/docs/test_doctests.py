@@ -18,7 +18,7 @@ from support.harness import drawn
 
 import calque
 import calque.numpy
-from calque import errors, lax, random, runtime, tree, tree_util
+from calque import errors, lax, models, random, runtime, tree, tree_util
 from calque.numpy.at import At, Ref
 
 MODULES = {"calque": calque, "api_util": calque.api_util, "core": calque.core,
@@ -51,7 +51,7 @@ MODULES = {"calque": calque, "api_util": calque.api_util, "core": calque.core,
            "nn": calque.nn, "nn.initializers": calque.nn.initializers, "ops": calque.ops,
            "numpy": calque.numpy, "numpy.fft": calque.numpy.fft,
            "numpy.linalg": calque.numpy.linalg, "random": random,
-           "runtime": runtime,
+           "runtime": runtime, "models": models,
            "dlpack": calque.dlpack, "image": calque.image,
            "scipy": calque.scipy, "scipy.fft": calque.scipy.fft,
            "scipy.cluster": calque.scipy.cluster, "scipy.cluster.vq": calque.scipy.cluster.vq,

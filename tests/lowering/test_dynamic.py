@@ -492,3 +492,11 @@ def test_integers_compared_with_themselves() -> None:
                 warnings.simplefilter("ignore")  # the mean of nothing
                 want = EQUAL[name](i)
             np.testing.assert_array_equal(got.numpy(), want, err_msg=f"{name} {size}")
+
+
+def test_sums_along_an_axis_that_a_constraint_bounds() -> None:
+    """There is no whole block of 1,024 then: a reshape to such blocks was refused by IREE."""
+    made = aot.compile(lambda x: x.sum(1), "f32[b,n,3]", constraints=["n <= 64"], name="sums")
+    for shape in ((2, 5, 3), (1, 64, 3), (3, 1, 3)):
+        x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(aot.load(made).sums(x)[0].numpy(), x.sum(1))

@@ -2,16 +2,14 @@
 themselves, for this machine or others, run by calque.runtime without a compiler.
 
 `compile` traces once and lowers once per target; arrays that the function captured are written into
-the file.  The record that each file carries is made in `_record`; runtime/aot.py reads it.
+the file.  The record that each file carries is made in aot/records.py; runtime/aot.py reads it.
 Start reading at `compile`.
 """
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import numpy as np
 
 from calque import runtime
 from calque.aot.buckets import Buckets, combinations, with_sizes
+from calque.aot.records import State, record_of, tree_json
 from calque.aot.specs import SpecError, as_specs
 from calque.aot.weights import (
     Stored,
@@ -29,13 +28,11 @@ from calque.aot.weights import (
     save_parameters,
     stored,
 )
-from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import Dim, SymbolicScope, scope_of
 from calque.core.errors import explain
 from calque.core.naming import name_of
 from calque.core.program import Program, inner_of
-from calque.core.sharding import PartitionSpec
 from calque.core.trace import Tracer, escaped_tracer_error
 from calque.core.types import Function, Ndarray, Params
 from calque.dispatch import stages
@@ -45,10 +42,8 @@ from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partial_programs import whole
 from calque.dispatch.sharded.spanning import any_spans
 from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, trace_to_program
-from calque.lowering.compiler.compile import compiler_version
 from calque.lowering.driver.attempts import compile_lowered
 from calque.lowering.driver.module import Lowered, LowerOptions, lower
-from calque.lowering.rules import physical
 from calque.lowering.target.targets import Target
 from calque.runtime import ArtifactError
 from calque.runtime import parameters as archive
@@ -74,6 +69,7 @@ class Traced:
     placement: labels.Placement | None = None  # over a mesh of devices
     names: tuple[str, ...] = ()  # of the captured arrays, "" where they have none
     stored: Mapping[int, Stored] = field(default_factory=dict)  # those in an archive, by their id
+    state: State | None = None  # of a module's method: see aot/modules.py
 
     def parameter_name(self, value: Ndarray) -> str | None:
         """The name of a captured array in the archive; None for those written into the file."""
@@ -453,7 +449,7 @@ def lower_for(traced: Traced, target: Target, transients: bool = True, **how: An
     return lower(p, target, LowerOptions(
         donated=donated, bake_consts=True, archived=traced.parameter_name,
         output_buffers=target.takes_memory, transients=transients and target.takes_storage,
-        record=lambda lowered: _record(traced, target, lowered), **how))
+        record=lambda lowered: record_of(traced, target, lowered), **how))
 
 
 def _check_callbacks(p: Program) -> None:
@@ -514,60 +510,6 @@ def build(traced: Traced, target: Target) -> bytes:
     return vmfb
 
 
-# ---- the record
-def _record(traced: Traced, target: Target, lowered: Lowered) -> str:
-    """The artifact's description of itself.
-
-    `passed` are the arguments that the module takes, in its order (an unused or empty argument is
-    not passed); `call` is how it is called (runtime/call_spec.py); `from` says where a result comes
-    from: the module's k-th result, an argument, or nowhere (it is empty).
-    """
-    p = traced.program
-    args = [{"path": path, **_type(a)}
-            for path, a in zip(traced.paths, p.in_avals, strict=True)]
-    results = [{"path": path, **_type(a), "from": _origin(r.kind, r.position)}
-               for path, a, r in zip(_result_paths(traced.out_tree), p.out_avals,
-                                     lowered.results, strict=True)]
-    record = {
-        "version": runtime.aot.RECORD_VERSION, "name": p.name, "args": args, "results": results,
-        "passed": list(lowered.arguments), "donated": list(traced.donated),
-        "call": lowered.call.to_json(), "target": _of_target(target, lowered),
-        "versions": {"calque": version("calque"), "iree": compiler_version()},
-        "in_tree": tree_json(traced.in_tree), "out_tree": tree_json(traced.out_tree)}
-    if traced.placement is not None:
-        record["mesh"] = [[str(n), size] for n, size in traced.placement.mesh]
-        for entry, a, spec in zip(
-                [*args, *results], [*p.in_avals, *p.out_avals],
-                [*traced.placement.args, *traced.placement.results], strict=True):
-            entry["spec"] = _spec(a, spec)
-    if traced.stored:
-        record["parameters"] = [
-            {"name": x.name, "dtype": x.value.dtype.name, "shape": list(x.value.shape),
-             "digest": x.digest}
-            for x in sorted({x.name: x for x in traced.stored.values()}.values(),
-                            key=lambda x: x.name)]
-    scope = scope_of([a.shape for a in p.in_avals])
-    if scope is not None:
-        record |= _of_sizes(p, scope)
-    return json.dumps(record, sort_keys=True, separators=(",", ":"))
-
-
-def _of_target(target: Target, lowered: Lowered) -> dict[str, object]:
-    """What the code may use; kernels of the user's may ask for more."""
-    found = target.record()
-    if lowered.needs:
-        found["features"] = [*target.uses(), *lowered.needs]
-    return found
-
-
-def _of_sizes(p: Program, scope: SymbolicScope) -> dict[str, Any]:
-    """What the record says of dimensions that are known at the call only."""
-    constraints = [[kind, str(left), str(right)] for kind, left, right in scope.constraints]
-    used = {n for a in p.in_avals for d in a.shape if isinstance(d, Dim) for n in d.variables()}  # type: ignore[attr-defined]
-    constraints += [[">=", name, "1"] for name in sorted(scope.positive & used)]
-    return {"constraints": constraints} if constraints else {}
-
-
 def _check_sizes(p: Program) -> None:
     """Every variable is the size, or a multiple of it and a number, of an axis."""
     scopes = {id(d.scope): d for a in p.in_avals for d in a.shape if isinstance(d, Dim)}  # type: ignore[attr-defined]
@@ -591,48 +533,6 @@ def _check_sizes(p: Program) -> None:
             f"of {shapes} has an axis of such a size.", where=p.name,
             fix="give one argument an axis of exactly that size (b), a multiple of it (2*b) or a "
                 "sum with a number (b + 1)."))
-
-
-def _origin(kind: str, position: int) -> list[Any]:
-    return [kind] if kind == "empty" else [kind, position]
-
-
-def _type(a: ShapedArray) -> dict[str, Any]:
-    memory = physical(a)
-    entry: dict[str, Any] = {"shape": [str(d) if isinstance(d, Dim) else d for d in memory.shape],
-                             "dtype": memory.dtype.name}
-    if dtypes.is_key(a.dtype):
-        entry["key"] = a.dtype.name  # its words are the last axis
-    return entry
-
-
-def _spec(a: ShapedArray, spec: PartitionSpec) -> list[list[str]]:
-    """For each dimension in memory the mesh axes that split it."""
-    return [[str(n) for n in axes] for axes in spec.of_rank(physical(a).ndim).axes()]
-
-
-def _result_paths(tree: Any) -> list[str]:
-    marks = tree.unflatten(list(range(tree.num_leaves)))
-    return [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(marks)]
-
-
-def tree_json(tree: Any, counter: list[int] | None = None) -> Any:
-    """A structure as JSON: a leaf is its number, a node {"tuple": [...]}, {"list": [...]},
-    {"dict": [[key, child], ...]} or {"node": type, "children": [...]}, None is null."""
-    counter = [0] if counter is None else counter
-    if tree_util.treedef_is_leaf(tree):
-        counter[0] += 1
-        return counter[0] - 1
-    children = [tree_json(c, counter) for c in tree_util.treedef_children(tree)]
-    kind = tree.type
-    if kind is type(None):
-        return None
-    if kind is tuple or kind is list:
-        return {kind.__name__: children}
-    if kind is dict:
-        return {"dict": [[k if isinstance(k, str | int) else repr(k), c]
-                         for k, c in zip(tree.entries(), children, strict=True)]}
-    return {"node": f"{kind.__module__}.{kind.__qualname__}", "children": children}
 
 
 __all__ = ["ArgumentError", "Artifact", "Part", "SpecError", "Traced", "build", "compile", "link",

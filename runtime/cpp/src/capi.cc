@@ -24,6 +24,10 @@ struct calque_array {
   std::string dtype;
 };
 
+struct calque_session {
+  calque::Session session;
+};
+
 namespace {
 
 using calque::Code;
@@ -75,6 +79,32 @@ calque::DType dtype_of_name(const char* name, const char* where) {
     if (std::strcmp(name, name_of(static_cast<calque::DType>(i))) == 0) return static_cast<calque::DType>(i);
   throw Error(Code::dtype, "'" + std::string(name) + "' is no type.", where,
               "write NumPy's name of it: float32, int8, bool.");
+}
+
+std::vector<calque::Array> arrays_of(const calque_array* const* handles, std::size_t count, const char* where) {
+  if (count != 0) require(handles, "arguments", where);
+  std::vector<calque::Array> made;
+  for (std::size_t i = 0; i < count; ++i) {
+    require(handles[i], ("argument " + std::to_string(i)).c_str(), where);
+    made.push_back(handles[i]->array);
+  }
+  return made;
+}
+
+void check_room(const std::string& name, std::size_t count, calque_array** results, std::size_t room,
+                const char* where) {
+  if (room != count)
+    throw Error(Code::arity,
+                name + " has " + std::to_string(count) + " results, and there is room for " +
+                    std::to_string(room) + ".",
+                where, "give a place for each.");
+  if (count != 0) require(results, "results", where);
+}
+
+void give(std::vector<calque::Array> made, calque_array** results) {
+  std::vector<std::unique_ptr<calque_array>> handles;  // all of them, or none
+  for (calque::Array& array : made) handles.emplace_back(handle_of(std::move(array)));
+  for (std::size_t i = 0; i < handles.size(); ++i) results[i] = handles[i].release();
 }
 
 }  // namespace
@@ -159,23 +189,9 @@ calque_error* calque_function_call(const calque_function* function, const calque
     const char* where = "calque_function_call";
     require(function, "function", where);
     const std::size_t count = function->function.signature().results.size();
-    if (result_count != count)
-      throw Error(Code::arity,
-                  function->function.signature().name + " has " + std::to_string(count) +
-                      " results, and there is room for " + std::to_string(result_count) + ".",
-                  where, "give as many places as calque_function_results says.");
-    if (count != 0) require(results, "results", where);
-    if (argument_count != 0) require(arguments, "arguments", where);
-    std::vector<calque::Array> given;
-    for (std::size_t i = 0; i < argument_count; ++i) {
-      require(arguments[i], ("argument " + std::to_string(i)).c_str(), where);
-      given.push_back(arguments[i]->array);
-    }
-    std::vector<calque::Array> made =
-        function->function.call(calque::Span<const calque::Array>(given.data(), given.size()));
-    std::vector<std::unique_ptr<calque_array>> handles;  // all of them, or none
-    for (calque::Array& array : made) handles.emplace_back(handle_of(std::move(array)));
-    for (std::size_t i = 0; i < count; ++i) results[i] = handles[i].release();
+    check_room(function->function.signature().name, count, results, result_count, where);
+    const std::vector<calque::Array> given = arrays_of(arguments, argument_count, where);
+    give(function->function.call(calque::Span<const calque::Array>(given.data(), given.size())), results);
   });
 }
 
@@ -234,5 +250,71 @@ calque_error* calque_array_read(const calque_array* array, void* target, size_t 
   });
 }
 void calque_array_free(calque_array* array) noexcept { delete array; }
+
+calque_error* calque_session_open(const calque_module* module, calque_session** out) noexcept {
+  return guarded([&] {
+    require(module, "module", "calque_session_open");
+    require(out, "out", "calque_session_open");
+    *out = new calque_session{calque::Session(module->module)};
+  });
+}
+calque_error* calque_session_call(calque_session* session, const char* function,
+                                  const calque_array* const* arguments, size_t argument_count,
+                                  calque_array** results, size_t result_count) noexcept {
+  return guarded([&] {
+    const char* where = "calque_session_call";
+    require(session, "session", where);
+    require(function, "function", where);
+    std::size_t count = 0;  // of results that are not the state's
+    for (const calque::Signature& signature : session->session.module().functions()) {
+      if (signature.name != function) continue;
+      for (const calque::Parameter& result : signature.results) count += result.state.empty();
+      check_room(signature.name, count, results, result_count, where);
+      break;
+    }
+    const std::vector<calque::Array> given = arrays_of(arguments, argument_count, where);
+    give(session->session.call(function, calque::Span<const calque::Array>(given.data(), given.size())),
+         results);
+  });
+}
+size_t calque_session_count(const calque_session* session) noexcept {
+  return session == nullptr ? 0 : session->session.leaves().size();
+}
+const char* calque_session_name(const calque_session* session, size_t index) noexcept {
+  return index < calque_session_count(session) ? session->session.leaves()[index].path.c_str() : nullptr;
+}
+calque_error* calque_session_read(const calque_session* session, const char* name,
+                                  calque_array** out) noexcept {
+  return guarded([&] {
+    require(session, "session", "calque_session_read");
+    require(name, "name", "calque_session_read");
+    require(out, "out", "calque_session_read");
+    *out = handle_of(session->session.read(name));
+  });
+}
+calque_error* calque_session_write(calque_session* session, const char* name,
+                                   const calque_array* value) noexcept {
+  return guarded([&] {
+    require(session, "session", "calque_session_write");
+    require(name, "name", "calque_session_write");
+    require(value, "value", "calque_session_write");
+    session->session.write(name, value->array);
+  });
+}
+calque_error* calque_session_save(const calque_session* session, const char* path) noexcept {
+  return guarded([&] {
+    require(session, "session", "calque_session_save");
+    require(path, "path", "calque_session_save");
+    session->session.save(path);
+  });
+}
+calque_error* calque_session_restore(calque_session* session, const char* path) noexcept {
+  return guarded([&] {
+    require(session, "session", "calque_session_restore");
+    require(path, "path", "calque_session_restore");
+    session->session.restore(path);
+  });
+}
+void calque_session_free(calque_session* session) noexcept { delete session; }
 
 }  // extern "C"

@@ -19,6 +19,7 @@ struct ArrayImpl;
 struct DeviceImpl;
 struct ModuleImpl;
 struct FunctionImpl;
+struct SessionImpl;
 struct Access;
 }  // namespace detail
 

@@ -30,13 +30,14 @@ extern "C" {
 #define CALQUE_NOEXCEPT
 #endif
 
-#define CALQUE_VERSION 1
+#define CALQUE_VERSION 2  /* 2: sessions */
 
 typedef struct calque_error calque_error;
 typedef struct calque_device calque_device;
 typedef struct calque_module calque_module;
 typedef struct calque_function calque_function;
 typedef struct calque_array calque_array;
+typedef struct calque_session calque_session;
 
 /* The version of the library, CALQUE_VERSION when it was built. */
 CALQUE_C_API int calque_version(void) CALQUE_NOEXCEPT;
@@ -100,6 +101,27 @@ CALQUE_C_API calque_error* calque_array_wait(const calque_array* array, double s
 CALQUE_C_API calque_error* calque_array_read(const calque_array* array, void* target,
                                              size_t bytes) CALQUE_NOEXCEPT;
 CALQUE_C_API void calque_array_free(calque_array* array) CALQUE_NOEXCEPT;
+
+/* ---- sessions: the state of an artifact of an `aot.Module` by name, and calls of its functions with it
+ * (calque/session.hpp).  Arguments and results are the function's own, without those of the state. */
+CALQUE_C_API calque_error* calque_session_open(const calque_module* module,
+                                               calque_session** out) CALQUE_NOEXCEPT;
+CALQUE_C_API calque_error* calque_session_call(calque_session* session, const char* function,
+                                               const calque_array* const* arguments, size_t argument_count,
+                                               calque_array** results, size_t result_count) CALQUE_NOEXCEPT;
+/* How many leaves the state has, and the name of one (NULL behind the last), as long as the session lives. */
+CALQUE_C_API size_t calque_session_count(const calque_session* session) CALQUE_NOEXCEPT;
+CALQUE_C_API const char* calque_session_name(const calque_session* session, size_t index) CALQUE_NOEXCEPT;
+/* A copy of a leaf, and setting one to a copy of an array of its type. */
+CALQUE_C_API calque_error* calque_session_read(const calque_session* session, const char* name,
+                                               calque_array** out) CALQUE_NOEXCEPT;
+CALQUE_C_API calque_error* calque_session_write(calque_session* session, const char* name,
+                                                const calque_array* value) CALQUE_NOEXCEPT;
+/* The whole state, to a .safetensors file and from one. */
+CALQUE_C_API calque_error* calque_session_save(const calque_session* session,
+                                               const char* path) CALQUE_NOEXCEPT;
+CALQUE_C_API calque_error* calque_session_restore(calque_session* session, const char* path) CALQUE_NOEXCEPT;
+CALQUE_C_API void calque_session_free(calque_session* session) CALQUE_NOEXCEPT;
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,7 @@ struct CALQUE_API Parameter {
   DType dtype = DType::float32;
   std::vector<Dim> shape;
   bool donated = false;  // an argument that the call takes over: it is deleted afterwards
+  std::string state;     // the leaf of a module's state that it is, empty for others: session.hpp
 
   std::string describe() const;  // "float32[b,128]"
 };
@@ -33,6 +34,7 @@ struct CALQUE_API Signature {
   std::vector<Parameter> arguments, results;
   std::string target;  // "cpu:x86-64-v3"
   std::string record;  // the whole record, JSON
+  bool is_initial_state = false;  // it gives the state as a session begins with it
 
   std::string describe() const;  // "f(x: float32[b,8]) -> float32[b]"
 };

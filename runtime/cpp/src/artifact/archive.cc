@@ -294,7 +294,48 @@ Archive of_gguf(Bytes file) {
   return made;
 }
 
+// A name as JSON writes it.
+std::string quoted(const std::string& text) {
+  std::string made = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') made += '\\';
+    made += c;
+  }
+  return made + "\"";
+}
+
 }  // namespace
+
+Layout safetensors_layout(const std::map<std::string, ArrayType>& arrays) {
+  Layout made;
+  for (const auto& [name, type] : arrays) made.order.push_back(name);
+  // largest elements first, so that each array lies at a multiple of its element's size
+  std::stable_sort(made.order.begin(), made.order.end(), [&](const std::string& a, const std::string& b) {
+    return calque::size_of(arrays.at(a).dtype) > calque::size_of(arrays.at(b).dtype);
+  });
+  std::string text = "{";
+  Number end = 0;
+  for (const std::string& name : made.order) {
+    const ArrayType& type = arrays.at(name);
+    const Named* known = std::find_if(std::begin(kSafetensors), std::end(kSafetensors),
+                                      [&](const Named& one) { return one.dtype == type.dtype; });
+    if (known == std::end(kSafetensors))
+      throw Unreadable(name + " is " + name_of(type.dtype) + ", which .safetensors has not");
+    const Number start = end;
+    end = sum(end, bytes_of(type));
+    std::string shape;
+    for (const std::int64_t size : type.shape) shape += (shape.empty() ? "" : ",") + std::to_string(size);
+    text += (text.size() == 1 ? "" : ",") + quoted(name) + ":{\"dtype\":\"" + std::string(known->name) +
+            "\",\"shape\":[" + shape + "],\"data_offsets\":[" + std::to_string(start) + "," +
+            std::to_string(end) + "]}";
+  }
+  text += "}";
+  text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' ');  // the arrays begin at a multiple of 64
+  Number size = text.size();
+  for (int i = 0; i < 8; ++i, size >>= 8) made.head += static_cast<char>(size & 0xff);
+  made.head += text;
+  return made;
+}
 
 Archive read_archive(Bytes file, std::string_view suffix) {
   Archive made = suffix == ".irpa" ? of_irpa(file) : suffix == ".gguf" ? of_gguf(file) : of_safetensors(file);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "artifact/container.hpp"
 #include "calque/array.hpp"
@@ -30,5 +31,13 @@ using Archive = std::map<std::string, ArchiveEntry, std::less<>>;
 // What is in a file whose name ends so (".irpa"): every number of its tables is compared with its size
 // before anybody else reads it.  Unreadable where it is not what its name says.
 Archive read_archive(Bytes file, std::string_view suffix);
+
+// The beginning of a .safetensors file of these arrays, and the order and places of their bytes behind it;
+// Unreadable where it has no name for a type.
+struct Layout {
+  std::string head;
+  std::vector<std::string> order;
+};
+Layout safetensors_layout(const std::map<std::string, ArrayType>& arrays);
 
 }  // namespace calque::artifact

@@ -175,6 +175,56 @@ void check_variables(const Record& record) {
         throw Unreadable("the dimension " + expression->text() + " is in no argument's shape");
 }
 
+std::vector<std::string> read_leaves(const Json& value, std::size_t count) {
+  std::vector<std::string> made(count);
+  std::vector<bool> seen(count, false);
+  std::set<std::string> names;
+  for (const Json& entry : value.array()) {
+    const std::vector<Json>& words = entry.array();
+    if (words.size() != 2 || words[1].string().empty())
+      throw Unreadable("a leaf of the state of other than a position and a name");
+    const std::size_t position = position_of(words[0], count);
+    if (seen[position] || !names.insert(words[1].string()).second)
+      throw Unreadable("a leaf of the state is named twice");
+    seen[position] = true;
+    made[position] = words[1].string();
+  }
+  return made;
+}
+
+// What comes back must be what was given, and what is given away must come back.
+void check_state(const Record& record) {
+  for (std::size_t k = 0; k < record.results.size(); ++k) {
+    const std::string& name = record.state->results[k];
+    if (name.empty()) continue;
+    const Result& made = record.results[k];
+    for (const Size& size : made.shape)
+      if (size.expression) throw Unreadable("the leaf " + name + " has a size that is not known");
+    for (std::size_t i = 0; i < record.arguments.size(); ++i) {
+      const Argument& given = record.arguments[i];
+      if (record.state->arguments[i] != name) continue;
+      bool same = given.dtype == made.dtype && given.shape.size() == made.shape.size();
+      for (std::size_t axis = 0; same && axis < given.shape.size(); ++axis)
+        same = !given.shape[axis].expression && given.shape[axis].number == made.shape[axis].number;
+      if (!same) throw Unreadable("the leaf " + name + " comes back as another type");
+    }
+  }
+  for (std::size_t i = 0; i < record.arguments.size(); ++i) {
+    const std::string& name = record.state->arguments[i];
+    const std::vector<std::string>& back = record.state->results;
+    if (!name.empty() && record.donated[i] && std::find(back.begin(), back.end(), name) == back.end())
+      throw Unreadable("a leaf of the state is given away and does not come back");
+  }
+}
+
+void read_state(const Json& value, Record& made) {
+  State& state = made.state.emplace();
+  state.arguments = read_leaves(value.at("args"), made.arguments.size());
+  state.results = read_leaves(value.at("results"), made.results.size());
+  state.initial = flag_at(value, "initial");
+  check_state(made);
+}
+
 Record read(std::string_view text) {
   const Json raw = Json::parse(text);
   const std::int64_t version = raw.at("version").integer();
@@ -212,6 +262,7 @@ Record read(std::string_view text) {
           Constraint::parse(words[0].string(), words[1].string(), words[2].string()));
     }
   check_variables(made);
+  if (const Json* state = raw.find("state"); state != nullptr && !state->is_null()) read_state(*state, made);
   return made;
 }
 
@@ -328,9 +379,11 @@ Signature Record::signature() const {
   made.record = text;
   for (std::size_t i = 0; i < arguments.size(); ++i)
     made.arguments.push_back({arguments[i].path, arguments[i].dtype, dims_of(arguments[i].shape),
-                              donated[i]});
-  for (const Result& result : results)
-    made.results.push_back({result.path, result.dtype, dims_of(result.shape), false});
+                              donated[i], state ? state->arguments[i] : ""});
+  for (std::size_t k = 0; k < results.size(); ++k)
+    made.results.push_back({results[k].path, results[k].dtype, dims_of(results[k].shape), false,
+                            state ? state->results[k] : ""});
+  made.is_initial_state = state && state->initial;
   return made;
 }
 

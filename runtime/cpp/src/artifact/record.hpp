@@ -35,6 +35,12 @@ struct Result : Argument {
   std::size_t position = 0;
 };
 
+// Which arguments and results of a function are leaves of a module's state: runtime/session.py.
+struct State {
+  std::vector<std::string> arguments, results;  // the leaf's name, empty where there is none
+  bool initial = false;                         // it gives the whole state as a session begins with it
+};
+
 // An array that the artifact reads from an archive.
 struct StoredArray {
   std::string name;
@@ -75,6 +81,7 @@ struct Record {
   Target target;
   std::vector<StoredArray> parameters;
   std::vector<Constraint> constraints;
+  std::optional<State> state;
 
   bool is_dynamic() const;  // is a size known at the call only?
   Signature signature() const;

@@ -1,0 +1,116 @@
+"""calque generate: language models, from their own files or as artifacts.
+
+Start reading at `generate_text`.
+"""
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from calque import aot, models
+from calque.lowering.target.targets import Target, portable_target
+from calque.runtime.session import Session
+from calque_cli.report import UsageError, progress, size_text
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are chosen, and how many."""
+
+    most: int
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+
+
+def generate_text(model: Path, prompt: str, tokens: str, sampling: Sampling, capacity: int,
+                  sequences: int, tokenizer: Path | None, save: Path | None,
+                  targets: Sequence[Target]) -> None:
+    """Print what a model writes behind a prompt, as it comes."""
+    if (prompt != "") == (tokens != "") and not (save and not prompt and not tokens):
+        raise UsageError("a prompt is wanted, as text or as tokens.",
+                         "give --prompt TEXT, or --tokens 1,15043.")
+    session, loaded = _session(model, capacity, sequences, save, targets)
+    if save is not None and not prompt and not tokens:
+        return
+    words = None
+    if prompt or tokenizer is not None or loaded is not None:
+        words = _tokenizer(tokenizer or loaded or model, needed=bool(prompt))
+    bos = None if loaded is None else getattr(loaded.config, "bos", None)
+    given = _numbers(tokens) if tokens else _encoded(words, prompt, bos)
+    begin = time.perf_counter()
+    made: list[int] = []
+    shown, first = "", 0.0
+    for token in models.generate(session, given, most=sampling.most, seed=sampling.seed,
+                                 temperature=sampling.temperature, top_k=sampling.top_k,
+                                 top_p=sampling.top_p):
+        first = first or time.perf_counter()
+        made.append(token)
+        if words is None:
+            typer.echo(("" if len(made) == 1 else " ") + str(token), nl=False)
+            continue
+        text = words.decode(made)
+        if not text.endswith("\ufffd"):  # half a character
+            typer.echo(text[len(shown):], nl=False)
+            shown = text
+    typer.echo("")
+    if len(made) > 1 and sys.stderr.isatty():
+        rate = (len(made) - 1) / (time.perf_counter() - first)
+        typer.echo(f"{len(given)} tokens read in {first - begin:.2f} s, then {rate:.1f} tokens a "
+                   "second", err=True)
+
+
+def _session(model: Path, capacity: int, sequences: int, save: Path | None,
+             targets: Sequence[Target]) -> tuple[Session, models.Loaded | None]:
+    """Of an artifact, or of a model's own files, which are compiled."""
+    if model.suffix == ".vmfb":
+        if save is not None:
+            raise UsageError(f"{model} is compiled already.", "leave --save away.")
+        return aot.load(model).session(), None
+    loaded = models.load(model)
+    if not isinstance(loaded.config, models.LlamaConfig):
+        raise UsageError(f"{model} is an encoder, which generates no text.",
+                         "give a Llama-shaped model; models.Bert embeds texts.")
+    with progress("compiling") as advance:
+        advance("compiling")
+        llama = models.Llama(loaded.config, loaded.weights, sequences=sequences, capacity=capacity)
+        artifact = llama.compile(targets=targets or ([portable_target()] if save else ["cpu"]))
+    if save is not None:
+        artifact.save(save)
+        typer.echo(f"wrote {save} for {', '.join(artifact.targets)} "
+                   f"({size_text(save.stat().st_size)})")
+        if artifact.parameters:
+            beside = save.with_suffix(".irpa")
+            typer.echo(f"wrote {beside}: {len(artifact.parameters)} parameters "
+                       f"({size_text(beside.stat().st_size)})")
+        return aot.load(save).session(), loaded
+    return aot.load(artifact).session(), loaded
+
+
+def _tokenizer(of: Any, needed: bool) -> Any:
+    try:
+        return models.tokenizer(of)
+    except (models.ModelError, models.MissingPackage):
+        if needed or not isinstance(of, models.Loaded):
+            raise
+        return None  # tokens in, tokens out
+
+
+def _encoded(words: Any, prompt: str, bos: int | None) -> list[int]:
+    made = list(words.encode(prompt).ids)
+    return made if bos is None or made[:1] == [bos] else [bos, *made]
+
+
+def _numbers(tokens: str) -> list[int]:
+    try:
+        return [int(t) for t in tokens.replace(",", " ").split()]
+    except ValueError:
+        raise UsageError(f"--tokens {tokens!r} are no numbers.",
+                         "write them like --tokens 1,15043,29892.") from None
