@@ -41,12 +41,14 @@ LEAST_MASKED_SIZES = (16, 17, 8)
 OPEN = (64, 1024, 1024, 1024)  # batch, rows, columns, contracted size that are planned for where
 # they are known at the call only
 FEW = 64  # rows up to which a row-major right operand is not packed
-DIRECT = 1 << 18  # bytes of a cell's part of it up to which neither operand is: half of a second level
-DIRECT_FEW = (8, 1 << 21)  # cache; and for so many rows, to FEW of them,
-LEAST_DIRECT = 1 << 18  # products of each of a batch from which on it is the kernel's,
+# Neither operand is packed while a cell's part of the right one has so many bytes: half of a second
+DIRECT = 1 << 18  # level cache; for these numbers of rows, up to FEW, the second number of bytes;
+DIRECT_FEW = (8, 1 << 21)
+DIRECT_APART = 1 << 11  # but not where its rows are multiples of so many bytes apart, and so in few
+# sets of the cache: of more than FEW rows, or of twice as many bytes with few rows.
+LEAST_DIRECT = 1 << 19  # products from which on that is the kernel's (IREE joins what follows),
+LEAST_DIRECT_OF_MANY = 1 << 17  # and of each of a batch
 LEAST_DIRECT_SIZES = (8, 8)  # rows, contracted size (and columns: a panel)
-DIRECT_APART = 1 << 11  # but where its rows are multiples of so many bytes apart, and so in few sets of
-# the cache: of more than FEW rows, or of twice as many bytes with few rows
 CELL = 256  # rows and columns of a cell, or twice as many,
 PACKED = 22  # as what a row or column of it costs to pack is that of so many products with it
 WORKERS = (2, 16)  # for whom a product is cut
@@ -282,7 +284,7 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     if known and x.dtype == sums and b_column == 1 and m * n * k >= LEAST_MASKED:
         as_is = direct(cells(*sizes, True, vector, size), n, k, b_row, vector, size)
     why = Refusal(e, "switched off") if off("products") else None if (
-        as_is is not None and m * n * k >= LEAST_DIRECT
+        as_is is not None and m * n * k >= (LEAST_DIRECT_OF_MANY if batch > 1 else LEAST_DIRECT)
         and all(map(int.__ge__, (m, k), LEAST_DIRECT_SIZES))) else refusal(
         count, rows if is_static((m,)) else FEW, columns, depth, b_column == 1,
         known and has_masks(target, m, n), e)

@@ -95,8 +95,8 @@ def test_drawn_sizes(dtype: Any, level: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
 @at_levels
 def test_as_they_lie(dtype: Any, level: str) -> None:
-    """Nothing packed: a by rows and by columns, rows of either further apart, the last panel of a cell
-    beside the one before."""
+    """Nothing packed: a by rows and by columns, rows of either further apart, the last panel of
+    a cell beside the one before."""
     rng = np.random.default_rng(8)
     columns = 2 * gemm.LEVELS[level] // dtype.itemsize
     for seed in range(60):
