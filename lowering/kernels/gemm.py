@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calque.core.dims import is_static
@@ -41,6 +41,14 @@ LEAST_MASKED_SIZES = (16, 17, 8)
 OPEN = (64, 1024, 1024, 1024)  # batch, rows, columns, contracted size that are planned for where
 # they are known at the call only
 FEW = 64  # rows up to which a row-major right operand is not packed
+# Neither operand is packed while a cell's part of the right one has so many bytes: half of a second
+DIRECT = 1 << 18  # level cache; for these numbers of rows, up to FEW, the second number of bytes;
+DIRECT_FEW = (8, 1 << 21)
+DIRECT_APART = 1 << 11  # but not where its rows are multiples of so many bytes apart, and so in few
+# sets of the cache: of more than FEW rows, or of twice as many bytes with few rows.
+LEAST_DIRECT = 1 << 19  # products from which on that is the kernel's (IREE joins what follows),
+LEAST_DIRECT_OF_MANY = 1 << 17  # and of each of a batch
+LEAST_DIRECT_SIZES = (8, 8)  # rows, contracted size (and columns: a panel)
 CELL = 256  # rows and columns of a cell, or twice as many,
 PACKED = 22  # as what a row or column of it costs to pack is that of so many products with it
 WORKERS = (2, 16)  # for whom a product is cut
@@ -139,6 +147,24 @@ def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: 
         groups = _groups(count, min(GROUPS, work, max(8, rooms)))
         plans.append(Cells(tall, broad, few, groups, room))
     return min(plans, key=lambda plan: _cost(batch, m, n, plan))
+
+
+def direct(plan: Cells, n: int, k: int, b_row: int, bytes_of_vector: int, size: int
+           ) -> Cells | None:
+    """The plan with both operands read as they lie, where that is faster than packing: numbers of
+    `size` bytes, b's rows `b_row` of them apart."""
+    columns = 2 * bytes_of_vector // size
+    broad = plan.broad
+    while 0 < n % broad < columns < n:  # no cell is narrower than a panel
+        broad += columns
+    few, bytes_of_b = plan.tall <= FEW, k * min(n, broad) * size
+    apart = DIRECT_APART * 2 if few and bytes_of_b > DIRECT else DIRECT_APART
+    if n < columns or (bytes_of_b > DIRECT and not (
+            few and plan.tall >= DIRECT_FEW[0] and bytes_of_b <= DIRECT_FEW[1])):
+        return None
+    if b_row * size % apart == 0 and (bytes_of_b > DIRECT or not few):
+        return None
+    return replace(plan, broad=broad, few=0, room=0)
 
 
 def expected(sizes: Sequence[Any]) -> tuple[int, int, int, int]:
@@ -253,7 +279,13 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
         return made
     count, rows, columns, depth = expected(sizes)
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
-    why = Refusal(e, "switched off") if off("products") else refusal(
+    vector, size = LEVELS[level_of(target)], sums.itemsize
+    as_is = None
+    if known and x.dtype == sums and b_column == 1 and m * n * k >= LEAST_MASKED:
+        as_is = direct(cells(*sizes, True, vector, size), n, k, b_row, vector, size)
+    why = Refusal(e, "switched off") if off("products") else None if (
+        as_is is not None and m * n * k >= (LEAST_DIRECT_OF_MANY if batch > 1 else LEAST_DIRECT)
+        and all(map(int.__ge__, (m, k), LEAST_DIRECT_SIZES))) else refusal(
         count, rows if is_static((m,)) else FEW, columns, depth, b_column == 1,
         known and has_masks(target, m, n), e)
     if why is None and count == 1 and is_instruction(target, min(rows, columns, depth),
@@ -263,11 +295,16 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
         ctx.plan.refuse(why)
         return None
     a, (a_batch, a_row, a_column) = _operand(ctx, x, (xb, xf, xc))
-    plan = cells(count, rows, columns, depth, b_column == 1, LEVELS[level_of(target)],
-                 sums.itemsize, is_static((m,)))
+    shape = shape_of_product(x, y, dims)
+    if as_is is not None and 1 in (a_row, a_column):
+        return emit_native(
+            ctx, "gemm", f"calque_direct_{SUFFIXES[x.dtype.name]}", [a, b], [(shape, sums)],
+            (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, as_is.tall, as_is.broad),
+            as_is.groups)[0]
+    plan = cells(count, rows, columns, depth, b_column == 1, vector, size, is_static((m,)))
     scalars = (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column, plan.tall,
                plan.broad, plan.few, plan.room)
-    results = [(shape_of_product(x, y, dims), sums), ((plan.groups * plan.room,), sums)]
+    results = [(shape, sums), ((plan.groups * plan.room,), sums)]
     made, _ = emit_native(ctx, "gemm", f"calque_gemm_{SUFFIXES[x.dtype.name]}", [a, b], results,
                           scalars, plan.groups)
     return made

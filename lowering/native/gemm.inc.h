@@ -172,8 +172,8 @@ void IN(calque_pack)(const T *b_base, int64_t b_at, R *to_base, int64_t to_at, i
   }
 }
 
-/* c (rows x columns, rows c_row apart), or what is added to it, = a times what calque_pack made.  Whole
- * tiles of a's rows are read as they lie, where they do side by side and are numbers of R. */
+/* c (rows x columns, rows c_row apart), or what is added to it, = a times what calque_pack made.  a is
+ * read as it lies, where its rows or columns do side by side and are numbers of R. */
 void IN(calque_packed)(const T *a_base, int64_t a_at, const R *packed_base, int64_t packed_at,
                        R *c_base, int64_t c_at, R *work_base, int64_t work_at, int64_t rows,
                        int64_t columns, int64_t k, int64_t a_row, int64_t a_column, int64_t c_row,
@@ -182,17 +182,14 @@ void IN(calque_packed)(const T *a_base, int64_t a_at, const R *packed_base, int6
   int64_t as_is = sizeof(T) == sizeof(R) && (a_row == 1 || a_column == 1) ? columns / COLUMNS : 0;
   AHEAD none = {0, 0, 0, 0, 0};
   for (int64_t n = 0; n < blocks; n++) {
-    int64_t p = start_of(k, blocks, n), depth = start_of(k, blocks, n + 1) - p, done = 0;
+    int64_t p = start_of(k, blocks, n), depth = start_of(k, blocks, n + 1) - p;
     VIEW a = {a_base + a_at + p * a_column, a_column, a_row, 0, 0, 0};
     const R *b = packed_base + packed_at + n * PACKED(k, columns);
     R *c = c_base + c_at;
     for (int64_t j = 0; j < as_is; j++)
-      done = SUM(in_place)(rows, depth, (const R *)a.at, a_row, a_column,
-                           b + j * PANEL(parts(depth, STEP)), c + j * COLUMNS, c_row, add + n);
+      SUM(in_place)(rows, depth, (const R *)a.at, a_row, a_column,
+                    b + j * PANEL(parts(depth, STEP)), COLUMNS, c + j * COLUMNS, c_row, add + n);
     int64_t left = as_is * COLUMNS;
-    if (done < rows && left)
-      IN(strips)(c + done * c_row, c_row, IN(from)(a, 0, done), b, rows - done, left, depth,
-                 add + n, work_base + work_at, &none);
     if (left < columns)
       IN(strips)(c + left, c_row, a, b + as_is * PANEL(parts(depth, STEP)), rows, columns - left,
                  depth, add + n, work_base + work_at, &none);

@@ -39,47 +39,61 @@ INLINE void SUM(tile)(const int rows, int64_t steps, const R *restrict a, const 
   }
 }
 
-/* TILE_ROWS rows of c, or of what is added to it, = a, read as it lies, times a panel of b: a's
- * elements of a row lie side by side (`along`), or those of a column; `apart` are its rows, or its
- * columns. */
-INLINE void SUM(tile_in_place)(const int along, int64_t depth, const R *restrict a, int64_t apart,
-                               const R *restrict b, R *restrict c, int64_t ldc, int64_t add) {
+/* `rows` rows of c, or of what is added to it, = a, read as it lies, times two vectors of columns of b,
+ * whose rows are `ldb` apart: a panel, or b itself.  a's elements of a row lie side by side (`along`), or
+ * those of a column; `apart` are its rows, or its columns. */
+INLINE void SUM(tile_in_place)(const int rows, const int along, int64_t depth, const R *restrict a,
+                               int64_t apart, const R *restrict b, int64_t ldb, R *restrict c,
+                               int64_t ldc, int64_t add) {
   V sum[TILE_ROWS][2];
-  UNROLL for (int i = 0; i < TILE_ROWS; i++) {
+  UNROLL for (int i = 0; i < rows; i++) {
     sum[i][0] = sum[i][1] = (V){0};
     __builtin_prefetch(c + i * ldc, 1);
     __builtin_prefetch(c + i * ldc + COLUMNS - 1, 1);
   }
   const R *row[(TILE_ROWS + 2) / 3]; /* of every third row: a register each */
-  UNROLL for (int i = 0; i < TILE_ROWS; i += 3) row[i / 3] = a + i * apart;
+  UNROLL for (int i = 0; i < rows; i += 3) row[i / 3] = a + i * apart;
   int64_t p = 0;
   for (; along && p + STEP <= depth; p += STEP) {
     STEPS for (int q = 0; q < STEP; q++) {
-      V b0 = *(const V *)(b + q * COLUMNS), b1 = *(const V *)(b + q * COLUMNS + VL);
-      UNROLL for (int i = 0; i < TILE_ROWS; i++) {
+      V b0 = *(const V *)b, b1 = *(const V *)(b + VL);
+      UNROLL for (int i = 0; i < rows; i++) {
         R x = row[i / 3][i % 3 * apart + q];
         sum[i][0] += x * b0;
         sum[i][1] += x * b1;
       }
+      b += ldb;
     }
-    UNROLL for (int i = 0; i < TILE_ROWS; i += 3) row[i / 3] += STEP;
-    b += STEP * COLUMNS;
+    UNROLL for (int i = 0; i < rows; i += 3) row[i / 3] += STEP;
   }
   for (; p < depth; p++) {
     V b0 = *(const V *)b, b1 = *(const V *)(b + VL);
-    UNROLL for (int i = 0; i < TILE_ROWS; i++) {
+    UNROLL for (int i = 0; i < rows; i++) {
       R x = along ? a[i * apart + p] : a[p * apart + i];
       sum[i][0] += x * b0;
       sum[i][1] += x * b1;
     }
-    b += COLUMNS;
+    b += ldb;
   }
-  UNROLL for (int i = 0; i < TILE_ROWS; i++) {
+  UNROLL for (int i = 0; i < rows; i++) {
     V *to = (V *)(c + i * ldc);
     if (add) sum[i][0] += to[0], sum[i][1] += to[1];
     to[0] = sum[i][0], to[1] = sum[i][1];
   }
 }
+
+/* A switch over the heights of tiles. */
+#if TILE_ROWS > 12
+#define TILES_OF(TILE) \
+  TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6) TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) \
+      TILE(12) TILE(13) TILE(14)
+#elif TILE_ROWS > 6
+#define TILES_OF(TILE) \
+  TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6) TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) \
+      TILE(12)
+#else
+#define TILES_OF(TILE) TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
+#endif
 
 #define TILE(n)                                     \
   case n:                                           \
@@ -95,42 +109,67 @@ ONCE void SUM(tiles)(int64_t rows, int64_t steps, const R *a, const R *b, R *c, 
     for (int64_t i = 0; i < rows && add; i++)
       for (int64_t j = 0; j < columns; j++) part[i * COLUMNS + j] = c[i * ldc + j];
   }
-  switch (rows) {
-    TILE(1)
-    TILE(2)
-    TILE(3)
-    TILE(4)
-    TILE(5)
-    TILE(6)
-#if TILE_ROWS > 6
-    TILE(7)
-    TILE(8)
-    TILE(9)
-    TILE(10)
-    TILE(11)
-    TILE(12)
-#endif
-#if TILE_ROWS > 12
-    TILE(13)
-    TILE(14)
-#endif
-  }
+  switch (rows) { TILES_OF(TILE) }
   for (int64_t i = 0; i < rows && to == part; i++)
     for (int64_t j = 0; j < columns; j++) c[i * ldc + j] = part[i * COLUMNS + j];
 }
 #undef TILE
 
-/* Whole tiles of rows of c (or of what is added to it) = rows of a, read as they lie, times a panel of
- * b; how many rows. */
-ONCE int64_t SUM(in_place)(int64_t rows, int64_t depth, const R *a, int64_t a_row, int64_t a_column,
-                           const R *b, R *c, int64_t ldc, int64_t add) {
-  int64_t i = 0;
-  for (; i + TILE_ROWS <= rows; i += TILE_ROWS)
-    if (a_column == 1)
-      SUM(tile_in_place)(1, depth, a + i * a_row, a_row, b, c + i * ldc, ldc, add);
-    else
-      SUM(tile_in_place)(0, depth, a + i, a_column, b, c + i * ldc, ldc, add);
-  return i;
+#define TILE(n)                                                                           \
+  case n:                                                                                 \
+    SUM(tile_in_place)(n, along, depth, a, apart, b, ldb, to, ldc, add);                  \
+    break;
+
+INLINE void SUM(tiles_in_place)(const int along, int64_t rows, int64_t depth, const R *first,
+                                int64_t apart, const R *b, int64_t ldb, R *c, int64_t ldc,
+                                int64_t add) {
+  int64_t panels = parts(rows, TILE_ROWS);
+  for (int64_t t = 0; t < panels; t++) {
+    int64_t i = start_of(rows, panels, t);
+    const R *a = first + i * (along ? apart : 1);
+    R *to = c + i * ldc;
+    switch (start_of(rows, panels, t + 1) - i) { TILES_OF(TILE) }
+  }
+}
+#undef TILE
+
+/* Rows of c, or of what is added to it, two vectors of columns, = rows of a times columns of b, both
+ * read as they lie: a's elements of a row or of a column do so side by side. */
+ONCE void SUM(in_place)(int64_t rows, int64_t depth, const R *a, int64_t a_row, int64_t a_column,
+                        const R *b, int64_t ldb, R *c, int64_t ldc, int64_t add) {
+  if (a_column == 1)
+    SUM(tiles_in_place)(1, rows, depth, a, a_row, b, ldb, c, ldc, add);
+  else
+    SUM(tiles_in_place)(0, rows, depth, a, a_column, b, ldb, c, ldc, add);
+}
+
+/* c (batch, m, n) = a b, cell by cell as in gemm.inc.h, of numbers that are not widened: nothing is
+ * packed.  a's rows or columns and b's rows lie side by side, no cell has less than a panel of columns; the
+ * last panel of one goes back to where it is whole, and adds up again what it shares with the one before. */
+void SUM(calque_direct)(const R *a_base, int64_t a_at, const R *b_base, int64_t b_at, R *c_base,
+                        int64_t c_at, int64_t batch, int64_t m, int64_t n, int64_t k,
+                        int64_t a_batch, int64_t a_row, int64_t a_column, int64_t b_batch,
+                        int64_t b_row, int64_t tall, int64_t broad, int64_t group,
+                        int64_t groups) {
+  int64_t down = parts(m, tall), along = parts(n, broad), cells = batch * down * along;
+  int64_t blocks = parts(k, DEPTH);
+  for (int64_t at = cells * group / groups; at < cells * (group + 1) / groups; at++) {
+    int64_t which = at / (down * along), i = at / along % down * tall, j = at % along * broad;
+    int64_t rows = smaller(m - i, tall), columns = smaller(n - j, broad);
+    int64_t panels = columns / COLUMNS, last = columns % COLUMNS ? blocks : 0;
+    const R *a = a_base + a_at + which * a_batch + i * a_row;
+    const R *b = b_base + b_at + which * b_batch + j;
+    R *c = c_base + c_at + (which * m + i) * n + j;
+    for (int64_t s = 0; s < blocks + last; s++) {
+      int64_t block = s % blocks, p = start_of(k, blocks, block);
+      int64_t depth = start_of(k, blocks, block + 1) - p;
+      for (int64_t t = 0; t < (s < blocks ? panels : 1); t++) {
+        int64_t first = s < blocks ? t * COLUMNS : columns - COLUMNS;
+        SUM(in_place)(rows, depth, a + p * a_column, a_row, a_column, b + p * b_row + first, b_row,
+                      c + first, n, block);
+      }
+    }
+  }
 }
 
 /* Four rows of four to columns. */

@@ -1,4 +1,4 @@
-/* Runs calque_gemm_<type>, calque_convolve_<type>, calque_pack_<type> and calque_packed_<type> on small cases under ASan and UBSan, every buffer exactly as large as it may
+/* Runs calque_gemm_<type>, calque_convolve_<type>, calque_pack_<type>, calque_packed_<type> and calque_direct_<type> on small cases under ASan and UBSan, every buffer exactly as large as it may
  * be touched; prints ok. */
 #include <stdint.h>
 #include <stdio.h>
@@ -28,6 +28,11 @@ PACKED(f32, float, float)
 PACKED(f64, double, double)
 PACKED(bf16, uint16_t, float)
 PACKED(f16, uint16_t, float)
+
+#define DIRECT(type, R) \
+  void calque_direct_##type(const R *, I, const R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, I);
+DIRECT(f32, float)
+DIRECT(f64, double)
 
 static I parts(I n, I most) { return (n + most - 1) / most; }
 static I part(I n, I most) { return parts(n, parts(n, most)); }
@@ -137,6 +142,35 @@ static int packed_once(void) {
   return 0;
 }
 
+/* Nothing packed: whole panels, and some that go back to where they are whole. */
+#define AS_IS(type, R)                                                                          \
+  {                                                                                             \
+    I columns = 2 * VECTOR / sizeof(R), n = columns * (1 + s) + (s % 2 ? 3 : 0);                \
+    R *a = malloc(m * k * sizeof(R)), *b = malloc(k * n * sizeof(R)), *c = malloc(m * n * sizeof(R)); \
+    for (I i = 0; i < m * k; i++) a[i] = i % 7;                                                 \
+    for (I i = 0; i < k * n; i++) b[i] = i % 5;                                                 \
+    for (I g = 0; g < 2; g++)                                                                   \
+      calque_direct_##type(a, 0, b, 0, c, 0, 1, m, n, k, 0, turned ? 1 : k, turned ? m : 1, 0,  \
+                           n, 9, s % 2 ? columns * (1 + s) : columns, g, 2);                    \
+    for (I i = 0; i < m * n; i++) {                                                             \
+      double sum = 0;                                                                           \
+      for (I p = 0; p < k; p++)                                                                 \
+        sum += (double)a[turned ? p * m + i / n : i / n * k + p] * (double)b[p * n + i % n];    \
+      if (sum != (double)c[i]) return 1;                                                        \
+    }                                                                                           \
+    free(a), free(b), free(c);                                                                  \
+  }
+
+static int as_is(void) {
+  for (int s = 0; s < 4; s++)
+    for (int turned = 0; turned < 2; turned++) {
+      I m = 1 + 9 * s, k = s == 2 ? 300 : 5 + s;
+      AS_IS(f32, float)
+      AS_IS(f64, double)
+    }
+  return 0;
+}
+
 static int convolutions(void) {
   const I cases[][5] = {{1, 3, 1, 1, 1}, {2, 8, 3, 5, 1}, {2, 9, 4, 17, 2}, {1, 20, 8, 3, 1},
                         {1, 12, 33, 9, 1}};
@@ -159,6 +193,7 @@ static int convolutions(void) {
 int main(void) {
   if (convolutions()) return 2;
   if (packed_once()) return 3;
+  if (as_is()) return 4;
   const I sizes[][4] = {{1, 1, 1, 1}, {2, 5, 3, 6}, {1, 7, 33, 9}, {1, 2, 64, 300}, {1, 171, 40, 3},
                         {3, 13, 17, 21}, {1, 64, 70, 258}};
   for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++)

@@ -92,6 +92,46 @@ def test_drawn_sizes(dtype: Any, level: str) -> None:
                       int(rng.choice([1, 1, 2, 3])), bool(rng.integers(2))), dtype, level, seed)
 
 
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
+@at_levels
+def test_as_they_lie(dtype: Any, level: str) -> None:
+    """Nothing packed: a by rows and by columns, rows of either further apart, the last panel of
+    a cell beside the one before."""
+    rng = np.random.default_rng(8)
+    columns = 2 * gemm.LEVELS[level] // dtype.itemsize
+    for seed in range(60):
+        batch, m, k = (int(rng.integers(1, most + 1)) for most in (3, 50, 40))
+        n, k = int(rng.integers(columns, 4 * columns)), k + 256 * (seed % 5 == 0)
+        broad = columns * int(rng.integers(1, 5))
+        while 0 < n % broad < columns:
+            broad += columns
+        turned, apart, groups = seed % 2, int(rng.integers(1, 3)), int(rng.integers(1, 5))
+        a, a_strides, x = operand(rng, dtype, batch, m, k, bool(turned), apart)
+        b, b_strides, y = operand(rng, dtype, batch, k, n, False, apart)
+        if seed % 3 == 0:
+            x[:, -1, 0] = np.inf  # stays in its row
+        c, = call("gemm", "direct", dtype, [a, b], [((batch, m, n), dtype)],
+                  [batch, m, n, k, *a_strides, *b_strides[:2], int(rng.integers(1, 41)), broad],
+                  groups, level)
+        with np.errstate(invalid="ignore"):
+            want, size = x.astype("f8") @ y.astype("f8"), np.abs(x).astype("f8") @ np.abs(y)
+        finite = np.isfinite(want)
+        assert np.array_equal(finite, np.isfinite(c)), (seed, level)
+        bound = float(np.finfo(dtype).eps) * (k + 4) ** 0.5
+        assert np.all(np.abs(c[finite] - want[finite]) <= bound * size[finite]), (seed, level)
+
+
+def test_which_are_read_as_they_lie() -> None:
+    """Cells are no narrower than a panel; nothing of what is large, or in few sets of a cache."""
+    for m, n, k, row, is_direct in ((64, 64, 64, 64, True), (200, 65, 100, 65, True),
+                                    (512, 512, 512, 512, False), (512, 512, 64, 512, False),
+                                    (32, 512, 784, 512, True), (4, 512, 784, 512, False),
+                                    (64, 15, 64, 15, False), (64, 1024, 1024, 1024, False)):
+        plan = gemm.direct(gemm.cells(1, m, n, k, True, 32, 4), n, k, row, 32, 4)
+        assert (plan is not None) == is_direct, (m, n, k)
+        assert plan is None or not 0 < n % plan.broad < 16
+
+
 @every
 @at_levels
 def test_around_blocks(dtype: Any, level: str) -> None:
