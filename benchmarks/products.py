@@ -4,6 +4,7 @@ jax runs in a process of its own (--jax names a Python that has it), held to the
 the three take turns, so that noise hits all of them. Of each case: the least time of each, and
 the medians of ratios to jax of the turns. lowering/kernels/gemm.py has what follows from it:
 `--levels` (LEVELS, LEAST, LEAST_SIZES) times small and thin products against IREE's alone,
+`--packed` (DIRECT and its family) times those that are read as they lie against packed ones,
 `--cells` (CELL, PACKED, ROOMS) large ones in cells of several sizes with work space for several
 groups. On one core (`taskset -c 0`) it shows what a core does; times of two need a quiet machine.
 
@@ -43,6 +44,11 @@ SMALL: list[tuple[int, int, int, str, str, int]] = [
     *((n, 16384, n, "float32", "", 1) for n in (16, 64)), (64, 16384, 64, "float32", "x", 1),
     (128, 64, 128, "float32", "y", 64), (128, 128, 64, "float32", "", 64),
     (256, 64, 256, "float32", "y", 32), (96, 96, 96, "float32", "", 64)]
+MIDDLE: list[tuple[int, int, int, str, str, int]] = [
+    (m, k, n, d, y, 1) for d in ("float32", "float64") for y in ("", "x") for m, k, n in (
+        (100, 100, 100), (128, 128, 128), (128, 512, 128), (256, 256, 256), (8, 784, 512),
+        (32, 784, 512), (64, 784, 512), (64, 512, 784), (1000, 300, 100), (32, 1024, 128))] + [
+    (64, 64, 64, "float32", "", 256)]
 MLP = (784, 1024, 1024, 10)
 MLP_ROWS = 128
 # what holds jax's products to a level: XLA's code and oneDNN; without YNNPACK, which asks the CPU
@@ -108,21 +114,24 @@ def serve() -> None:
         print(timed(run), flush=True)
 
 
-def ours(case: tuple[Any, ...] | None, kernel: bool) -> Callable[[], Any]:
+def ours(case: tuple[Any, ...] | None, way: str) -> Callable[[], Any]:
+    """A run by the kernel, by IREE alone, or by the kernel with operands packed."""
     import calque
     import calque.lowering.target.targets
     import calque.numpy as jnp
     from calque.lowering.kernels import gemm
-    takes = gemm.takes
+    takes, direct = gemm.takes, gemm.direct
     assert takes(calque.lowering.target.targets.cpu_target(), "float32"), "no C kernel here"
-    if not kernel:
+    if way == "IREE":
         gemm.takes = lambda target, dtype: False
+    if way == "packed":
+        gemm.direct = lambda *plan: None
     calque.clear_caches()
     xs = [jnp.asarray(x) for x in operands(case)]
     f = calque.jit(function(case, jnp)).lower(*xs).compile()
     run = lambda: f(*xs).block_until_ready()  # noqa: E731
     run(), run()
-    gemm.takes = takes
+    gemm.takes, gemm.direct = takes, direct
     return run
 
 
@@ -137,7 +146,7 @@ def cells() -> None:
         for gemm.CELL in (128, 256, 512):
             for gemm.GROUPS in (2, 8, 16, 64):
                 gemm.ROOMS = 1 << 30
-                run = ours(case, True)
+                run = ours(case, "kernel")
                 least = min(timed(run) for _ in range(15))
                 print(f"| {' x '.join(map(str, case[:3]))} | {gemm.CELL} | {gemm.GROUPS} | "
                       f"{least * 1e3:.2f} |", flush=True)
@@ -148,6 +157,7 @@ def main() -> None:
     parser.add_argument("--jax", default="", help="a Python that has jax")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--levels", action="store_true", help="small and thin products")
+    parser.add_argument("--packed", action="store_true", help="read as they lie, or packed")
     parser.add_argument("--cells", action="store_true", help="how a result is cut")
     parser.add_argument("--turns", type=int, default=30)
     parser.add_argument("--only", default="", help="cases whose name contains this")
@@ -174,15 +184,16 @@ def compare(given: argparse.Namespace) -> None:
         theirs.stdin.flush()
         return float(theirs.stdout.readline())
 
-    print(f"{level}\n| case | kernel ms | IREE ms | jax ms | kernel / jax | IREE / jax | "
-          "kernel / IREE |\n|---|---|---|---|---|---|---|")
-    for case in (SMALL if given.levels else [*CASES, None]):
+    other = "packed" if given.packed else "IREE"
+    print(f"{level}\n| case | kernel ms | {other} ms | jax ms | kernel / jax | {other} / jax | "
+          f"kernel / {other} |\n|---|---|---|---|---|---|---|")
+    for case in (MIDDLE if given.packed else SMALL if given.levels else [*CASES, None]):
         name = "MLP 128 x 784-1024-1024-10" if case is None else (
             f"{case[5]} x " if case[5] > 1 else "") + f"{case[0]} x {case[1]} x {case[2]} " + (
                 f"{case[3]} {case[4] and case[4] + '.T'}")
         if given.only not in name:
             continue
-        runs = [ours(case, True), ours(case, False)]
+        runs = [ours(case, "kernel"), ours(case, other)]
         if theirs:
             ask(repr(case))
             runs.append(lambda: None)

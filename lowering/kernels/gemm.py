@@ -18,7 +18,7 @@ from calque.core.types import Dtype, Shape
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.emit.dtypes import F32, F64
+from calque.lowering.emit.dtypes import BF16, F16, F32, F64, I8
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.passes.cost import TILED_SIZE
 from calque.lowering.plan.refusal import Refusal
@@ -26,6 +26,8 @@ from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
 
 SUFFIXES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16"}
+WIDENED = {mlir.element_name(d): d for d in (BF16, F16, I8)}  # matrices that a vector is
+# multiplied by as they lie, for products of f32
 LEVELS = {"x86-64-v2": 16, "x86-64-v3": 32, "x86-64-v4": 64}  # where it wins: bytes of a vector
 DEPTH, TALL, STEP, LINE = 256, 168, 4, 64  # gemm.c's
 LEAST = 1 << 23  # products of a matrix product from which on it is the kernel's,
@@ -244,17 +246,22 @@ def vector_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) ->
     batch, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xc))
     if m * k < LEAST_VECTOR or min(m, k) < LEAST_VECTOR_SIZE:
         return None
-    a, strides = _operand(ctx, x, (xb, xf, xc))
+    a, strides = _operand(ctx, narrow_source(x) if sums == F32 else x, (xb, xf, xc))
+    if sums == F32:
+        a = narrow_source(a)
     if 1 not in strides[1:]:
         return None
+    if y.dtype != sums:
+        y = ctx.b.convert(y, sums)
     v, (v_batch, v_step, _) = _operand(ctx, y, (yb, yc, other_axes(y.ndim, yc, yb)))
     if v_step != 1:
         v, v_batch = ctx.b.transpose(y, [*yb, *yc, *other_axes(y.ndim, yc, yb)]), k
     part = LINE if strides[2] == 1 else 4 * LINE  # of a group's sums; or of what it reads of a row
-    groups = max(1, min(VECTOR_GROUPS, batch * m * k * x.dtype.itemsize // VECTOR_GROUP,
+    groups = max(1, min(VECTOR_GROUPS, batch * m * k * a.dtype.itemsize // VECTOR_GROUP,
                         batch * max(1, m * sums.itemsize // part)))
     scalars = (batch, m, k, *strides, v_batch)
-    return emit_native(ctx, "gemm", f"calque_gemv_{SUFFIXES[x.dtype.name]}", [a, v],
+    suffix = SUFFIXES.get(a.dtype.name, "i8")
+    return emit_native(ctx, "gemm", f"calque_gemv_{suffix}", [a, v],
                        [(shape, sums)], scalars, groups)[0]
 
 
@@ -281,7 +288,8 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
     vector, size = LEVELS[level_of(target)], sums.itemsize
     as_is = None
-    if known and x.dtype == sums and b_column == 1 and m * n * k >= LEAST_MASKED:
+    if known and x.dtype == sums and b_column == 1 and m * n * k >= LEAST_MASKED and not off(
+            "direct"):
         as_is = direct(cells(*sizes, True, vector, size), n, k, b_row, vector, size)
     why = Refusal(e, "switched off") if off("products") else None if (
         as_is is not None and m * n * k >= (LEAST_DIRECT_OF_MANY if batch > 1 else LEAST_DIRECT)
@@ -328,6 +336,16 @@ def _operand(ctx: Context, x: Value, groups: Sequence[Sequence[int]]
             return moved, (sizes[1] * sizes[2], sizes[2], 1)
         found.append(where[axes[-1]] if axes else 1)
     return source, tuple(found)
+
+
+def narrow_source(x: Value) -> Value:
+    """What x is a conversion of, where a matrix of that type is widened as it is read; else x."""
+    owner = x.ir.owner
+    if mlir.made_by(owner) != "stablehlo.convert" or x.dtype != F32:
+        return x
+    source = owner.operands[0]
+    dtype = WIDENED.get(str(source.type.element_type))
+    return x if dtype is None else Value(x.b, source, x.shape, dtype)
 
 
 def transposed_source(x: Value) -> tuple[Value, list[int]]:

@@ -115,6 +115,7 @@ INLINE int adjacent(const int64_t *x, int64_t n) {
 #endif
 
 #define IN(x) JOIN(x, SUFFIX)
+#define EXTEND(x, H, U) __builtin_convertvector(x, U)
 #define SUM(x) JOIN(x, SUM_SUFFIX)
 
 #define R float
@@ -141,6 +142,15 @@ INLINE int adjacent(const int64_t *x, int64_t n) {
 #define T uint16_t
 #define BITS uint16_t
 #define SUFFIX f16
+#ifdef __F16C__
+#include <immintrin.h>
+#ifdef __AVX512F__
+#define LOAD(at) (V) _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(at)))
+#else
+#define LOAD(at) (V) _mm256_cvtph_ps(_mm_loadu_si128((const void *)(at)))
+#endif
+#define LOAD_FOUR(at) (QUAD) _mm_cvtph_ps(_mm_loadl_epi64((const void *)(at)))
+#endif
 #define WIDEN(bits, U, F)                                                                   \
   ({                                                                                        \
     U from = (bits), size = (from & 0x7fff) << 13, exponent = size & 0x0f800000;            \
@@ -150,6 +160,20 @@ INLINE int adjacent(const int64_t *x, int64_t n) {
     (F)((((U)small & least) | (normal & ~least)) | (from & 0x8000) << 16);                  \
   })
 #include "gemm.inc.h"
+
+/* matrices of integers times vectors only */
+#undef UBITS
+#define UBITS int32_t
+#define T int8_t
+#define BITS int8_t
+#define SUFFIX i8
+#define WIDEN(bits, U, F) __builtin_convertvector(bits, F)
+#undef EXTEND /* step by step: GCC makes scalar code of one that quadruples */
+#define EXTEND(x, H, U) __builtin_convertvector(__builtin_convertvector(x, H), U)
+#include "gemm_load.inc.h"
+#include "gemv.inc.h"
+#undef EXTEND
+#define EXTEND(x, H, U) __builtin_convertvector(x, U)
 
 #undef R
 #undef RBITS

@@ -1,26 +1,7 @@
 /* The products of one element type T, added up in R (a template of gemm.c, which see). */
 #define VIEW IN(view)
 
-typedef BITS IN(bits) __attribute__((may_alias));
-typedef BITS IN(some) __attribute__((vector_size(VL * sizeof(T)), aligned(sizeof(T)), may_alias));
-typedef BITS IN(four) __attribute__((vector_size(STEP * sizeof(T)), aligned(sizeof(T)), may_alias));
-typedef UBITS IN(wide) __attribute__((vector_size(VECTOR_BYTES)));
-typedef UBITS IN(wide_four) __attribute__((vector_size(STEP * sizeof(R))));
-
-INLINE V IN(load)(const T *at) {
-  return WIDEN(__builtin_convertvector(*(const IN(some) *)at, IN(wide)), IN(wide), V);
-}
-
-INLINE QUAD IN(load_four)(const T *at) {
-  return WIDEN(__builtin_convertvector(*(const IN(four) *)at, IN(wide_four)), IN(wide_four), QUAD);
-}
-
-/* n < STEP numbers, `apart` from each other, filled up with zeros */
-INLINE QUAD IN(load_few)(const T *at, int64_t apart, int64_t n) {
-  BITS bits[STEP] = {0};
-  for (int64_t i = 0; i < n; i++) bits[i] = *(const IN(bits) *)(at + i * apart);
-  return IN(load_four)((const T *)bits);
-}
+#include "gemm_load.inc.h"
 
 /* An operand: element (i, p) of a, or (p, j) of b, at at[p * deep + i * across]; or what windows see,
  * from p and i on. */
@@ -310,10 +291,6 @@ void IN(calque_convolve)(const T *x_base, int64_t x_at, const T *y_base, int64_t
 
 #include "gemv.inc.h"
 
-#undef T
-#undef BITS
-#undef SUFFIX
-#undef WIDEN
 #undef VIEW
 #undef PANEL
 #undef PACKED

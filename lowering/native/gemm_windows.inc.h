@@ -7,7 +7,7 @@ INLINE QUAD IN(load_at)(const T *from, const int64_t *places, int64_t n) {
   BITS bits[STEP] = {0};
   if (n >= STEP) { /* not by way of memory */
     IN(four) x = {at[places[0]], at[places[1]], at[places[2]], at[places[3]]};
-    return WIDEN(__builtin_convertvector(x, IN(wide_four)), IN(wide_four), QUAD);
+    return IN(load_four)((const T *)&x);
   }
   for (int64_t i = 0; i < n; i++) bits[i] = at[places[i]];
   return IN(load_four)((const T *)bits);

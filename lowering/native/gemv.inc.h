@@ -1,5 +1,5 @@
-/* Matrices times vectors of one element type T (a template of gemm.c, which see): each row of memory
- * is read once, from its beginning to its end. */
+/* Matrices of T times vectors of R (a template of gemm.c, which see): each row of memory is read once,
+ * from its beginning to its end. */
 
 /* The sum of a vector's elements, by halves as an adder tree would. */
 INLINE R IN(total)(V x) {
@@ -12,28 +12,29 @@ INLINE R IN(total)(V x) {
 
 /* y[i] = sum of a[i * apart + p] x[p] over p < k, of `rows` rows at once. */
 INLINE void IN(dots)(const int rows, R *restrict y, const T *restrict a, int64_t apart,
-                     const T *restrict x, int64_t k) {
+                     const R *restrict x, int64_t k) {
   V sum[ROWS][2] = {{{0}}};
   QUAD rest[ROWS] = {{0}};
   int64_t p = 0;
   for (; p + COLUMNS <= k; p += COLUMNS) {
-    V first = IN(load)(x + p), second = IN(load)(x + p + VL);
+    V first = *(const V *)(x + p), second = *(const V *)(x + p + VL);
     UNROLL for (int i = 0; i < rows; i++) {
       sum[i][0] += IN(load)(a + i * apart + p) * first;
       sum[i][1] += IN(load)(a + i * apart + p + VL) * second;
     }
   }
   if (p + VL <= k) {
-    V first = IN(load)(x + p);
+    V first = *(const V *)(x + p);
     UNROLL for (int i = 0; i < rows; i++) sum[i][0] += IN(load)(a + i * apart + p) * first;
     p += VL;
   }
   for (; p + STEP <= k; p += STEP) {
-    QUAD by = IN(load_four)(x + p);
+    QUAD by = *(const QUAD *)(x + p);
     UNROLL for (int i = 0; i < rows; i++) rest[i] += IN(load_four)(a + i * apart + p) * by;
   }
   if (p < k) {
-    QUAD by = IN(load_few)(x + p, 1, k - p);
+    QUAD by = {0};
+    for (int64_t q = 0; q < k - p; q++) by[q] = x[p + q];
     UNROLL for (int i = 0; i < rows; i++) rest[i] += IN(load_few)(a + i * apart + p, 1, k - p) * by;
   }
   UNROLL for (int i = 0; i < rows; i++)
@@ -74,7 +75,7 @@ INLINE void IN(adds)(const int steps, R *restrict y, const T *restrict a, int64_
 }
 
 /* Rows of y from where it begins, of a matrix whose rows lie in memory (a_column is 1). */
-ONCE void IN(along)(R *restrict y, const T *restrict a, int64_t apart, const T *restrict x,
+ONCE void IN(along)(R *restrict y, const T *restrict a, int64_t apart, const R *restrict x,
                     int64_t rows, int64_t k) {
   int64_t i = 0;
   for (; i + ROWS <= rows; i += ROWS) IN(dots)(ROWS, y + i, a + i * apart, apart, x, k);
@@ -82,30 +83,24 @@ ONCE void IN(along)(R *restrict y, const T *restrict a, int64_t apart, const T *
 }
 
 /* The same of one whose columns do (a_row is 1): strips of y stay in a first level cache. */
-ONCE void IN(down)(R *restrict y, const T *restrict a, int64_t apart, const T *restrict x,
+ONCE void IN(down)(R *restrict y, const T *restrict a, int64_t apart, const R *restrict x,
                    int64_t rows, int64_t k) {
   for (int64_t j = 0; j < rows; j += SUMS / (int64_t)sizeof(R)) {
     int64_t columns = smaller(rows - j, SUMS / (int64_t)sizeof(R));
     for (int64_t p = 0; p < k; p += RUN) {
-      R by[RUN];
-      for (int64_t q = 0; q < RUN; q += STEP) {
-        QUAD some = {0};
-        if (p + q < k) some = IN(load_few)(x + p + q, 1, smaller(k - p - q, STEP));
-        *(QUAD *)(by + q) = some;
-      }
       const T *from = a + p * apart + j;
       if (p + RUN <= k)
-        IN(adds)(RUN, y + j, from, apart, by, columns, p, p + 2 * RUN <= k ? RUN * apart : 0);
+        IN(adds)(RUN, y + j, from, apart, x + p, columns, p, p + 2 * RUN <= k ? RUN * apart : 0);
       else
         for (int64_t q = 0; q < k - p; q++)
-          IN(adds)(1, y + j, from + q * apart, apart, by + q, columns, p + q, 0);
+          IN(adds)(1, y + j, from + q * apart, apart, x + p + q, columns, p + q, 0);
     }
   }
 }
 
 /* y (batch, n) = a x, of a (batch, n, k) whose elements lie a_row and a_column apart, one of them 1,
  * and dense vectors x; each group takes its part of the rows, whole lines of y. */
-void IN(calque_gemv)(const T *a_base, int64_t a_at, const T *x_base, int64_t x_at, R *y_base,
+void IN(calque_gemv)(const T *a_base, int64_t a_at, const R *x_base, int64_t x_at, R *y_base,
                      int64_t y_at, int64_t batch, int64_t n, int64_t k, int64_t a_batch,
                      int64_t a_row, int64_t a_column, int64_t x_batch, int64_t group,
                      int64_t groups) {
@@ -113,7 +108,8 @@ void IN(calque_gemv)(const T *a_base, int64_t a_at, const T *x_base, int64_t x_a
   for (int64_t at = every * group / groups, end = every * (group + 1) / groups; at < end;) {
     int64_t which = at / units, first = at % units * unit;
     int64_t last = smaller(units, at % units + end - at), rows = smaller(n, last * unit) - first;
-    const T *a = a_base + a_at + which * a_batch + first * a_row, *x = x_base + x_at + which * x_batch;
+    const T *a = a_base + a_at + which * a_batch + first * a_row;
+    const R *x = x_base + x_at + which * x_batch;
     R *y = y_base + y_at + which * n + first;
     if (a_column == 1)
       IN(along)(y, a, a_row, x, rows, k);
@@ -122,3 +118,10 @@ void IN(calque_gemv)(const T *a_base, int64_t a_at, const T *x_base, int64_t x_a
     at += last - at % units;
   }
 }
+
+#undef T
+#undef BITS
+#undef SUFFIX
+#undef WIDEN
+#undef LOAD
+#undef LOAD_FOUR

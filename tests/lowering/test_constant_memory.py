@@ -17,12 +17,12 @@ LATER = "--iree-opt-const-expr-hoisting=false"
 def test_a_product_of_constants_beyond_any_memory() -> None:
     f = calque.jit(lambda: jnp.ones((10**6, 10**6)) @ jnp.ones((10**6, 3)))
     with pytest.raises(JaxRuntimeError, match=r"(?s)RESOURCE_EXHAUSTED: out of memory allocating "
-                       r"up to \d{13} bytes.*Fix: delete arrays"):
+                       r"up to 7\.3 TiB.*Fix: delete arrays"):
         f()
 
 
 def test_eager_results_beyond_any_memory_say_their_size() -> None:
-    with pytest.raises(JaxRuntimeError, match="allocating 4000000000000 bytes"):
+    with pytest.raises(JaxRuntimeError, match=r"allocating 3\.6 TiB"):
         jnp.ones(10**12)
 
 

@@ -190,7 +190,7 @@ def test_forms(level: str) -> None:
         assert made.module is not None
         return module_text(made.module)
 
-    for size, taps, entry in ((30, 3, "convolve_f32"), (7, 3, ""), (64, 1, "gemm_f32")):
+    for size, taps, entry in ((30, 3, "convolve_f32"), (7, 3, ""), (64, 1, "direct_f32")):
         found = text(size, taps)
         assert f"calque_{entry}" in found or not entry, (size, taps)
         assert "stablehlo.convolution" not in found, (size, taps)

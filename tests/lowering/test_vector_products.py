@@ -84,6 +84,34 @@ def test_which_way_it_goes() -> None:
     assert "calque_gemv" not in text(lambda a: a @ a, a)
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, "float16", "int8"], ids=str)
+def test_narrow_matrices_are_widened_as_they_are_read(dtype: Any, level: str) -> None:
+    """Weights of few bytes times vectors of float32: no copy of them in float32, of sizes that
+    vectors divide or not; float32's own products of the widened numbers are the oracle's, exactly
+    representable."""
+    suffix = {"float16": "f16", "int8": "i8"}.get(str(dtype), "bf16")
+    for n, k in ((256, 128), (301, 203)):
+        w = RNG.integers(-100, 100, (n, k)).astype(dtype)
+        x, y = RNG.standard_normal((1, k)).astype("f4"), RNG.standard_normal(n).astype("f4")
+
+        def f(x: Any, y: Any, w: Any) -> Any:
+            wide = w.astype(jnp.float32)
+            return (lax.dot_general(x, wide, (((1,), (1,)), ((), ()))), y @ wide, x @ wide.T,
+                    jnp.einsum("bk,bnk->bn", jnp.stack([x[0], 2 * x[0]]),
+                               jnp.stack([w, w]).astype(jnp.float32)))
+
+        text = str(calque.jit(lambda *a: f(*a)[:3]).lower(x, y, w).as_text())
+        assert f"calque_gemv_{suffix}" in text and "calque_gemv_f32" not in text
+        wide = w.astype("f8")
+        for got, want in zip(calque.jit(f)(x, y, w), (
+                x @ wide.T, y @ wide, x @ wide.T, np.stack([x[0], 2 * x[0]]) @ wide.T),
+                strict=True):
+            close(got, want, np.dtype("float32"), n)
+        np.testing.assert_allclose(  # what is differentiated through it
+            calque.jit(calque.grad(lambda x: f(x, y, w)[0].sum()))(x), wide.sum(0)[None], rtol=1e-5,
+            atol=1e-3)
+
+
 def test_derivatives_loops_and_batches(level: str) -> None:
     """A power iteration's value and slope, by hand; a vmap over vectors multiplies matrices."""
     a, v = (A[:, :N // 2].T @ A[:, :N // 2] / N).astype(np.float32), V[:N // 2].astype(np.float32)

@@ -5,21 +5,22 @@
 #include <stdlib.h>
 
 #define I int64_t
-#define ENTRY(name, T, R) void name(const T *, I, const T *, I, R *, I, I, I, I, I, I, I, I, I, I);
+#define ENTRY(name, T, R) void name(const T *, I, const R *, I, R *, I, I, I, I, I, I, I, I, I, I);
 ENTRY(calque_gemv_f32, float, float)
 ENTRY(calque_gemv_f64, double, double)
 ENTRY(calque_gemv_bf16, uint16_t, float)
 ENTRY(calque_gemv_f16, uint16_t, float)
+ENTRY(calque_gemv_i8, int8_t, float)
 
 #define CASE(name, T, R)                                                                        \
   {                                                                                             \
-    T *a = malloc(batch * n * k * sizeof(T)), *x = malloc(batch * k * sizeof(T));               \
-    R *y = malloc(batch * n * sizeof(R));                                                       \
-    for (I i = 0; i < batch * n * k; i++) a[i] = i % 7;                                         \
+    T *a = malloc(batch * n * k * sizeof(T));                                                   \
+    R *x = malloc(batch * k * sizeof(R)), *y = malloc(batch * n * sizeof(R));                   \
+    for (I i = 0; i < batch * n * k; i++) a[i] = i % 7 - 3;                                     \
     for (I i = 0; i < batch * k; i++) x[i] = i % 5;                                             \
     for (I g = 0; g < groups; g++)                                                              \
       name(a, 0, x, 0, y, 0, batch, n, k, n * k, turned ? 1 : k, turned ? n : 1, k, g, groups); \
-    if (sizeof(T) == sizeof(R))                                                                 \
+    if (sizeof(T) != 2) /* halves' bits are other numbers */                                    \
       for (I q = 0; q < batch; q++)                                                             \
         for (I i = 0; i < n; i++) {                                                             \
           double sum = 0;                                                                       \
@@ -43,6 +44,7 @@ int main(void) {
             CASE(calque_gemv_f64, double, double)
             CASE(calque_gemv_bf16, uint16_t, float)
             CASE(calque_gemv_f16, uint16_t, float)
+            CASE(calque_gemv_i8, int8_t, float)
           }
   puts("ok");
   return 0;

@@ -92,7 +92,7 @@ def call(family: str, entry: str, dtype: Any, inputs: Sequence[np.ndarray[Any, A
          results: Sequence[tuple[tuple[int, ...], Any]], sizes: Sequence[int],
          groups: int = 1, level: str = "") -> list[np.ndarray[Any, Any]]:
     """Results (shape, dtype) of calque_<entry>; inputs must come back unchanged."""
-    suffix = {**SUFFIXES, **HALVES}[np.dtype(dtype).name]
+    suffix = {**SUFFIXES, **HALVES, "int8": "i8"}[np.dtype(dtype).name]
     function = getattr(library(family, level), f"calque_{entry}_{suffix}")
     function.restype = None
     held, outs, arguments = [], [], []

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from tests.native.kernels import call
-from tests.native.test_products import at_levels, drive, every
+from tests.native.test_products import DTYPES, at_levels, drive
+
+every = pytest.mark.parametrize("dtype", [*DTYPES, np.dtype("i1")], ids=str)
 
 
 def close(dtype: Any, level: str, batch: int, n: int, k: int, turned: bool, apart: int = 1,
@@ -19,10 +21,11 @@ def close(dtype: Any, level: str, batch: int, n: int, k: int, turned: bool, apar
     rng = np.random.default_rng(n * 1000 + k)
     sums = np.dtype("f8" if dtype == np.float64 else "f4")
     rows, columns = (k, n) if turned else (n, k)
-    memory = rng.standard_normal((batch, rows, columns * apart)).astype(dtype)
+    memory = rng.standard_normal((batch, rows, columns * apart))
+    memory = (20 * memory if dtype == np.int8 else memory).astype(dtype)
     matrix = memory[:, :, :columns].astype("f8")
     matrix = np.swapaxes(matrix, 1, 2) if turned else matrix
-    x = rng.standard_normal((1 if shared else batch, k)).astype(dtype)
+    x = rng.standard_normal((1 if shared else batch, k)).astype(sums)
     step = columns * apart
     strides = [rows * step, *((1, step) if turned else (step, 1)), 0 if shared else k]
     y, = call("gemm", "gemv", dtype, [memory, x], [((batch, n), sums)], [batch, n, k, *strides],
