@@ -19,6 +19,7 @@ INLINE void IN(dots)(const int rows, R *restrict y, const T *restrict a, int64_t
   for (; p + COLUMNS <= k; p += COLUMNS) {
     V first = *(const V *)(x + p), second = *(const V *)(x + p + VL);
     UNROLL for (int i = 0; i < rows; i++) {
+      __builtin_prefetch(a + (i + ROWS) * apart + p, 0, 2); /* of short rows nothing else does */
       sum[i][0] += IN(load)(a + i * apart + p) * first;
       sum[i][1] += IN(load)(a + i * apart + p + VL) * second;
     }

@@ -92,7 +92,7 @@ def _parts(finder: rows.Finder) -> Iterator[_Part]:
     owner: dict[int, int] = {}
     for i in sorted(finder.live, key=finder.position.__getitem__):
         e = finder.equations[i]
-        if not _is_member(e):
+        if not _is_member(e) or i in finder.widened:
             continue
         shape = e.outputs[0].aval.shape
         near = {owner[j] for j in map(finder.producer.get, e.inputs) if j in owner}

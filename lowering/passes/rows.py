@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from calque.core.lists import without
+from calque.core.lists import other_axes, without
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Shape
@@ -75,6 +75,13 @@ class Finder(Graph):
     def __init__(self, equations: Sequence[Equation], results: set[Var]) -> None:
         super().__init__(equations)
         self.results = results
+        self.widened = {i for i, e in enumerate(equations) if self._is_widened(e)}  # stay alone
+
+    def _is_widened(self, e: Equation) -> bool:
+        """Whether products with vectors widen what e does, as they read it (kernels/gemm)."""
+        users = [self.equations[u] for u in self.users.get(e.outputs[0], ())] if (
+            e.name == "convert_element_type") else []
+        return bool(users) and e.outputs[0] not in self.results and all(map(_has_vector, users))
 
     def is_at_hand(self, v: Var) -> bool:
         """Whether a value is in memory, and not what IREE computes where it is read."""
@@ -128,7 +135,7 @@ class Finder(Graph):
     def add(self, group: Group, i: int) -> bool:
         """Take an equation into a group, where that is possible."""
         e = self.equations[i]
-        if i in group.members or e.name == "gather" and not group.picks:
+        if i in group.members or i in self.widened or e.name == "gather" and not group.picks:
             return False
         if not _has_row_form(e) or len(group.members) >= MOST_EQUATIONS or (
                 is_map(e.primitive) and price(e.primitive) > CHEAP
@@ -258,6 +265,14 @@ class Finder(Graph):
 def price(p: Primitive) -> int:
     """What a primitive costs in registers."""
     return SLOW.get(p.name, p.weight)
+
+
+def _has_vector(e: Equation) -> bool:
+    if e.name != "dot_general":
+        return False
+    contracted, batch = e.params["dimension_numbers"]
+    return 1 in [math.prod(x.aval.shape[i] for i in other_axes(x.aval.ndim, c, b))
+                 for x, c, b in zip(e.inputs, contracted, batch)]
 
 
 def is_elementwise(e: Equation) -> bool:

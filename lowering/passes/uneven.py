@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from calque.core.lists import other_axes
 from calque.core.program import Equation, Var
 from calque.core.types import Shape
 from calque.lowering.passes import cost, rows
@@ -30,7 +29,7 @@ def uneven(finder: rows.Finder) -> Iterator[rows.Group]:
         if i not in finder.live or i in tried or not rows.is_elementwise(e) or cost.is_dynamic(e):
             continue
         shape = tuple(n for n in e.outputs[0].aval.shape if n > 1)
-        if not is_uneven(shape) or _is_widened_there(finder, e):
+        if not is_uneven(shape):
             continue
         group = rows.Group(shape, frozenset(), i)
         if not finder.add(group, i):
@@ -66,21 +65,6 @@ def _is_small_product(finder: rows.Finder, v: Var) -> bool:
         return False
     (contracted, _), _ = e.params["dimension_numbers"]
     return v.aval.size * math.prod(e.inputs[0].aval.shape[i] for i in contracted) < PRODUCT
-
-
-def _is_widened_there(finder: rows.Finder, e: Equation) -> bool:
-    """Whether products with vectors widen what e does, as they read it (kernels/gemm)."""
-    users = [finder.equations[u] for u in finder.users.get(e.outputs[0], ())]
-    return e.name == "convert_element_type" and bool(users) and not finder.is_result(
-        e.outputs[0]) and all(map(_has_vector, users))
-
-
-def _has_vector(e: Equation) -> bool:
-    if e.name != "dot_general":
-        return False
-    contracted, batch = e.params["dimension_numbers"]
-    return 1 in [math.prod(x.aval.shape[i] for i in other_axes(x.aval.ndim, c, b))
-                 for x, c, b in zip(e.inputs, contracted, batch)]
 
 
 def _is_reader(e: Equation) -> bool:

@@ -108,7 +108,8 @@ def test_narrow_matrices_are_widened_as_they_are_read(dtype: Any, level: str) ->
                 strict=True):
             close(got, want, np.dtype("float32"), n)
         np.testing.assert_allclose(  # what is differentiated through it
-            calque.jit(calque.grad(lambda x: f(x, y, w)[0].sum()))(x), wide.sum(0)[None], rtol=1e-5,
+            calque.jit(calque.grad(lambda x, y, w: f(x, y, w)[0].sum()))(x, y, w),
+            wide.sum(0)[None], rtol=1e-5,
             atol=1e-3)
 
 
