@@ -297,6 +297,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
         storage = options.transients and not (_is_dynamic(p) or ctx.callbacks or stepped)
         if written or storage:
             _add_memory(func, block, ins, outs, written, storage)
+        mlir.erase_unread(block)
         lowered = replace(
             lowered, call=replace(
                 call, may_alias=tuple(i for i in aliases if i not in written),

@@ -239,6 +239,18 @@ def made_by(owner: Any) -> str | None:
     return None if operation is None else str(operation.name)
 
 
+# What a kernel reads through, so that nothing may be left that uses it (kernels/gemm._operand).
+_READ_THROUGH = frozenset(("stablehlo.transpose", "stablehlo.convert"))
+
+
+def erase_unread(block: Any) -> None:
+    """Without transpositions and conversions that nothing uses: of a program of kernels they would
+    leave all of it to IREE."""
+    for op in reversed(list(block.operations)):
+        if made_by(op) in _READ_THROUGH and not any(True for _ in op.operation.results[0].uses):
+            op.operation.erase()
+
+
 def is_tensor(v: Any) -> bool:
     """Whether an ir.Value is a tensor."""
     return str(v.type).startswith("tensor<")
