@@ -192,6 +192,14 @@ def matvec_15000x150(j: Any, more: int) -> Made:
 
 
 @workload
+def head_bf16_32000x768(j: Any, more: int) -> Made:
+    """One token times weights of bfloat16 as they lie: (outputs, inputs)."""
+    import ml_dtypes
+    return lambda x, w: x @ w.T.astype(j.np.float32), (
+        normal(1, 768), normal(32_000 + more, 768).astype(ml_dtypes.bfloat16))
+
+
+@workload
 def mlp_forward(j: Any, more: int) -> Made:
     def f(x: Any, a: Any, b: Any, c: Any) -> Any:
         return j.nn.relu(j.nn.relu(x @ a) @ b) @ c

@@ -11,6 +11,7 @@ I8, I16, I32, I64 = (np.dtype(f"i{n}") for n in (1, 2, 4, 8))
 U8, U16, U32, U64 = (np.dtype(f"u{n}") for n in (1, 2, 4, 8))
 F16, F32, F64 = (np.dtype(f"f{n}") for n in (2, 4, 8))
 BF16 = np.dtype(ml_dtypes.bfloat16)
+WIDENED = (BF16, F16, I8)  # of matrices that products with vectors read as f32 (kernels/gemm)
 HALVES = (F16, BF16)  # computed in f32, rounded once at the end
 
 

@@ -18,7 +18,7 @@ from calque.core.types import Dtype, Shape
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.emit.dtypes import BF16, F16, F32, F64, I8
+from calque.lowering.emit.dtypes import F32, F64, WIDENED
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.passes.cost import TILED_SIZE
 from calque.lowering.plan.refusal import Refusal
@@ -26,8 +26,7 @@ from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
 
 SUFFIXES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16"}
-WIDENED = {mlir.element_name(d): d for d in (BF16, F16, I8)}  # matrices that a vector is
-# multiplied by as they lie, for products of f32
+_WIDENED = {mlir.element_name(d): d for d in WIDENED}
 LEVELS = {"x86-64-v2": 16, "x86-64-v3": 32, "x86-64-v4": 64}  # where it wins: bytes of a vector
 DEPTH, TALL, STEP, LINE = 256, 168, 4, 64  # gemm.c's
 LEAST = 1 << 23  # products of a matrix product from which on it is the kernel's,
@@ -246,9 +245,8 @@ def vector_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) ->
     batch, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xc))
     if m * k < LEAST_VECTOR or min(m, k) < LEAST_VECTOR_SIZE:
         return None
-    a, strides = _operand(ctx, narrow_source(x) if sums == F32 else x, (xb, xf, xc))
-    if sums == F32:
-        a = narrow_source(a)
+    a, strides = _operand(ctx, narrow_source(x), (xb, xf, xc))
+    a = narrow_source(a)
     if 1 not in strides[1:]:
         return None
     if y.dtype != sums:
@@ -344,7 +342,7 @@ def narrow_source(x: Value) -> Value:
     if mlir.made_by(owner) != "stablehlo.convert" or x.dtype != F32:
         return x
     source = owner.operands[0]
-    dtype = WIDENED.get(str(source.type.element_type))
+    dtype = _WIDENED.get(str(source.type.element_type))
     return x if dtype is None else Value(x.b, source, x.shape, dtype)
 
 

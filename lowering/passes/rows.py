@@ -18,7 +18,7 @@ from calque.core.lists import other_axes, without
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Shape
-from calque.lowering.emit.dtypes import BOOL
+from calque.lowering.emit.dtypes import BOOL, F32, WIDENED
 from calque.lowering.passes import cost, loops, picks
 from calque.lowering.passes.graph import Graph
 from calque.lowering.plan.refusal import Refusal
@@ -79,9 +79,13 @@ class Finder(Graph):
 
     def _is_widened(self, e: Equation) -> bool:
         """Whether products with vectors widen what e does, as they read it (kernels/gemm)."""
-        users = [self.equations[u] for u in self.users.get(e.outputs[0], ())] if (
-            e.name == "convert_element_type") else []
-        return bool(users) and e.outputs[0] not in self.results and all(map(_has_vector, users))
+        if e.name != "convert_element_type" or (
+                e.inputs[0].aval.dtype not in WIDENED or e.outputs[0].aval.dtype != F32):
+            return False
+        wide = e.outputs[0]
+        users = [self.equations[u] for u in self.users.get(wide, ())]
+        return bool(users) and wide not in self.results and all(
+            _is_by_vector(u, wide) for u in users)
 
     def is_at_hand(self, v: Var) -> bool:
         """Whether a value is in memory, and not what IREE computes where it is read."""
@@ -267,12 +271,14 @@ def price(p: Primitive) -> int:
     return SLOW.get(p.name, p.weight)
 
 
-def _has_vector(e: Equation) -> bool:
+def _is_by_vector(e: Equation, matrix: Var) -> bool:
+    """Whether e is a product of a matrix and a vector."""
     if e.name != "dot_general":
         return False
     contracted, batch = e.params["dimension_numbers"]
-    return 1 in [math.prod(x.aval.shape[i] for i in other_axes(x.aval.ndim, c, b))
-                 for x, c, b in zip(e.inputs, contracted, batch)]
+    return any(x is not matrix and math.prod(
+        x.aval.shape[i] for i in other_axes(x.aval.ndim, c, b)) == 1
+        for x, c, b in zip(e.inputs, contracted, batch))
 
 
 def is_elementwise(e: Equation) -> bool:

@@ -231,6 +231,29 @@ def test_threads_share_nothing() -> None:
     assert not bad
 
 
+def test_direct_products_elsewhere(level: str) -> None:
+    """Of constants only, in loops that carry an operand, and of memory that is given away."""
+    x, y = normal(0, 96, 130), normal(1, 130, 90)
+    want, zeroed = x.astype("f8") @ y, np.where(np.arange(96)[:, None] == 2, 0, x)
+
+    def before(x: Any, y: Any) -> Any:
+        x = x.at[2].set(0)
+        return x, x @ y
+
+    assert "calque_direct_f32" in str(calque.jit(jnp.matmul).lower(x, y).as_text())
+    close(calque.jit(lambda: jnp.asarray(x) @ jnp.asarray(y))(), want, 130)
+    got, product = calque.jit(before, donate_argnums=0)(jnp.asarray(x), y)
+    close(got, zeroed, 1)
+    close(product, zeroed.astype("f8") @ y, 130)
+    got, product = calque.jit(lambda x, y: (x.at[2].set(0), x @ y), donate_argnums=0)(
+        jnp.asarray(x), y)
+    close(got, zeroed, 1)
+    close(product, want, 130)
+    square = normal(2, 96, 96) / 96
+    made = calque.jit(lambda a, x: calque.lax.fori_loop(0, 3, lambda i, x: a @ x, x))(square, x)
+    close(made, np.linalg.matrix_power(square.astype("f8"), 3) @ x, 96)
+
+
 def test_what_is_left_to_iree() -> None:
     """Small ones, integers, mixed types, sizes known at the call only, other targets."""
     x = normal(0, 256, 256)

@@ -11,7 +11,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import config, lax
+from calque import aot, config, lax
 from calque.lowering.kernels import gemm
 from calque.lowering.target.targets import host_target, parse_target
 
@@ -112,6 +112,45 @@ def test_narrow_matrices_are_widened_as_they_are_read(dtype: Any, level: str) ->
             calque.jit(calque.grad(lambda x, y, w: f(x, y, w)[0].sum()))(x, y, w),
             wide.sum(0)[None], rtol=1e-5,
             atol=1e-3)
+
+
+def test_narrow_matrices_elsewhere() -> None:
+    """As constants, as results too, in loops, and memory that is given away before or after."""
+    w = RNG.standard_normal((300, 203)).astype(ml_dtypes.bfloat16)
+    x, m = RNG.standard_normal((1, 203)).astype("f4"), RNG.standard_normal((20, 203)).astype("f4")
+    full, row = w.astype("f8"), np.zeros((1, 203), ml_dtypes.bfloat16)
+    zeroed = w.copy()
+    zeroed[3] = 0
+
+    def by(w: Any) -> Any:
+        return x @ w.astype(jnp.float32).T
+
+    def before(w: Any) -> Any:
+        w = lax.dynamic_update_slice(w, jnp.asarray(row), (3, 0))
+        return w, by(w)
+
+    def after(w: Any) -> Any:
+        return lax.dynamic_update_slice(w, jnp.asarray(row), (3, 0)), by(w)
+
+    for f, args, wants in (
+            (lambda: [by(jnp.asarray(w))], (), [x @ full.T]),
+            (lambda w: (by(w), w.astype(jnp.float32), m @ w.astype(jnp.float32).T), (w,),
+             [x @ full.T, full, m @ full.T]),
+            (lambda w: [lax.fori_loop(0, 5, lambda i, c: c + by(w), jnp.zeros((1, 300)))], (w,),
+             [5 * (x @ full.T)]),
+            (before, (jnp.asarray(w),), [zeroed.astype("f8"), x @ zeroed.astype("f8").T]),
+            (after, (jnp.asarray(w),), [zeroed.astype("f8"), x @ full.T])):
+        donated = (0,) if f in (before, after) else ()
+        for got, want in zip(calque.jit(f, donate_argnums=donated)(*args), wants, strict=True):
+            np.testing.assert_allclose(np.asarray(got).astype("f8"), want, rtol=2e-5, atol=2e-4)
+    exported = aot.load(aot.compile(lambda x: x @ jnp.asarray(w).T.astype(jnp.float32),
+                                    "f32[1,203]", name="f"))
+    np.testing.assert_allclose(exported.f(x)[0].numpy(), x @ full.T, rtol=2e-5, atol=2e-4)
+    of_any = aot.load(aot.compile(lambda x, w: x @ w.T.astype(jnp.float32), "f32[b,203]",
+                                  "bf16[300,203]", name="f"))
+    for given in (x, m):
+        np.testing.assert_allclose(of_any.f(given, w)[0].numpy(), given @ full.T, rtol=2e-5,
+                                   atol=2e-4)
 
 
 def test_derivatives_loops_and_batches(level: str) -> None:

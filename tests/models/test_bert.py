@@ -53,7 +53,7 @@ def test_texts_of_any_number_and_length(weights, tmp_path):
 @pytest.mark.parametrize("change, words", [
     ({"num_hidden_layers": 3}, "wants an array encoder.layer.2.attention.self.query.weight"),
     ({"num_hidden_layers": 1}, "an array encoder.layer.1"), ({"hidden_act": "relu"}, "is 'relu'"),
-    ({"hidden_size": 30}, "4 heads cannot share"), ({"vocab_size": 47}, "of shape (47, 32)"),
+    ({"hidden_size": 30}, "4 heads cannot share"), ({"vocab_size": 47}, "wants (47, 32)"),
     ({"intermediate_size": None}, "hidden is None")])
 def test_a_configuration_that_disagrees_is_refused(weights, change, words):
     with pytest.raises(ModelError) as error:

@@ -14,13 +14,11 @@ import calque.numpy as jnp
 from calque import aot, lax, nn
 from calque.core.errors import explain
 from calque.lowering.target.targets import Target
-from calque.models.config import ModelError
-
-IGNORED = ("position_ids", "pooler.dense.weight", "pooler.dense.bias")  # ends of names
+from calque.models.settings import ModelError, Settings, WeightsModule
 
 
 @dataclass(frozen=True, slots=True)
-class BertConfig:
+class BertConfig(Settings):
     """The sizes of a BERT-shaped encoder.
 
     Attributes:
@@ -36,6 +34,8 @@ class BertConfig:
       (32, 16)
     """
 
+    ignored = ("position_ids", "pooler.dense.weight", "pooler.dense.bias")
+
     vocabulary: int
     width: int
     layers: int
@@ -46,11 +46,7 @@ class BertConfig:
     epsilon: float = 1e-12
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "width", "layers", "heads", "hidden", "positions", "kinds"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-                raise ModelError(explain(f"{name} is {value!r}, no positive number.",
-                                         "the model's configuration", "correct it."))
+        self._check_sizes("vocabulary", "width", "layers", "heads", "hidden", "positions", "kinds")
         if self.width % self.heads:
             raise ModelError(explain(
                 f"{self.heads} heads cannot share a width of {self.width}.",
@@ -91,14 +87,6 @@ class BertConfig:
             raise ModelError(explain(f"a setting is of a wrong kind: {error}.", where,
                                      "correct it, or copy the file again.")) from None
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The arrays of the model and their shapes, as they lie: matrices are (outputs, inputs).
-
-        Returns:
-          name -> shape.
-        """
-        return dict(self._wanted())
-
     def _wanted(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         w, h = self.width, self.hidden
         yield "embeddings.word_embeddings.weight", (self.vocabulary, w)
@@ -117,32 +105,8 @@ class BertConfig:
                 yield f"encoder.layer.{i}.{name}.LayerNorm.weight", (w,)
                 yield f"encoder.layer.{i}.{name}.LayerNorm.bias", (w,)
 
-    def check(self, shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
-        """Compare the arrays that there are with those of the configuration.
 
-        Args:
-          shapes: name -> shape, of the file.
-          where: the file's name, for messages.
-
-        Raises:
-          ModelError: one is missing, of another shape, or not known.
-        """
-        wanted = set()
-        for name, shape in self._wanted():
-            wanted.add(name)
-            if tuple(shapes.get(name, ())) != shape:
-                found = f"the shape {tuple(shapes[name])}" if name in shapes else "none"
-                raise ModelError(explain(
-                    f"the configuration wants an array {name} of shape {shape}, and there is "
-                    f"{found}.", where, "give the configuration that belongs to these weights."))
-        odd = [n for n in shapes if n not in wanted and not n.endswith(IGNORED)]
-        if odd:
-            raise ModelError(explain(
-                f"there is an array {min(odd)} that a model of this configuration has not.", where,
-                "give the configuration that belongs to these weights."))
-
-
-class Bert(aot.Module):
+class Bert(WeightsModule):
     """An encoder: embeddings of texts, for any number and length of them.
 
     It has no state: `aot.load(...).embed(tokens, lengths)`.
@@ -167,23 +131,10 @@ class Bert(aot.Module):
       (2, 16)
     """
 
-    constants = ("weights",)
-
     def __init__(self, config: BertConfig, weights: Mapping[str, Any]) -> None:
         config.check({n: tuple(w.shape) for n, w in weights.items()}, "the weights given to Bert")
         self.config = config
-        self.weights = {n: w for n, w in weights.items() if not n.endswith(IGNORED)}
-
-    def parameter_name(self, name: str) -> str:
-        """The name of an array in the model's file.
-
-        Args:
-          name: weights['embeddings.LayerNorm.bias'].
-
-        Returns:
-          embeddings.LayerNorm.bias.
-        """
-        return name.removeprefix("weights['").removesuffix("']")
+        self.weights = {n: w for n, w in weights.items() if not n.endswith(config.ignored)}
 
     def compile(self, path: str | Path | None = None, *,
                 arguments: Mapping[str, Any] | None = None,

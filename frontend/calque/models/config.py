@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
-
-IGNORED = ("rotary_emb.inv_freq",)  # ends of names of arrays that follow from the settings
+from calque.models.settings import ModelError, Settings
 
 # What an array is for -> its name in a .safetensors file and in a GGUF file.
 _WHOLE = {"embedding": ("model.embed_tokens.weight", "token_embd.weight"),
@@ -31,33 +30,8 @@ _LAYER = {"attention_norm": ("input_layernorm.weight", "attn_norm.weight"),
           "down": ("mlp.down_proj.weight", "ffn_down.weight")}
 
 
-class ModelError(ValueError):
-    """A model's file lacks something, or its parts disagree.
-
-    Example:
-      >>> from calque.models import LlamaConfig, ModelError
-      >>> try:
-      ...     LlamaConfig.from_json({"model_type": "mamba"})
-      ... except ModelError as error:
-      ...     print(error)
-      the model is a 'mamba', which is none that calque.models has.
-        In config.json.
-        Fix: give a Llama-shaped model (model_type llama or mistral).
-    """
-
-
-class MissingPackage(ModuleNotFoundError):
-    """A package that is not installed is needed: gguf or tokenizers.
-
-    Example:
-      >>> from calque.models import MissingPackage
-      >>> issubclass(MissingPackage, ModuleNotFoundError)
-      True
-    """
-
-
 @dataclass(frozen=True, slots=True)
-class LlamaConfig:
+class LlamaConfig(Settings):
     """The sizes and settings of a Llama-shaped model.
 
     Attributes:
@@ -79,6 +53,8 @@ class LlamaConfig:
       (32, 64)
     """
 
+    ignored = ("rotary_emb.inv_freq",)  # they follow from the settings
+
     vocabulary: int
     width: int
     layers: int
@@ -97,11 +73,8 @@ class LlamaConfig:
     gguf: bool = False  # whose names arrays have
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "width", "layers", "heads", "kv_heads", "head_size", "hidden"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-                raise ModelError(explain(f"{name} is {value!r}, no positive number.",
-                                         "the model's configuration", "correct it."))
+        self._check_sizes("vocabulary", "width", "layers", "heads", "kv_heads", "head_size",
+                          "hidden")
         if self.heads % self.kv_heads:
             raise ModelError(explain(
                 f"{self.heads} heads cannot share {self.kv_heads} heads of keys and values.",
@@ -251,14 +224,6 @@ class LlamaConfig:
             return _WHOLE[role][column]
         return f"{'blk' if self.gguf else 'model.layers'}.{layer}.{_LAYER[role][column]}"
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The arrays of the model and their shapes, as they lie: matrices are (outputs, inputs).
-
-        Returns:
-          name -> shape.
-        """
-        return dict(self._wanted())
-
     def _wanted(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """One after another: a damaged file may say millions of layers."""
         q, kv = self.heads * self.head_size, self.kv_heads * self.head_size
@@ -273,36 +238,8 @@ class LlamaConfig:
             for role, shape in layer.items():
                 yield self.name(role, i), shape
 
-    def check(self, shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
-        """Compare the arrays that there are with those of the configuration.
-
-        Args:
-          shapes: name -> shape, of the file.
-          where: the file's name, for messages.
-
-        Raises:
-          ModelError: one is missing, of another shape, or not known.
-        """
-        wanted = set()
-        for name, shape in self._wanted():
-            wanted.add(name)
-            if name not in shapes:
-                raise ModelError(explain(
-                    f"the configuration wants an array {name} of shape {shape}, and there is none.",
-                    where, "copy the file again, or correct the configuration (layers, tied "
-                           "embeddings)."))
-            if tuple(shapes[name]) != shape:
-                raise ModelError(explain(
-                    f"{name} has the shape {tuple(shapes[name])}, the configuration wants {shape}.",
-                    where, "give the configuration that belongs to these weights."))
-        optional = {self.name("rope_factors"), self.name("head")}
-        odd = [n for n in shapes if n not in wanted and n not in optional
-               and not n.endswith(IGNORED)]
-        if odd:
-            raise ModelError(explain(
-                f"there is an array {min(odd)} that a model of this configuration has not.", where,
-                "give the configuration that belongs to these weights; models with biases or more "
-                "layers than it says are not run."))
+    def _optional(self) -> set[str]:
+        return {self.name("rope_factors"), self.name("head")}
 
     def frequencies(self, factors: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Angles by which the pairs of a head turn from one position to the next.

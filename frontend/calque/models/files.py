@@ -17,8 +17,9 @@ from calque import runtime
 from calque.core import dtypes
 from calque.core.errors import explain
 from calque.core.types import Ndarray
-from calque.models.bert import IGNORED, BertConfig
-from calque.models.config import LlamaConfig, MissingPackage, ModelError
+from calque.models.bert import BertConfig
+from calque.models.config import LlamaConfig
+from calque.models.settings import MissingPackage, ModelError
 from calque.runtime import archives
 from calque.runtime.parameters import load_arrays
 
@@ -97,7 +98,7 @@ def load(path: str | Path, dtype: Any = None) -> Loaded:
         weights = _read_safetensors(path)
     config.check({n: w.shape for n, w in weights.items()}, str(path))
     for name, w in weights.items():
-        if not (w.dtype.kind == "f" or w.dtype == dtypes.bfloat16 or name.endswith(IGNORED)):
+        if not (w.dtype.kind == "f" or w.dtype == dtypes.bfloat16 or name.endswith(config.ignored)):
             raise ModelError(explain(f"{name} is {w.dtype}, no floating point.", str(path),
                                      "give weights of float32, float16 or bfloat16."))
     if dtype is not None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from calque.core.errors import explain
 from calque.core.types import Ndarray
-from calque.models.config import ModelError
+from calque.models.settings import ModelError
 from calque.runtime.session import Session
 
 

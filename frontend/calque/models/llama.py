@@ -19,11 +19,12 @@ from calque import aot, lax, nn, random
 from calque.api.batching import vmap
 from calque.core.errors import explain
 from calque.lowering.target.targets import Target
-from calque.models.config import IGNORED, LlamaConfig, ModelError
+from calque.models.config import LlamaConfig
 from calque.models.sampling import sample
+from calque.models.settings import ModelError, WeightsModule
 
 
-class Llama(aot.Module):
+class Llama(WeightsModule):
     """A Llama-shaped model for several sequences, each of its own length.
 
     State, by name: `cache[layer]['k']` and `['v']`, `lengths` (tokens in the caches), `last` (the
@@ -56,8 +57,6 @@ class Llama(aot.Module):
       (4, [8, 0])
     """
 
-    constants = ("weights",)
-
     def __init__(self, config: LlamaConfig, weights: Mapping[str, Any], sequences: int = 1,
                  capacity: int = 512, chunks: Sequence[int] = (16, 128)) -> None:
         config.check({n: tuple(w.shape) for n, w in weights.items()}, "the weights given to Llama")
@@ -71,7 +70,7 @@ class Llama(aot.Module):
         self.limit = capacity
         factors = weights.get(config.name("rope_factors")) if config.gguf else None
         self.angles = tuple(config.frequencies(factors).tolist())
-        self.weights = {n: w for n, w in weights.items() if not n.endswith(IGNORED)
+        self.weights = {n: w for n, w in weights.items() if not n.endswith(config.ignored)
                         and n != config.name("rope_factors")
                         and not (config.tied and n == config.name("head"))}
         # room for a whole chunk behind the last token: dynamic_update_slice would move its start
@@ -86,17 +85,6 @@ class Llama(aot.Module):
         self.seed = jnp.zeros(sequences, jnp.int32)
         self.capacity = np.array(capacity, np.int32)
         self.stop = np.array(config.stop, np.int32)
-
-    def parameter_name(self, name: str) -> str:
-        """The name of an array in the model's files.
-
-        Args:
-          name: weights['model.norm.weight'].
-
-        Returns:
-          model.norm.weight.
-        """
-        return name.removeprefix("weights['").removesuffix("']")
 
     def compile(self, path: str | Path | None = None, *,
                 arguments: Mapping[str, Any] | None = None,

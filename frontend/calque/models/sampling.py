@@ -11,7 +11,7 @@ import calque.numpy as jnp
 from calque import lax, nn, random
 from calque.api.batching import vmap
 from calque.core.errors import explain
-from calque.models.config import ModelError
+from calque.models.settings import ModelError
 
 
 def sample(logits: Any, keys: Any, temperature: Any, top_k: Any, top_p: Any) -> Any:

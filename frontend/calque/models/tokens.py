@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from calque.core.errors import explain
-from calque.models.config import MissingPackage, ModelError
 from calque.models.files import Loaded
+from calque.models.settings import MissingPackage, ModelError
 
 _SPACE = "\u2581"  # stands for a space in pieces of sentencepiece
 # What cuts a text into words before pairs are merged, by the name that GGUF has for it.
