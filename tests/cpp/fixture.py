@@ -64,6 +64,7 @@ ARTIFACTS: dict[str, list[str]] = {
     "counted_two": ["counted", "--arg", "f32[2,3]"],
     "counted_five": ["counted", "--arg", "f32[5,3]"],
     "trainer": ["Trainer"],
+    "pair": ["Pair"],
     "llama": ["MODEL", "--parameters"],
     "kernel": ["kernel", "--arg", "f32[4]"],
     "kernel_for_vulkan": ["kernel", "--arg", "f32[4]", "--target", "vulkan:lavapipe"],

@@ -128,3 +128,37 @@ class Trainer(aot.Module):
     @aot.export()
     def reset(self) -> None:
         self.count = jnp.zeros((), jnp.int32)
+
+
+class Pair(aot.Module):
+    """Leaves that come to be the same array, or an argument's or a result's, before they change in
+    place."""
+
+    def __init__(self) -> None:
+        self.a, self.b = jnp.arange(5000.0), 2 * jnp.arange(5000.0)
+
+    @aot.export()
+    def swap(self) -> None:
+        self.a, self.b = self.b, self.a
+
+    @aot.export()
+    def same(self) -> None:
+        self.b = self.a
+
+    @aot.export()
+    def both(self) -> None:
+        self.a = self.b = self.a + 1
+
+    @aot.export("f32[5000]")
+    def take(self, x: Any) -> Any:
+        self.a = x
+        return x
+
+    @aot.export()
+    def give(self) -> Any:
+        return self.a
+
+    @aot.export()
+    def step(self) -> None:
+        self.a = lax.dynamic_update_slice(self.a, jnp.full(3, 7.0), (5,))
+        self.b = self.b * 2

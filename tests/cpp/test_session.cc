@@ -32,6 +32,31 @@ void a_session_keeps_what_calls_write() {
   CHECK(!b.is_deleted() && b.to_vector<float>()[0] == 1.0f);  // the session has a copy
 }
 
+// Leaves that are the same array, an argument's or a result's, change alone.
+void leaves_that_share_memory() {
+  Session session(load("pair"));
+  std::vector<float> a(5000), b(5000);
+  for (int i = 0; i < 5000; ++i) a[i] = static_cast<float>(i), b[i] = 2 * a[i];
+  const auto step = [&] {
+    session("step");
+    for (int i = 5; i < 8; ++i) a[i] = 7;
+    for (float& x : b) x *= 2;
+    CHECK(session.read("a").to_vector<float>() == a && session.read("b").to_vector<float>() == b);
+  };
+  session("swap");
+  std::swap(a, b);
+  step();
+  session("same");
+  b = a;
+  step();
+  step();
+  const Array x = Array::from_host(std::vector<float>(5000, 1), {5000});
+  const Array taken = session("take", x)[0], given = session("give")[0];
+  a.assign(5000, 1);
+  step();
+  for (const Array& held : {x, taken, given}) CHECK(held.to_vector<float>() == std::vector<float>(5000, 1));
+}
+
 void what_is_wrong_is_said_and_changes_nothing() {
   Session session(load("trainer"));
   const Array x = Array::from_host(kInput, {4, 2}), rate = Array::scalar(0.5f), one = Array::scalar(1);
@@ -97,6 +122,7 @@ void the_header_is_typed() {
 int main(int count, char** words) {
   artifacts() = words[1];
   a_session_keeps_what_calls_write();
+  leaves_that_share_memory();
   what_is_wrong_is_said_and_changes_nothing();
   a_state_goes_to_a_file_and_back(count > 2 ? words[2] : ".");
   the_header_is_typed();

@@ -13,6 +13,7 @@ from calque import aot, lax, random
 from calque.aot import ArgumentError
 from calque.runtime import ArtifactError
 from calque.runtime.aot import parse_record, read_records
+from tests.cpp.models import Pair
 
 
 class Trainer(aot.Module):
@@ -150,6 +151,39 @@ def test_no_call_copies_the_state():
     held = session.read("rows")  # a copy: the state goes on where it is
     session.put(np.full(64, 9, np.float32))
     assert address() == first and held[5, 0] == 0
+
+
+def test_leaves_that_share_memory_change_alone():
+    """Leaves that are one array, an argument's or a result's, before a call works in place."""
+    session = aot.load(Pair().compile()).session()
+    a = np.arange(5000, dtype=np.float32)
+    b = 2 * a
+
+    def step() -> None:
+        nonlocal a, b
+        a, b = a.copy(), 2 * b
+        a[5:8] = 7
+        session.step()
+        np.testing.assert_array_equal(session.read("a"), a)
+        np.testing.assert_array_equal(session.read("b"), b)
+
+    session.swap()
+    a, b = b, a
+    step()
+    session.same()
+    b = a.copy()
+    step()
+    step()
+    session.both()
+    a = a + 1
+    b = a.copy()
+    step()
+    x = np.ones(5000, np.float32)
+    taken, given = session.take(x), session.give()
+    a = x.copy()
+    step()
+    for held in (x, taken.numpy(), given.numpy()):
+        assert (held == 1).all()
 
 
 class Draws(aot.Module):
