@@ -14,7 +14,7 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 AFTER = "executable-sources"  # the last of the stages that are not needed
 
@@ -39,9 +39,9 @@ _MAIN = re.compile(rf"  func\.func @main\(((?:{_ARGUMENT}(?:, {_ARGUMENT})*)?)\)
                    rf"(?:({_KIND})|\(({_KINDS})\))"
                    r"(?: attributes \{iree\.reflection = \{(calque\.signature = \".*\")\}\})? \{")
 # of main
-_DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, ]*)\) : "
+_DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, -]*)\) : "
                        rf"\(((?:i32, )*(?:{_KINDS})?)\) -> (?:({_KIND})|\(({_KINDS})\))")
-_WORD = re.compile(r"    %(\w+) = arith\.constant (\d+) : i32")
+_WORD = re.compile(r"    %([\w-]+) = arith\.constant (-?\d+) : i32")
 _CONSTANT = re.compile(r"    %(\w+) = stablehlo\.constant dense<([^>\[\]]+)> : (tensor<[a-z]\w*>)")
 _SPREAD = re.compile(rf"    %(\w+) = stablehlo\.broadcast_in_dim %(\w+), dims = \[\] : "
                      rf"\((tensor<[a-z]\w*>)\) -> ({_KIND})")
@@ -126,11 +126,19 @@ def rewritten(text: str, device: str) -> str:
         raise Unknown("no dispatches, or others' executables")
     target = device[device.index("#hal.executable.target<"):device.rindex("]>")]
     written: list[str] = []
+    same: dict[Any, str] = {}
     for name, (part, objects) in executables.items():
-        (how,) = {(len(d.words), len(d.operands), len(d.results)) for d in main.steps
-                  if d.executable == name}
-        written += _executable(name, part, target.removeprefix("#hal.executable.target"), objects,
-                               *how)
+        mine = [k for k, d in enumerate(main.steps) if d.executable == name]
+        (how,) = {(len(d.words), len(d.operands), len(d.results))
+                  for d in map(main.steps.__getitem__, mine)}
+        first = same.setdefault((*how, objects, *[line.replace(name, "") for line in part]), name)
+        if first is name:
+            written += _executable(name, part, target.removeprefix("#hal.executable.target"),
+                                   objects, *how)
+            continue
+        for k in mine:  # equal kernels are compiled once
+            d = main.steps[k]
+            main.steps[k] = d._replace(executable=first, function=d.function.replace(name, first))
     return "\n".join([
         *aliases,
         "module @calque attributes {stream.affinity.default = #hal.device.affinity<@__device_0>} {",

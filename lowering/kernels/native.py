@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from calque.lowering.target.targets import Target
 
 OBJECTS = Path(__file__).resolve().parent.parent / "native" / "objects"
 NATIVE_DTYPES = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
+WORDS = 48  # push constants of a call: IREE's CPU devices take 64
+LIMIT = 1 << 31
 _V3 = frozenset(("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"))
 _V4 = frozenset(("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"))
 
@@ -105,17 +107,23 @@ def call_object(ctx: Context, family: str, path: Path, entry: str, operands: Seq
     """The same of any object file; `into`: for each result the operand whose memory it is, or -1
     (it is no argument of the function then)."""
     assert ctx.target is not None
-    ctx.kernels += 1
-    name = f"{entry}_{ctx.kernels}_{digest_of(path)}"
     places = [-1] * len(results) if into is None else into
     specs = [*[(x.shape, x.dtype) for x in operands],
              *[s for s, i in zip(results, places) if i < 0]]
     first = scalars.index(batch) if isinstance(batch, Dim) and groups > 1 else None
-    insert(ctx.module,
-           _executable(name, entry, path, ctx.target.arch, specs, scalars, groups, first))
+    told = [i for i, n in enumerate(scalars) if not isinstance(n, Dim) and -LIMIT <= n < LIMIT]
+    words = {i: k for k, i in enumerate(told[:WORDS])}
+    key = (_executable("", entry, path, ctx.target.arch, specs, scalars, groups, first, words),
+           digest_of(path))
+    if key not in ctx.sources:
+        ctx.kernels += 1
+        ctx.sources[key] = f"{entry}_{ctx.kernels}_{digest_of(path)}"
+        insert(ctx.module, _executable(ctx.sources[key], entry, path, ctx.target.arch, specs, scalars,
+                                       groups, first, words))
     sizes = [n for n in (*[_count(s) for s in specs], *scalars) if isinstance(n, Dim)]
-    return dispatch(ctx, family, name, ctx.entering(operands), results, sizes=sizes,
-                    into=-1 if into is None else into, groups=groups)
+    return dispatch(ctx, family, ctx.sources[key], ctx.entering(operands), results, sizes=sizes,
+                    into=-1 if into is None else into, groups=groups,
+                    numbers=[int(scalars[i]) for i in words])
 
 
 def _count(spec: Spec) -> Any:
@@ -126,12 +134,18 @@ def _count(spec: Spec) -> Any:
 
 
 def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Spec],
-                scalars: Sequence[Any], groups: int, batch: int | None) -> str:
-    types, lines, given, more = [], [], [], []
+                scalars: Sequence[Any], groups: int, batch: int | None,
+                words: Mapping[int, int]) -> str:
+    """`words`: which scalars are push constants; one text serves calls that differ in those."""
+    types, lines, given = [], [], []
+    more = [f"%w{k}: i32" for k in words.values()]
     for i, spec in enumerate(specs):
         real, parts = _memory(spec[1])
+        # (what C reads and writes of a binding, the code around it need not know)
         size, known = _count(spec), ""
-        if isinstance(size, Dim):  # an argument of the kernel's
+        if not isinstance(size, Dim):
+            size = 1
+        else:  # an argument of the kernel's
             more.append(f"%z{i}: index")
             size, known = "?", f"{{%z{i}}}"
         lines.append(
@@ -146,6 +160,8 @@ def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Sp
         if isinstance(value, Dim):
             more.append(f"%y{i}: index")
             lines.append(f"%n{i} = arith.index_cast %y{i} : index to i64")
+        elif i in words:
+            lines.append(f"%n{i} = arith.extsi %w{words[i]} : i32 to i64")
         else:
             lines.append(f"%n{i} = arith.constant {int(value)} : i64")
     types += ["i64"] * len(scalars) + ["index", "index"]

@@ -64,7 +64,7 @@ def close(got: Any, want: Any, k: int, dtype: Any = "float32") -> None:
 
 def taken(f: Any, *xs: Any) -> int:
     """How many calls of the kernel a program has."""
-    return len(re.findall("call @calque_(gemm|direct)_", str(calque.jit(f).lower(*xs).as_text())))
+    return len(re.findall("flow.dispatch @calque_(gemm|direct)_", str(calque.jit(f).lower(*xs).as_text())))
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -113,7 +113,7 @@ def test_a_transposition_is_read_where_it_lies(one_level: str, all_sizes: None) 
     text = str(calque.jit(lambda x, y: x.T @ y.T).lower(
         normal(0, 70, 50), normal(1, 60, 70)).as_text())
     assert "stablehlo.transpose" not in text  # nor is one left that nothing reads
-    assert text.count("call @calque_") == 1
+    assert text.count("flow.dispatch @calque_") == 1
 
 
 @pytest.mark.parametrize("dtype", [BFLOAT16, np.dtype("float16")], ids=str)
