@@ -144,6 +144,8 @@ class Scalars:
         return self.a.constant(x, dtype) if is_known(x) else x
 
     def symbols(self, g: Grid, dtype: Dtype) -> list[Symbol]:
+        if isinstance(g, Table):  # (a loop hands a constant on)
+            raise Unfit
         return [self.symbol(x, dtype) for x in g.flat]
 
     def state(self, start: Sequence[Grid], dtypes: Sequence[Dtype]) -> State:
@@ -569,7 +571,8 @@ def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,
                 elif a.dtype not in DTYPES or not is_static(a.shape) or not a.size:
                     raise Unfit
                 args.append(grid(shape, [object() for _ in range(math.prod(shape))]))
-            scalars.run(p, args)
+            if any(isinstance(made, Table) for made in scalars.run(p, args)):
+                raise Unfit
     except Unfit as error:
         return error.why
     return count

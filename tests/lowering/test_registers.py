@@ -287,3 +287,19 @@ def test_derivatives_of_a_filter() -> None:
     u, h = np.cos(np.arange(9.0)).reshape(3, 3), 1e-6
     slope = (loss(a + h * u) - loss(a - h * u)) / (2 * h)
     assert float(np.sum(g * u)) == pytest.approx(slope, rel=1e-6)  # h^2 and rounding / h
+
+
+def test_a_captured_array_is_handed_on() -> None:
+    """A constant of a loop that stays in memory, as what the loop carries, at once or within."""
+    w = RNG.standard_normal(36).astype(np.float32)
+
+    def f(w: Any, c: Any) -> Any:
+        _, last = lax.while_loop(lambda s: s[0] < 70, lambda s: (s[0] + 1, w), (0, c))
+        total, _ = lax.fori_loop(0, 70, lambda i, s: (s[0] + s[1][i % 36], lax.fori_loop(
+            0, 3, lambda _, v: w, s[1])), (0.0, c))
+        return last, total
+
+    last, total = calque.jit(f)(w, w * 0)
+    np.testing.assert_array_equal(last, w)
+    want = sum(float(w[i % 36]) for i in range(1, 70))
+    np.testing.assert_allclose(total, want, rtol=1e-5, atol=1e-5)  # 70 additions
