@@ -33,7 +33,7 @@ _LINES = {name: re.compile(pattern + "$") for name, pattern in {
                rf"{_RESOURCE}\{{%(\S+)\}}",
     "execute": rf"%(\w+) = stream\.cmd\.execute{_AT} await\(%(\w+)\) => with\((.*)\) \{{",
     "dispatch": r"stream\.cmd\.dispatch @(\w+)::@\w+::@(\w+)(?:\[[^\]]*\])?(?:\((.*) : .*\))? \{",
-    "binding": rf"(?:ro|wo|rw) %(\w+)\[%(\S+) for %(\S+)\] : {_RESOURCE}\{{%\S+\}},?",
+    "binding": rf"(ro|wo|rw) %(\w+)\[%(\S+) for %(\S+)\] : {_RESOURCE}\{{%\S+\}},?",
     "fill": rf"stream\.cmd\.fill %(\S+), %(\w+)\[%(\S+) for %(\S+)\] : i(8|16|32) -> "
             rf"{_RESOURCE}\{{%\S+\}}",
     "end": r"\}(?: => !stream\.timepoint)?",
@@ -63,12 +63,13 @@ class Unknown(Exception):
 
 
 class Dispatch(NamedTuple):
-    """A dispatch: constants, and (slot, offset, length) of each binding."""
+    """A dispatch: constants, (slot, offset, length) of each binding, and which are read only."""
 
     executable: str
     function: str
     constants: list[int]
     bindings: list[tuple[int, int, int]]
+    reads: list[bool]
 
 
 class Fill(NamedTuple):
@@ -192,13 +193,14 @@ def _read_command(commands: Commands, name: str, parts: tuple[str, ...], numbers
         constants = [numbers[c[1:]] for c in parts[2].split(", ")] if parts[2] else []
         if not all(-1 << 31 <= c < 1 << 32 for c in constants):
             raise Unknown("a constant of more than 32 bits")
-        commands.steps.append(Dispatch(parts[0], parts[1], constants, []))
+        commands.steps.append(Dispatch(parts[0], parts[1], constants, [], []))
         return depth + 1
     if name == "binding":
         dispatch = commands.steps[-1]
         if not isinstance(dispatch, Dispatch):
             raise Unknown("a binding of no dispatch")
-        dispatch.bindings.append((slots[parts[0]], numbers[parts[1]], numbers[parts[2]]))
+        dispatch.bindings.append((slots[parts[1]], numbers[parts[2]], numbers[parts[3]]))
+        dispatch.reads.append(parts[0] == "ro")
         return depth
     if name == "fill":
         width = int(parts[4]) // 8
@@ -296,6 +298,18 @@ def text(host: Host, counts: Mapping[str, tuple[int, int, int]], elf: bytes) -> 
     return "".join([*parts, "  }\n}\n"])
 
 
+def _uses(step: Dispatch | Fill) -> list[tuple[tuple[int, int, int], bool]]:
+    """(slot, offset, length) of what a step touches, and whether it only reads that."""
+    if isinstance(step, Fill):
+        return [((step.slot, step.offset, step.length), False)]
+    return list(zip(step.bindings, step.reads))
+
+
+def _meet(x: tuple[int, int, int], y: tuple[int, int, int]) -> bool:
+    """Whether two parts of slots have bytes in common."""
+    return x[0] == y[0] and x[1] < y[1] + y[2] and y[1] < x[1] + x[2]
+
+
 def _recorded(number: int, commands: Commands, functions: Mapping[str, str],
               counts: Mapping[str, tuple[int, int, int]]) -> str:
     """The function that records commands: their buffers are given at each call."""
@@ -305,7 +319,16 @@ def _recorded(number: int, commands: Commands, functions: Mapping[str, str],
         f"%c = vm.call @hal.command_buffer.create({b.device()}, {b.i32(0)}, "
         f"{b.i32(_TRANSFER_AND_DISPATCH)}, {b.i64(-1)}, {b.i32(len(commands.slots))}) : "
         f"({_D}, i32, i32, i64, i32) -> {_C}"]
+    barrier = (f"vm.call @hal.command_buffer.execution_barrier(%c, {b.i32(_BEFORE)}, "
+               f"{b.i32(_AFTER)}, {b.i64(0)}) : ({_C}, i32, i32, i64) -> ()")
+    since: list[tuple[tuple[int, int, int], bool]] = []  # what is used since the last barrier
     for i, step in enumerate(commands.steps):
+        used = _uses(step)
+        if any(_meet(x, y) and not (x_read and y_read) for x, x_read in used
+               for y, y_read in since):
+            b.lines.append(barrier)
+            since = []
+        since += used
         if isinstance(step, Fill):
             b.lines.append(
                 f"vm.call @hal.command_buffer.fill_buffer(%c, %null, {b.i64(step.offset)}, "
@@ -323,9 +346,7 @@ def _recorded(number: int, commands: Commands, functions: Mapping[str, str],
                 f"vm.call.variadic @hal.command_buffer.dispatch(%c, %e, %f{i}, {groups}, "
                 f"{b.i64(0)}, [{constants}], [{bindings}]) : ({_C}, {_E}, i64, i32, i32, i32, i64, "
                 f"i32 ..., tuple<i32, i32, {_B}, i64, i64> ...)"]
-        b.lines.append(
-            f"vm.call @hal.command_buffer.execution_barrier(%c, {b.i32(_BEFORE)}, {b.i32(_AFTER)}, "
-            f"{b.i64(0)}) : ({_C}, i32, i32, i64) -> ()")
+    b.lines.append(barrier)
     b.lines += [f"vm.call @hal.command_buffer.finalize(%c) : ({_C}) -> ()", f"vm.return %c : {_C}"]
     return b.written(f"vm.func private @record_{number}() -> {_C}")
 

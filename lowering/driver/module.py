@@ -32,7 +32,7 @@ from calque.lowering.emit.dtypes import F64, I64, signed
 from calque.lowering.emit.dynamic import DynamicBuilder
 from calque.lowering.emit.fusion import NUMBERS
 from calque.lowering.emit.sizes import Sizes, dimension
-from calque.lowering.passes import cost, hazards, loops, repeats
+from calque.lowering.passes import cost, hazards, loops, remainder, repeats
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
@@ -120,6 +120,7 @@ class Lowered:
     plan: Plan  # which ways its parts go
     callbacks: tuple[Any, ...] = ()  # Python functions that the program calls
     needs: tuple[str, ...] = ()  # what kernels of the user's ask of a device beyond the target
+    closed: bool = False  # it is kernels of ours alone
 
 
 def lower(program: Program, target: Target, options: LowerOptions = LowerOptions()) -> Lowered:
@@ -168,7 +169,14 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         return lowered
     if cost.host_loops(plain, target.backend == "llvm-cpu") > 1:
         options = replace(options, views=True)
-    return _emit(lowered, p, [by_position[i] for i in passed], computed, baked, target, options)
+    arguments = [by_position[i] for i in passed]
+    if options.whole and why is not None and not baked and remainder.may_close(p, target):
+        rest = grouped(plain, closing=True)
+        closed = _emit(lowered, rest, arguments, _plan_results(rest, positions)[1], baked, target,
+                       options, closing=True)
+        if closed.closed:
+            return closed
+    return _emit(lowered, p, arguments, computed, baked, target, options)
 
 
 def _call_spec(p: Program, results: Sequence[ShapedArray], donated: Sequence[int]) -> CallSpec:
@@ -237,8 +245,10 @@ def _flags(p: Program, target: Target) -> tuple[str, ...]:
 
 
 def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Sequence[Atom],
-          baked: Mapping[Var, Any], target: Target, options: LowerOptions) -> Lowered:
-    """With the module, and with what is known of calls once it is emitted."""
+          baked: Mapping[Var, Any], target: Target, options: LowerOptions,
+          closing: bool = False) -> Lowered:
+    """With the module, and with what is known of calls once it is emitted; `closing`: IREE is to
+    get nothing (passes/remainder)."""
     ir, call = mlir.ir(), lowered.call
     with mlir.context(), ir.Location.unknown():
         module = ir.Module.create()
@@ -255,10 +265,13 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                               DynamicBuilder if _is_dynamic(p) else Builder)
             ctx = emitter.ctx
             ctx.module, ctx.entry, ctx.views = module, block, options.views
+            ctx.closing = closing
             ctx.stepped = cost.is_stepped(p, target.backend == "llvm-cpu")
             if options.bindings:
                 ctx.fusion.set_bindings(options.bindings)
-            if not options.beside:
+            if closing:  # nothing is fused
+                ctx.fusion.set_bindings(1 << 30)
+            if not options.beside or closing:
                 ctx.fusion.most_side_by_side = 1 << 30
             values = [Value(ctx.b, a, physical(v.aval).shape, physical(v.aval).dtype)
                       for a, v in zip(block.arguments, arguments)]
@@ -271,7 +284,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                     env[const] = emitter.constant(c) if key is None else emitter.parameter(key, c)
             emitter.measure(arguments, values)
             results = None
-            if ctx.cpu and options.whole and lowered.plan.whole is None:
+            if ctx.cpu and options.whole and lowered.plan.whole is None and not closing:
                 results = emit_at_once(ctx, Program(tuple(env), p.equations, tuple(outputs)),
                                        list(env.values()))
                 p = p if results is not None else grouped(p)
@@ -299,7 +312,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
             _add_memory(func, block, ins, outs, written, storage)
         mlir.erase_unread(block)
         lowered = replace(
-            lowered, call=replace(
+            lowered, closed=not stepped and mlir.is_of_kernels(block), call=replace(
                 call, may_alias=tuple(i for i in aliases if i not in written),
                 output_buffers=written, transients=storage),
             options=(*lowered.options, *sorted(ctx.options)), callbacks=tuple(ctx.callbacks),
@@ -523,7 +536,8 @@ class Emitter:
         if self.ctx.plan.count == told and not inner_of(e.params):
             if self.ctx.cpu and is_fold(e.primitive):
                 self.ctx.plan.refuse(fold_refusal(e))
-            self.ctx.plan.left(e)
+            if not self.ctx.closing:  # (an array filled, or seen in another shape)
+                self.ctx.plan.left(e)
         outs: list[Value] = self.bounded(e, values, out if isinstance(out, list) else [out])
         self.ctx.note(e.primitive, values, outs, hazards.updated(e))
         if number:
@@ -538,7 +552,8 @@ class Emitter:
         of all of it, and the time to compile that grows with the square of its length."""
         before = max((self.chains.get(v, 0) for v in values), default=0)
         chain = before + e.primitive.weight
-        if chain > LONGEST_CHAIN and before and not all(v in self.ctx.constants for v in values):
+        if chain > LONGEST_CHAIN and before and not self.ctx.closing and not all(
+                v in self.ctx.constants for v in values):
             outs = [v if v.dtype == bool or v in values else self.ctx.b.barrier(v)[0]
                     for v in outs]
             chain = 0

@@ -43,8 +43,9 @@ class Context:
         self.functions = 0  # that its kernels call
         self.options: set[str] = set()  # more flags for the compiler
         self.needs: frozenset[str] = frozenset()  # of a device beyond the target: user_gpu.py
-        self.sources: dict[Any, str] = {}  # executables of others' code, by what decides them
+        self.sources: dict[Any, Any] = {}  # executables that are called again, by what decides them
         self.callbacks: list[Any] = []  # (function, operand specs, result specs)
+        self.closing = False  # whether IREE is to get nothing (passes/remainder)
         self.stepped = False  # whether loops or branches run from the host
         self.imported: set[int] = set()  # roots of values whose memory the runtime made
         self.plan = Recorder()  # which ways were taken

@@ -239,16 +239,36 @@ def made_by(owner: Any) -> str | None:
     return None if operation is None else str(operation.name)
 
 
-# What a kernel reads through, so that nothing may be left that uses it (kernels/gemm._operand).
-_READ_THROUGH = frozenset(("stablehlo.transpose", "stablehlo.convert"))
+_EFFECTS = frozenset(("stablehlo.custom_call", "stablehlo.while", "stablehlo.case",
+                      "stablehlo.if"))
 
 
 def erase_unread(block: Any) -> None:
-    """Without transpositions and conversions that nothing uses: of a program of kernels they would
-    leave all of it to IREE."""
+    """Without operations that nothing uses, transpositions that products see through among them: of
+    a program of kernels they would leave all of it to IREE."""
     for op in reversed(list(block.operations)):
-        if made_by(op) in _READ_THROUGH and not any(True for _ in op.operation.results[0].uses):
+        name = str(op.operation.name)
+        if (name in ("flow.dispatch", "arith.constant") or name.startswith("stablehlo.")
+                and name not in _EFFECTS) and op.operation.results and not any(
+                    True for r in op.operation.results for _ in r.uses):
             op.operation.erase()
+
+
+_OF_KERNELS = frozenset(("flow.dispatch", "arith.constant", "func.return", "stablehlo.reshape",
+                         "stablehlo.bitcast_convert"))
+
+
+def is_of_kernels(block: Any) -> bool:
+    """Whether a function is dispatches of kernels of ours alone, as compiler/stream_module knows
+    them."""
+    def is_known(op: Any) -> bool:
+        name = str(op.operation.name)
+        if name == "stablehlo.constant":
+            return bool(op.attributes["value"].is_splat)
+        return name in _OF_KERNELS or name == "stablehlo.broadcast_in_dim" and (
+            made_by(op.operands[0].owner) == "stablehlo.constant" and not op.operands[0].type.rank)
+
+    return all(map(is_known, block))
 
 
 def is_tensor(v: Any) -> bool:

@@ -13,6 +13,7 @@ and what it would make many dispatches of.
                 stretch.py: without sums, many operations on a few vectors
   attention.py  products around a group of rows; passes/attention says which
   lists.py      elementwise work on each array of a list; passes/lists says which
+  small.py      small moves around kernels
   sort.py       the order of keys         move.py   large arrays moved
   scatter.py    rows written at positions
   native.py     calls of lowering/native: gemm.py and convolve.py (products), fft.py (fft_tables.py)

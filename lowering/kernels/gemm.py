@@ -20,6 +20,7 @@ from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import F32, F64, WIDENED
 from calque.lowering.kernels.native import emit_native, level_of, object_of
+from calque.lowering.kernels.rows import turned
 from calque.lowering.passes.cost import TILED_SIZE
 from calque.lowering.plan.refusal import Refusal
 from calque.lowering.plan.switches import off
@@ -50,6 +51,7 @@ DIRECT_APART = 1 << 11  # but not where its rows are multiples of so many bytes 
 LEAST_DIRECT = 1 << 19  # products from which on that is the kernel's (IREE joins what follows),
 LEAST_DIRECT_OF_MANY = 1 << 17  # and of each of a batch
 LEAST_DIRECT_SIZES = (8, 8)  # rows, contracted size (and columns: a panel)
+WASTE = 1 << 22  # multiply-adds with columns that are not there, rather than IREE's form
 CELL = 256  # rows and columns of a cell, or twice as many,
 PACKED = 22  # as what a row or column of it costs to pack is that of so many products with it
 WORKERS = (2, 16)  # for whom a product is cut
@@ -253,7 +255,7 @@ def vector_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) ->
         y = ctx.b.convert(y, sums)
     v, (v_batch, v_step, _) = _operand(ctx, y, (yb, yc, other_axes(y.ndim, yc, yb)))
     if v_step != 1:
-        v, v_batch = ctx.b.transpose(y, [*yb, *yc, *other_axes(y.ndim, yc, yb)]), k
+        v, v_batch = turned(ctx, y, [*yb, *yc, *other_axes(y.ndim, yc, yb)]), k
     part = LINE if strides[2] == 1 else 4 * LINE  # of a group's sums; or of what it reads of a row
     groups = max(1, min(VECTOR_GROUPS, batch * m * k * a.dtype.itemsize // VECTOR_GROUP,
                         batch * max(1, m * sums.itemsize // part)))
@@ -286,11 +288,14 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
     vector, size = LEVELS[level_of(target)], sums.itemsize
     as_is = None
-    if known and x.dtype == sums and b_column == 1 and m * n * k >= LEAST_MASKED and not off(
-            "direct"):
-        as_is = direct(cells(*sizes, True, vector, size), n, k, b_row, vector, size)
+    if known and x.dtype == sums and not off("direct"):
+        if b_column == 1 and m * n * k >= LEAST_MASKED:
+            as_is = direct(cells(*sizes, True, vector, size), n, k, b_row, vector, size)
+        if as_is is None and ctx.closing and m * n * k < LEAST_DIRECT:
+            as_is = replace(cells(*sizes, True, vector, size), few=0, room=0)
     why = Refusal(e, "switched off") if off("products") else None if (
-        as_is is not None and m * n * k >= (LEAST_DIRECT_OF_MANY if batch > 1 else LEAST_DIRECT)
+        ctx.closing and known and m * k * (-n % (2 * vector // size)) < WASTE
+        or as_is is not None and m * n * k >= (LEAST_DIRECT_OF_MANY if batch > 1 else LEAST_DIRECT)
         and all(map(int.__ge__, (m, k), LEAST_DIRECT_SIZES))) else refusal(
         count, rows if is_static((m,)) else FEW, columns, depth, b_column == 1,
         known and has_masks(target, m, n), e)
@@ -305,8 +310,8 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     if as_is is not None and 1 in (a_row, a_column):
         return emit_native(
             ctx, "gemm", f"calque_direct_{SUFFIXES[x.dtype.name]}", [a, b], [(shape, sums)],
-            (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, as_is.tall, as_is.broad),
-            as_is.groups)[0]
+            (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column, as_is.tall,
+             as_is.broad), as_is.groups)[0]
     plan = cells(count, rows, columns, depth, b_column == 1, vector, size, is_static((m,)))
     scalars = (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column, plan.tall,
                plan.broad, plan.few, plan.room)
@@ -329,7 +334,7 @@ def _operand(ctx: Context, x: Value, groups: Sequence[Sequence[int]]
     for axes in groups:
         axes = [i for i in axes if x.shape[i] != 1]
         if any(where[i] != where[j] * x.shape[j] for i, j in zip(axes, axes[1:])):
-            moved = ctx.b.transpose(x, [i for g in groups for i in g])
+            moved = turned(ctx, x, [i for g in groups for i in g])
             sizes = [math.prod(x.shape[i] for i in g) for g in groups]
             return moved, (sizes[1] * sizes[2], sizes[2], 1)
         found.append(where[axes[-1]] if axes else 1)

@@ -6,7 +6,6 @@ rows where these are independent (passes/split).  Start reading at `emit_kernel`
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,18 +14,19 @@ from calque.core.lists import split_list
 from calque.core.program import Equation, Literal, Program, inner_of
 from calque.core.types import Params
 from calque.lowering.emit import mlir
-from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.kernels import joined, memory, registers
 from calque.lowering.kernels.contract import panel_width, registers_of
 from calque.lowering.kernels.joined import Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.shell import FEW, Shell
+from calque.lowering.kernels.small import panelled
 from calque.lowering.kernels.tensors import Emitter, Entry
 from calque.lowering.kernels.values import SCALAR
 from calque.lowering.passes import loops
 from calque.lowering.passes.cost import equation_work as work_of
-from calque.lowering.passes.panels import Panels, panels
+from calque.lowering.passes.panels import panels
 from calque.lowering.passes.registers import plan
 from calque.lowering.passes.registers import refusal as registers_refusal
 from calque.lowering.passes.split import Split, part_of, rows_of, split
@@ -34,6 +34,7 @@ from calque.lowering.passes.split import refusal as split_refusal
 from calque.lowering.plan.switches import off
 
 TURNED = 256  # elements from which on an array of the carry is not copied home in each step
+PADDED_GROUPS = 16  # workgroups
 SPREAD_WORK = 2_000_000  # element operations from which several workgroups pay
 
 
@@ -47,7 +48,7 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
         if not off("panels"):
             e, sources = panels(e, lambda rows, columns, dtype: panel_width(
                 rows if not m or rows % n else rows // n * m, columns, dtype, level))
-            xs = [xs[s] if isinstance(s, int) else _panelled(ctx.b, xs[s.source], s)
+            xs = [xs[s] if isinstance(s, int) else panelled(ctx, xs[s.source], s)
                   for s in sources]
     shell = Shell(ctx, "memory" if found is None else "registers", xs, outs)
     for inner in inner_of(e.params):
@@ -62,17 +63,11 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
     return shell.dispatch(ctx.entering(xs), [e])
 
 
-def _panelled(b: Builder, x: Value, p: Panels) -> Value:
-    x = b.transpose(x, p.order)
-    x = b.convert(b.reshape(x, (p.depth, math.prod(x.shape) // p.depth)), p.dtype)
-    x = b.pad(x, 0, [(0, 0, 0), (0, p.padded - x.shape[1], 0)])
-    return b.transpose(b.reshape(x, (p.depth, p.padded // p.width, p.width)), (1, 0, 2))
-
-
-def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[ShapedArray]
-               ) -> list[Value]:
-    """The outputs of a small Program (cost.is_whole) as one dispatch."""
-    shell = Shell(ctx, "program", xs, outs)
+def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[ShapedArray],
+               family: str = "program") -> list[Value]:
+    """The outputs of a small Program (cost.is_whole, or "small" ones of remainder) as one
+    dispatch."""
+    shell = Shell(ctx, family, xs, outs)
     shell.count([*loops.maps(p), *loops.products(p)])
     if all(v.aval.size <= FEW for e in p.equations for v in e.outputs) and not any(
             e.primitive.kernel == "loop" for e in p.equations):
@@ -87,6 +82,34 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
             if o not in wanted:
                 emitter.copy(out, m)
     return shell.dispatch(xs, p.equations)
+
+
+def emit_padded(ctx: Context, e: Equation, x: Value, out: ShapedArray) -> list[Value]:
+    """A large array with a number around its rows (passes/remainder), which workgroups share."""
+    shell = Shell(ctx, "move", [x], [out])
+    value = e.inputs[1]
+    assert isinstance(value, Literal)
+    with shell.inside():
+        emitter = Emitter(shell, emit_loop)
+        (source,), (target,) = shell.operands, shell.results
+        number = SCALAR.splat(value.value, (), out.dtype)
+        each = -(-source.shape[0] // min(source.shape[0], PADDED_GROUPS))
+        first = memory.times(shell.distribute(-(-source.shape[0] // each)), each)
+
+        def row(i: Index) -> list[Any]:
+            to = target.row(i)
+            for axis, (low, high, _) in enumerate(e.params["padding_config"][1:]):
+                n = source.shape[axis + 1]
+                for start, count in ((0, low), (low + n, high)):
+                    if count:
+                        emitter.copy(number, to.cut(axis, start, count))
+                to = to.cut(axis, low, n)
+            emitter.copy(source.row(i), to)
+            return []
+
+        end = memory.computed("minsi", memory.add(first, each), source.shape[0])
+        memory.loop(end, row, start=first)
+    return shell.dispatch(ctx.entering([x]), [e])
 
 
 def _inside(shell: Shell) -> tuple[Emitter, list[Entry]]:

@@ -113,13 +113,12 @@ def call_object(ctx: Context, family: str, path: Path, entry: str, operands: Seq
     first = scalars.index(batch) if isinstance(batch, Dim) and groups > 1 else None
     told = [i for i, n in enumerate(scalars) if not isinstance(n, Dim) and -LIMIT <= n < LIMIT]
     words = {i: k for k, i in enumerate(told[:WORDS])}
-    key = (_executable("", entry, path, ctx.target.arch, specs, scalars, groups, first, words),
-           digest_of(path))
+    parts = entry, path, ctx.target.arch, specs, scalars, groups, first, words
+    key = _executable("", *parts), digest_of(path)
     if key not in ctx.sources:
         ctx.kernels += 1
         ctx.sources[key] = f"{entry}_{ctx.kernels}_{digest_of(path)}"
-        insert(ctx.module, _executable(ctx.sources[key], entry, path, ctx.target.arch, specs, scalars,
-                                       groups, first, words))
+        insert(ctx.module, _executable(ctx.sources[key], *parts))
     sizes = [n for n in (*[_count(s) for s in specs], *scalars) if isinstance(n, Dim)]
     return dispatch(ctx, family, ctx.sources[key], ctx.entering(operands), results, sizes=sizes,
                     into=-1 if into is None else into, groups=groups,

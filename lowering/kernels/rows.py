@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, param_key
 from calque.core.types import Axes, Dtype, Shape
 from calque.lowering.emit import mlir
@@ -27,8 +28,9 @@ from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.shell import FEW, Shell
 from calque.lowering.kernels.stretch import emit_stretch
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
-from calque.lowering.passes import cost, picks
-from calque.lowering.passes.rows import EXTREMA, VECTOR, VIEWS, Rows, is_fold, price
+from calque.lowering.passes import cost, picks, strided
+from calque.lowering.passes.rows import EXTREMA, VECTOR, VIEWS, Rows, is_fold, numbered, price
+from calque.lowering.passes.strided import Layout
 
 GROUPS = 64  # workgroups at most
 WORTH = 50_000  # element operations that one should have
@@ -37,6 +39,7 @@ LIGHT = 8  # weight of what is computed by vectors of which there are many in ha
 HEAVY = 40  # weight of what is computed one vector at a time: compiling it takes time, too
 WIDE_UNITS = 8  # workgroups there should be for such vectors
 EACH = 5  # weight of a load for each lane
+MANY_PICKS = 8
 CHAIN = 64  # additions in a row of one lane
 
 
@@ -57,14 +60,30 @@ class Node:
 
 def emit_rows(ctx: Context, p: Program, rows: Rows, xs: Sequence[Value],
               outs: Sequence[ShapedArray]) -> list[Value]:
-    """The outputs of a group."""
-    shell = Shell(ctx, "rows" if rows.folded else "chain", xs, outs)
-    with shell.inside():
-        Kernel(shell, p, rows).emit()
-    made = shell.dispatch(ctx.entering(xs), p.equations)
+    """The outputs of a group; equal groups share a kernel."""
+    key = "rows", p.key(), rows, tuple((x.shape, x.dtype) for x in xs)
+    shell = ctx.sources.get(key)
+    if shell is None:
+        ctx.sources[key] = shell = Shell(ctx, "rows" if rows.folded else "chain", xs, outs)
+        with shell.inside():
+            Kernel(shell, p, rows).emit()
+        shell.close()
+    made = shell.call(ctx.entering(xs), p.equations)
     for v in made:  # new memory, whatever the operands
         ctx.aliases.roots[v] = frozenset((id(v),))
     return made
+
+
+def turned(ctx: Context, x: Value, order: Sequence[int]) -> Value:
+    """x with its axes in another order: by a kernel of ours where IREE is to get nothing."""
+    if not ctx.closing or not math.prod(x.shape):
+        return ctx.b.transpose(x, order)
+    before, after = (Var(ShapedArray(shape, x.dtype)) for shape in (
+        x.shape, tuple(x.shape[i] for i in order)))
+    e = Equation(registry["transpose"], (before,), (after,), {"permutation": tuple(order)})
+    sizes = tuple(n for n in after.aval.shape if n > 1)
+    rows = Rows(sizes, frozenset(), (((),),), (numbered(after.aval.shape),), frozenset((0,)))
+    return emit_rows(ctx, Program([before], [e], [after]), rows, [x], [after.aval])[0]
 
 
 class _Space:
@@ -98,14 +117,23 @@ class Kernel:
                  results: Sequence[Memory] | None = None,
                  span: tuple[Index, Index] | None = None) -> None:
         self.shell, self.p = shell, p
-        inputs = dict(zip(p.inputs, shell.operands if operands is None else operands))
+        inputs: dict[Atom, Memory] = dict(
+            zip(p.inputs, shell.operands if operands is None else operands))
+        for k in sorted(rows.views):
+            e = p.equations[k]
+            m = inputs[e.inputs[0]]
+            seen = strided.after(e, Layout(m.shape, m.strides))
+            assert seen is not None, e
+            inputs[e.outputs[0]] = m.view(seen.shape, seen.strides, seen.base)
         made: dict[Atom, Axes] = {e.outputs[0]: a for e, a in zip(p.equations, rows.made)}
-        places: dict[tuple[Atom, Axes], tuple[int, ...]] = {
+        places: dict[Any, tuple[int, ...]] = {
             (a, axes): _strides(inputs[a], axes, len(rows.sizes))
-            for e, reads in zip(p.equations, rows.reads)
+            for k, (e, reads) in enumerate(zip(p.equations, rows.reads)) if k not in rows.views
             for a, axes in zip(e.inputs, reads) if a in inputs}
         outputs = list(zip(p.outputs, shell.results if results is None else results))
-        places |= {(o, made[o]): _strides(m, made[o], len(rows.sizes)) for o, m in outputs}
+        places |= {(o, made[o]): _strides(inputs[o], made[o], len(rows.sizes))
+                   for o, _ in outputs if o in inputs}
+        places |= {o: _strides(m, made[o], len(rows.sizes)) for o, m in outputs}
         counted = {axes[e.params["dimension"]] for e, axes in zip(p.equations, rows.made)
                    if e.name == "iota"}
         self.space = _Space(rows, places, counted)
@@ -121,8 +149,8 @@ class Kernel:
         self.shell.count(n.what for n in self.nodes if n.kind == "map")
         if math.prod(self.space.sizes) <= FEW:
             self.shell.often = 2
-        self.targets = [(self.env[o], self.view(m, self.space.places[o, made[o]]))
-                        for o, m in outputs]
+        self.targets = [(self.env[o] if o in self.env else self.atom(o, made[o], inputs),
+                         self.view(m, self.space.places[o])) for o, m in outputs]
         self.lanes = self.width()
         self.units = [self.space.sizes[i] for i in self.row_axes]
         if self.columns:
@@ -151,10 +179,12 @@ class Kernel:
             self.nodes.append(self.unique[key])
         return self.unique[key]
 
-    def follow(self, p: Program, rows: Rows, inputs: dict[Var, Memory]) -> None:
+    def follow(self, p: Program, rows: Rows, inputs: dict[Atom, Memory]) -> None:
         """The nodes of a Program; views are what they are views of."""
         self.env: dict[Atom, Node] = {}
-        for e, reads, made in zip(p.equations, rows.reads, rows.made):
+        for k, (e, reads, made) in enumerate(zip(p.equations, rows.reads, rows.made)):
+            if k in rows.views:
+                continue
             if e.name == "gather":
                 self.env[e.outputs[0]] = self.picked(e, reads, inputs)
                 continue
@@ -182,7 +212,7 @@ class Kernel:
                 self.env[out] = self.node(key, "map", dtype, depends, ready, e, xs,
                                           price(e.primitive))
 
-    def atom(self, a: Atom, axes: Axes, inputs: dict[Var, Memory]) -> Node:
+    def atom(self, a: Atom, axes: Axes, inputs: dict[Atom, Memory]) -> Node:
         if isinstance(a, Literal):
             key = "literal", a.aval, np.asarray(a.value).tobytes()
             return self.node(key, "literal", a.aval.dtype, (), 0, a)
@@ -194,7 +224,7 @@ class Kernel:
         self.memories[made] = self.view(inputs[a], strides)
         return made
 
-    def picked(self, e: Equation, reads: Sequence[Axes], inputs: dict[Var, Memory]) -> Node:
+    def picked(self, e: Equation, reads: Sequence[Axes], inputs: dict[Atom, Memory]) -> Node:
         """Rows that a gather picks (passes/picks)."""
         x, ids = e.inputs
         assert isinstance(x, Var) and isinstance(ids, Var)  # as is_picked says
@@ -254,8 +284,11 @@ class Kernel:
             others = math.prod(self.space.sizes[i] for i in self.row_axes[:-1])
             weight = sum(n.price for n in self.nodes)
             most = 16 if weight <= LIGHT else 4 if weight <= HEAVY else 1
-            if not any(self.space.folded):  # what is long waits for itself: several at a time
-                most = max(most, self.shell.registers.nbytes // 16)
+            if not any(self.space.folded):
+                # What is long waits for itself, so several at a time; with more of them stores meet
+                # loads at addresses alike but for their page (tanh of 4M f32 1.1 to 3.0 ms).
+                # What picks an element for each lane is as much code as there are lanes.
+                most = 4 if sum(n.kind == "picked" for n in self.nodes) <= MANY_PICKS else 2
             while most > 1 and (others * size < WIDE_UNITS * most * lanes
                                 or 8 * (-size % (most * lanes)) > size):  # what is done twice
                 most //= 2

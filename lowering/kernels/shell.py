@@ -18,7 +18,7 @@ from calque.core.program import Equation, Literal, param_key
 from calque.core.types import Dtype, Shape
 from calque.lowering.compiler.server import FUNCTIONS
 from calque.lowering.emit import mlir
-from calque.lowering.emit.builder import Builder, Value
+from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import BOOL, I8
 from calque.lowering.kernels import memory
@@ -26,6 +26,7 @@ from calque.lowering.kernels.contract import registers_of
 from calque.lowering.kernels.dispatch import dispatch
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.native import digest_of, linked
+from calque.lowering.kernels.small import apart, joined
 from calque.lowering.kernels.tensors import apply
 from calque.lowering.kernels.values import KernelBuilder
 from calque.lowering.passes.cost import MOST_BINDINGS
@@ -237,15 +238,20 @@ class Shell:
 
     def dispatch(self, xs: Sequence[Value], equations: Sequence[Equation] = ()) -> list[Value]:
         """Close the function and call it from the program; `equations` as in dispatch."""
+        self.close()
+        return self.call(xs, equations)
+
+    def close(self) -> None:
+        """The end of the function, and its export."""
         ir = mlir.ir()
         with self.inside():
             mlir.operation("func.return", [], [])
         if self.each is not None:
             self.each.attributes["value"] = ir.Attribute.parse(f"{self.scratch} : index")
         nbytes = self.scratch * self.groups
-        specs = [*[_together(g, self.outs) for g in self.given],
-                 *([((nbytes,), I8)] if nbytes else [])]
-        self.function.attributes["function_type"] = self.type_of(len(self.taken) + len(specs))
+        self.made = [*[_together(g, self.outs) for g in self.given],
+                     *([((nbytes,), I8)] if nbytes else [])]
+        self.function.attributes["function_type"] = self.type_of(len(self.taken) + len(self.made))
         with ir.InsertionPoint.at_block_begin(self.exports):
             export = ir.Operation.create("stream.executable.export", regions=1, attributes={
                 "sym_name": ir.StringAttr.get(self.name),
@@ -254,20 +260,15 @@ class Shell:
             with ir.InsertionPoint(export.regions[0].blocks.append()):
                 sizes = [memory.index(self.groups), memory.index(1), memory.index(1)]
                 mlir.operation("stream.return", [], sizes)
-        b = self.ctx.b
-        operands = [_joined(b, [xs[i] for i in g]) for g in self.taken]
-        made = dispatch(self.ctx, self.family, self.name, operands, specs, groups=self.groups,
+
+    def call(self, xs: Sequence[Value], equations: Sequence[Equation] = ()) -> list[Value]:
+        """The results of one more call of what is closed."""
+        operands = [joined(self.ctx, [xs[i] for i in g]) for g in self.taken]
+        made = dispatch(self.ctx, self.family, self.name, operands, self.made, groups=self.groups,
                         equations=equations)
         found: dict[int, Value] = {}
         for group, v in zip(self.given, made):
-            if len(group) == 1:
-                found[group[0]] = v
-                continue
-            at = 0
-            for i in group:
-                shape = self.outs[i][0]
-                found[i] = b.reshape(b.slice(v, [at], [at + math.prod(shape)]), shape)
-                at += math.prod(shape)
+            found.update(zip(group, apart(self.ctx, v, [self.outs[i][0] for i in group])))
         return [found[i] for i in range(len(self.outs))]
 
 
@@ -284,8 +285,3 @@ def _together(group: list[int], specs: Sequence[Spec]) -> Spec:
     if len(group) == 1:
         return specs[group[0]]
     return (sum(math.prod(specs[i][0]) for i in group),), specs[group[0]][1]
-
-
-def _joined(b: Builder, xs: list[Value]) -> Value:
-    return xs[0] if len(xs) == 1 else b.concatenate(
-        [b.reshape(x, (math.prod(x.shape),)) for x in xs], 0)

@@ -26,6 +26,11 @@ def emit_stretch(kernel: Kernel) -> None:
     b, where = kernel.across, kernel.where
     order = [n for n in kernel.needed([n for n, _ in kernel.numbers])
              if n.kind in ("map", "picked")]
+    for n, m in kernel.numbers:
+        if n.kind not in ("map", "picked"):  # moved, or counted
+            memory.store(b, kernel.computed(b, n, {}, where), m, where)
+    if not order:
+        return
     last = {x: i for i, n in enumerate(order) for x in n.operands}
     length = _length(order, last, b.lanes)
     slots, counts = _slots(order, last, length)

@@ -143,14 +143,60 @@ ONCE void SUM(in_place)(int64_t rows, int64_t depth, const R *a, int64_t a_row, 
     SUM(tiles_in_place)(0, rows, depth, a, a_column, b, ldb, c, ldc, add);
 }
 
-/* c (batch, m, n) = a b, cell by cell as in gemm.inc.h, of numbers that are not widened: nothing is
- * packed.  a's rows or columns and b's rows lie side by side, no cell has less than a panel of columns; the
- * last panel of one goes back to where it is whole, and adds up again what it shares with the one before. */
+#define SHALLOW (1536 / VECTOR_BYTES) /* rows of a panel of b that is packed on the stack: 3 KiB */
+
+/* Rows of c, or of what is added to it, `columns` of a panel's, = rows of a times a packed panel of b. */
+ONCE void SUM(narrow)(int64_t rows, int64_t depth, const R *a, int64_t a_row, int64_t a_column,
+                      const R *panel, R *c, int64_t ldc, int64_t columns, int64_t add) {
+  if (columns == COLUMNS) {
+    SUM(in_place)(rows, depth, a, a_row, a_column, panel, COLUMNS, c, ldc, add);
+    return;
+  }
+  R part[TILE_ROWS * 2 * VECTOR_BYTES / sizeof(R)]; /* what lies beyond c is left out */
+  for (int64_t i = 0; i < rows; i += TILE_ROWS) {
+    int64_t some = smaller(rows - i, TILE_ROWS);
+    for (int64_t r = 0; r < some && add; r++)
+      for (int64_t j = 0; j < COLUMNS; j++)
+        part[r * COLUMNS + j] = j < columns ? c[(i + r) * ldc + j] : 0;
+    SUM(in_place)(some, depth, a + i * a_row, a_row, a_column, panel, COLUMNS, part, COLUMNS, add);
+    for (int64_t r = 0; r < some; r++)
+      for (int64_t j = 0; j < columns; j++) c[(i + r) * ldc + j] = part[r * COLUMNS + j];
+  }
+}
+
+/* A cell of c by panels of b that are packed one after another, on the stack. */
+ONCE void SUM(by_panels)(int64_t rows, int64_t columns, int64_t k, const R *a, int64_t a_row,
+                         int64_t a_column, const R *b, int64_t b_row, int64_t b_column, R *c,
+                         int64_t ldc) {
+  R panel[SHALLOW * 2 * VECTOR_BYTES / sizeof(R)];
+  int64_t blocks = parts(k, SHALLOW);
+  for (int64_t first = 0; first < columns; first += COLUMNS)
+    for (int64_t block = 0; block < blocks; block++) {
+      int64_t p = start_of(k, blocks, block), depth = start_of(k, blocks, block + 1) - p;
+      int64_t some = smaller(columns - first, COLUMNS);
+      const R *from = b + p * b_row + first * b_column;
+      for (int64_t j = 0; j < depth * COLUMNS && some < COLUMNS; j += VL) *(V *)(panel + j) = (V){0};
+      if (b_column == 1)
+        for (int64_t q = 0; q < depth; q++)
+          for (int64_t j = 0; j < some; j++) panel[q * COLUMNS + j] = from[q * b_row + j];
+      else /* (rows of b's transposition lie side by side) */
+        for (int64_t j = 0; j < some; j++)
+          for (int64_t q = 0; q < depth; q++)
+            panel[q * COLUMNS + j] = from[q * b_row + j * b_column];
+      SUM(narrow)(rows, depth, a + p * a_column, a_row, a_column, panel, c + first, ldc, some,
+                  block);
+    }
+}
+
+/* c (batch, m, n) = a b, cell by cell as in gemm.inc.h, of numbers that are not widened: a is not
+ * packed, its rows or columns lie side by side.  Nor is b where its rows do and no cell has less than
+ * a panel of columns; the last panel of one goes back to where it is whole, and adds up again what it
+ * shares with the one before. */
 void SUM(calque_direct)(const R *a_base, int64_t a_at, const R *b_base, int64_t b_at, R *c_base,
                         int64_t c_at, int64_t batch, int64_t m, int64_t n, int64_t k,
                         int64_t a_batch, int64_t a_row, int64_t a_column, int64_t b_batch,
-                        int64_t b_row, int64_t tall, int64_t broad, int64_t group,
-                        int64_t groups) {
+                        int64_t b_row, int64_t b_column, int64_t tall, int64_t broad,
+                        int64_t group, int64_t groups) {
   int64_t down = parts(m, tall), along = parts(n, broad), cells = batch * down * along;
   int64_t blocks = parts(k, DEPTH);
   for (int64_t at = cells * group / groups; at < cells * (group + 1) / groups; at++) {
@@ -158,8 +204,12 @@ void SUM(calque_direct)(const R *a_base, int64_t a_at, const R *b_base, int64_t 
     int64_t rows = smaller(m - i, tall), columns = smaller(n - j, broad);
     int64_t panels = columns / COLUMNS, last = columns % COLUMNS ? blocks : 0;
     const R *a = a_base + a_at + which * a_batch + i * a_row;
-    const R *b = b_base + b_at + which * b_batch + j;
+    const R *b = b_base + b_at + which * b_batch + j * b_column;
     R *c = c_base + c_at + (which * m + i) * n + j;
+    if (b_column != 1 || columns < COLUMNS) {
+      SUM(by_panels)(rows, columns, k, a, a_row, a_column, b, b_row, b_column, c, n);
+      continue;
+    }
     for (int64_t s = 0; s < blocks + last; s++) {
       int64_t block = s % blocks, p = start_of(k, blocks, block);
       int64_t depth = start_of(k, blocks, block + 1) - p;
@@ -171,6 +221,7 @@ void SUM(calque_direct)(const R *a_base, int64_t a_at, const R *b_base, int64_t 
     }
   }
 }
+#undef SHALLOW
 
 /* Four rows of four to columns. */
 INLINE void SUM(turn)(QUAD *x) {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from calque.core.program import Atom, Equation
 
@@ -17,6 +18,22 @@ def bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
+
+
+class Span(NamedTuple):
+    """Of some equations: what they follow from, what follows from them, they, and the first and the
+    last place."""
+
+    before: int
+    after: int
+    inside: int
+    first: int
+    last: int
+
+    def joined(self, other: Span) -> Span:
+        return Span(self.before | other.before, self.after | other.after,
+                    self.inside | other.inside, min(self.first, other.first),
+                    max(self.last, other.last))
 
 
 class Graph:
@@ -56,14 +73,26 @@ class Graph:
 
     def is_convex(self, members: Iterable[int]) -> bool:
         """Whether no path leaves the members and comes back, and no effect stands among them."""
+        return not self.between(self.span(members))
+
+    def span(self, members: Iterable[int]) -> Span:
+        """Of equations."""
         before = after = inside = 0
+        first, last = len(self.position), -1
         for i in members:
             before |= self.before[i]
             after |= self.after[i]
             inside |= 1 << i
-        places = [self.position[i] for i in members]
-        return not (before & after & self.alive & ~inside) and not any(
-            min(places) < i < max(places) for i in self.effects)
+            first, last = min(first, self.position[i]), max(last, self.position[i])
+        return Span(before, after, inside, first, last)
+
+    def between(self, s: Span) -> int:
+        """The equations of paths that leave a span and come back, and effects among it."""
+        found = s.before & s.after & self.alive & ~s.inside
+        for i in self.effects:
+            if s.first < i < s.last:
+                found |= 1 << i
+        return found
 
     def contract(self, members: Sequence[int], one: Equation, again: Sequence[int]) -> None:
         """Put one equation for convex members; those of `again` are computed behind it as well."""

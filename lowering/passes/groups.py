@@ -9,6 +9,7 @@ from calque.lowering.passes.chains import chains
 from calque.lowering.passes.components import split_components
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.lists import lists
+from calque.lowering.passes.remainder import close, prepared
 from calque.lowering.passes.rows import Finder, is_fold
 from calque.lowering.passes.same import merged
 from calque.lowering.passes.uneven import uneven
@@ -17,21 +18,24 @@ from calque.lowering.plan.switches import off
 _APART = frozenset(("scan", "while", "cond", "checkpoint"))  # a second computation stays one
 
 
-def grouped(p: Program) -> Program:
+def grouped(p: Program, closing: bool = False) -> Program:
     """p with each group as a call that says so (params "rows"), in loops that are no kernels and in
-    branches, too; p itself where there is none."""
-    return p.derived(("rows", loops.enabled), lambda: _grouped(p))
+    branches, too; p itself where there is none.  `closing`: of what is left, too
+    (passes/remainder)."""
+    return p.derived(("rows", loops.enabled, closing), lambda: _grouped(p, closing))
 
 
-def _grouped(p: Program) -> Program:
+def _grouped(p: Program, closing: bool) -> Program:
     if not loops.enabled:
         return p
     whole = merged(eliminate_dead_code(flat(p)))
-    inner = [_with_groups(e) for e in whole.equations]
+    inner = [_with_groups(e, closing) for e in whole.equations]
     same = all(a is b for a, b in zip(inner, whole.equations))
     live = whole if same else whole.replace(equations=inner)
     if not off("components"):
         live = split_components(live)
+    if closing:
+        live = prepared(live)
     results = {o for o in live.outputs if isinstance(o, Var)}
     finder, found = Finder(live.equations, results), live is not whole
     for i, e in enumerate(live.equations):
@@ -48,8 +52,16 @@ def _grouped(p: Program) -> Program:
         found |= finder.join(group)
     for group in () if off("chains") else chains(finder):
         found |= finder.join(group)
+    if closing:
+        close(finder, live)
+        return eliminate_dead_code(live.replace(equations=finder.ordered()))
     return live.replace(equations=finder.ordered()) if found else p
 
 
-def _with_groups(e: Equation) -> Equation:
-    return e.with_inner(grouped) if e.name in _APART and not cost.is_kernel(e) else e
+def _with_groups(e: Equation, closing: bool) -> Equation:
+    if e.name not in _APART or cost.is_kernel(e):
+        return e
+    made = e.with_inner(lambda p: grouped(p, closing))
+    if closing and e.name == "scan" and cost.is_unrolled(e.params):  # it stays written out
+        made = made.replace(params={**made.params, "unroll": e.params["length"]})
+    return made

@@ -19,8 +19,9 @@ from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Shape
 from calque.lowering.emit.dtypes import BOOL, F32, WIDENED
-from calque.lowering.passes import cost, loops, picks
+from calque.lowering.passes import cost, loops, picks, strided
 from calque.lowering.passes.graph import Graph
+from calque.lowering.passes.strided import Layout
 from calque.lowering.plan.refusal import Refusal
 from calque.lowering.plan.switches import off
 
@@ -43,12 +44,14 @@ SLOW = {"div": 3, "sqrt": 3, "rsqrt": 4, "rem": 9}  # of a vector, where weights
 @dataclass(frozen=True, slots=True)
 class Rows:
     """How a group lies over its space: sizes of the axes, which of them folds go over, and for each
-    equation the axes of its operands and of its result."""
+    equation the axes of its operands and of its result; which equations are views of operands,
+    through which others read (passes/strided)."""
 
     sizes: Shape
     folded: frozenset[int]
     reads: tuple[tuple[Axes, ...], ...]
     made: tuple[Axes, ...]
+    views: frozenset[int] = frozenset()
 
 
 def is_map(p: Primitive) -> bool:
@@ -75,6 +78,8 @@ class Finder(Graph):
     def __init__(self, equations: Sequence[Equation], results: set[Var]) -> None:
         super().__init__(equations)
         self.results = results
+        self.through = False  # whether groups read through views of arrays
+        self.row_forms: dict[int, bool] = {}
         self.widened = {i for i, e in enumerate(equations) if self._is_widened(e)}  # stay alone
 
     def _is_widened(self, e: Equation) -> bool:
@@ -117,16 +122,23 @@ class Finder(Graph):
 
     def spread(self, group: Group, seed: int) -> None:
         """Take the neighbours of a member into its group, and theirs, as far as it goes."""
-        waiting, refused = set(self.neighbours(seed)), set[int]()
+        waiting = set(self.neighbours(seed))
+        later: dict[int, int] = {}  # what has to come before
+        span = self.span(group.members)
         while waiting:
-            fresh = False
+            fresh, inside = set[int](), span.inside
             for i in sorted(waiting, key=self.position.__getitem__):
-                if self.add(group, i):
-                    waiting |= set(self.neighbours(i))
-                    fresh = True
-                else:
-                    refused.add(i)
-            waiting = {i for i in waiting | refused if i not in group.members} if fresh else set()
+                found = self.found(group, i)
+                if found is None:
+                    continue
+                more = span.joined(self.span((i,)))
+                later[i] = self.between(more)
+                if not later[i] and self.put(group, i, found):
+                    span = more
+                    fresh.update(self.neighbours(i))
+            waiting = {i for i in fresh if i not in group.members} | {
+                i for i, missing in later.items() if i not in group.members
+                and (not missing or missing & span.inside & ~inside)} if fresh else set()
 
     def is_product(self, v: Var) -> bool:
         """Whether a value is a product, maybe in another shape."""
@@ -138,22 +150,37 @@ class Finder(Graph):
 
     def add(self, group: Group, i: int) -> bool:
         """Take an equation into a group, where that is possible."""
+        found = self.found(group, i)
+        return (found is not None and self.is_convex({*group.members, i})
+                and self.put(group, i, found))
+
+    def found(self, group: Group, i: int) -> Found | None:
+        """The axes that an equation would have in a group, as far as it and its neighbours tell."""
         e = self.equations[i]
         if i in group.members or i in self.widened or e.name == "gather" and not group.picks:
-            return False
-        if not _has_row_form(e) or len(group.members) >= MOST_EQUATIONS or (
+            return None
+        if i not in self.row_forms:
+            self.row_forms[i] = _has_row_form(e) or (
+                self.through and e.name == "slice" and loops.has_kernel_form(e))
+        if not self.row_forms[i] or len(group.members) >= MOST_EQUATIONS or (
                 is_map(e.primitive) and price(e.primitive) > CHEAP
-                and sum(price(m.primitive) for m, _ in group.members.values()) > MOST_WEIGHT):
-            return False
+                and group.weight > MOST_WEIGHT):
+            return None
         found = group.infer(e)
-        if found is None or not self.is_convex({*group.members, i}):
-            return False
-        if e.name == "transpose" and not self.turns_what_it_picks(group, e, found):
-            return False
+        return None if found is None or e.name == "transpose" and not self.through and (
+            not self.turns_what_it_picks(group, e, found)) else found
+
+    def put(self, group: Group, i: int, found: Found) -> bool:
+        """Take an equation, where a dispatch has so many arrays."""
+        e = self.equations[i]
         group.members[i] = e, found
-        if len(self.operands(group)) + len(self.outputs(group)) > MOST_ARRAYS:
+        most = group.most_arrays + len(e.inputs) + len(e.outputs)
+        if most > MOST_ARRAYS:
+            most = len(self.operands(group)) + len(self.outputs(group))
+        if most > MOST_ARRAYS:
             del group.members[i]
             return False
+        group.most_arrays = most
         group.take(e, found)
         return True
 
@@ -204,10 +231,11 @@ class Finder(Graph):
                     u not in group.members for v in e.outputs for u in self.users.get(v, ())):
                 del group.members[i]
 
-    def join(self, group: Group) -> bool:
+    def join(self, group: Group, written: tuple[list[Var], set[int]] | None = None) -> bool:
         """Put one equation for the members of a group; not where it reads no array: of a dispatch
-        without operands IREE makes constants, and takes one result for the other."""
-        outputs, again = self.handed_out(group)
+        without operands IREE makes constants, and takes one result for the other.  `written`: as
+        `handed_out` says, where another rule does."""
+        outputs, again = written or self.handed_out(group)
         members = self.sorted(group)
         live: set[Atom] = set(outputs)
         for i in reversed(members):
@@ -218,8 +246,9 @@ class Finder(Graph):
         kept, inputs, seed = self.sorted(group), self.operands(group), self.equations[group.seed]
         if not inputs:
             return False
+        views = [k for k, i in enumerate(kept) if self.equations[i].outputs[0] in group.views]
         rows = Rows(group.sizes, group.folded, tuple(group.members[i][1][0] for i in kept),
-                    tuple(group.members[i][1][1] for i in kept))
+                    tuple(group.members[i][1][1] for i in kept), frozenset(views))
         inner = Program(inputs, [self.equations[i] for i in kept], outputs, name="rows")
         self.contract(members, Equation(registry["jit"], tuple(inputs), tuple(outputs), {
             "jaxpr": inner, "name": "rows", "rows": rows}, seed.source, seed.scope),
@@ -305,7 +334,7 @@ def refusal(e: Equation) -> Refusal:
     if not _has_row_form(e) or e.inputs[0].aval.dtype == BOOL:
         return Refusal(e, "no form")
     shape = e.inputs[0].aval.shape
-    axes = _numbered(shape)
+    axes = numbered(shape)
     folded = frozenset(axes[i] for i in e.params["axes"] if axes[i] >= 0)
     alone = Group(tuple(n for n in shape if n > 1), folded, 0)
     return (alone.distance(e) if folded else None) or Refusal(e, "nothing to join")
@@ -323,6 +352,10 @@ class Group:
         self.members: dict[int, tuple[Equation, Found]] = {}
         self.made: dict[Atom, Axes] = {}
         self.few = False  # workgroups, for work that is much
+        self.views: dict[Atom, Layout] = {}  # of arrays in memory
+        self.through = False  # whether it reads through such
+        self.most_arrays = 0  # it reads and writes so many at most
+        self.weight = 0
         self.used: dict[Atom, set[Axes]] = {}
         self.outside: set[Atom] = set()  # what is read at places of its own: from memory
         self.picks = True
@@ -332,7 +365,7 @@ class Group:
         if not _has_row_form(e) or e.inputs[0].aval.dtype == BOOL:
             return None
         shape = e.inputs[0].aval.shape
-        axes = _numbered(shape)
+        axes = numbered(shape)
         sizes = tuple(n for n in shape if n > 1)
         folded = frozenset(axes[i] for i in e.params["axes"] if axes[i] >= 0)
         group = cls(sizes, folded, seed)
@@ -366,6 +399,12 @@ class Group:
 
     def take(self, e: Equation, found: Found) -> None:
         reads, made = found
+        self.weight += price(e.primitive)
+        seen = self.view(e)
+        if seen is not None:
+            self.views.update(seen)
+            self.outside.add(e.inputs[0])
+            return
         self.made[e.outputs[0]] = made
         if e.name == "gather":
             self.outside.update(e.inputs[:1] if picks.is_single(e) else e.inputs)
@@ -392,6 +431,15 @@ class Group:
         return always or all(finder.is_at_hand(v) for v in finder.operands(self)
                              if v.aval.size >= math.prod(self.sizes) and v not in self.outside)
 
+    def view(self, e: Equation) -> dict[Atom, Layout] | None:
+        """The layout that an equation gives to an array in memory, and those of views of that,
+        where all of them are views."""
+        if not self.through or e.name not in strided.NAMES or e.inputs[0] in self.made:
+            return None
+        a = e.inputs[0]
+        return strided.through(e, self.views.get(a) or strided.dense(a.aval.shape), [
+            m for m, _ in self.members.values() if m.outputs[0] in self.views])
+
     # ---- axes
     def infer(self, e: Equation, reads: Sequence[Axes | None] | None = None,
               made: Axes | None = None) -> Found | None:
@@ -400,7 +448,11 @@ class Group:
         if reads is None:
             reads = [self.made.get(a) for a in e.inputs]
         wanted = self.used.get(out, set())
-        if len(wanted) > 1 or out in self.outside:
+        if self.view(e) is not None and (wanted or made or out in self.outside):
+            made = next(iter(wanted), made)
+            return (((),), made or ()) if len(wanted) <= 1 and (
+                made is None or self._fits(out.aval.shape, made)) else None
+        if len(wanted) > 1 or out in self.outside or e.name == "slice":
             return None
         made = next(iter(wanted), made)
         name = e.name
@@ -528,7 +580,7 @@ def _rising(axes: Axes) -> list[int]:
     return sorted(range(len(axes)), key=axes.__getitem__)
 
 
-def _numbered(shape: Sequence[int]) -> Axes:
+def numbered(shape: Sequence[int]) -> Axes:
     at = iter(range(len(shape)))
     return tuple(next(at) if n > 1 else -1 for n in shape)
 

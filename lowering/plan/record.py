@@ -19,6 +19,7 @@ Spec = tuple[tuple[Any, ...], Any]
 # family -> what stands in a plan for it
 FAMILIES = {
     "program": "one kernel for the whole program",
+    "small": "small work in one kernel",
     "registers": "loop in registers",
     "memory": "loop over memory",
     "rows": "reductions and what is around them",

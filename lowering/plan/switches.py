@@ -20,6 +20,7 @@ SWITCHES = {
     "lists": "the same elementwise work on many arrays as one kernel",
     "uneven": "elementwise work of sizes that IREE does not cut into vectors as one kernel",
     "chains": "long elementwise chains as one kernel",
+    "remainder": "what is left to IREE as kernels, where then nothing is left",
     "components": "points taken apart into coordinates",
     "repeats": "numbers that layers differ by, given at run time",
     "panels": "matrices laid out for the products of a loop",

@@ -6,9 +6,11 @@ from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.attention import emit_attention
 from calque.lowering.kernels.lists import emit_list
+from calque.lowering.kernels.loop import emit_padded, emit_whole
 from calque.lowering.kernels.rows import emit_rows
 from calque.lowering.passes.attention import Attention
 from calque.lowering.passes.lists import List
+from calque.lowering.passes.remainder import Whole, is_spread
 from calque.lowering.rules.reduce import emit_reduce, fold
 
 
@@ -20,6 +22,14 @@ def _jit(op: Op) -> list[Value]:
                          op["jaxpr"].equations)
     if isinstance(how, Attention):
         return _attention(op, how)
+    if isinstance(how, Whole):
+        equations = op["jaxpr"].equations
+        made = emit_padded(op.ctx, equations[0], op.x, op.outs[0]) if (
+            is_spread(equations[0])) else emit_whole(
+                op.ctx, op["jaxpr"], op.operands, op.outs, "small")
+        for v in made:  # new memory, whatever the operands
+            op.ctx.aliases.roots[v] = frozenset((id(v),))
+        return made
     if how is not None:
         return emit_rows(op.ctx, op["jaxpr"], op["rows"], op.operands, op.outs)
     return op.ctx.emit_program(op["jaxpr"], op.operands)

@@ -256,7 +256,7 @@ def test_an_update_that_reads_what_it_writes() -> None:
 @pytest.fixture
 def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is no kernel as a whole is none in parts either (passes/rows)."""
-    monkeypatch.setattr(module, "grouped", lambda p: p)
+    monkeypatch.setattr(module, "grouped", lambda p, closing=False: p)
 
 
 @pytest.mark.parametrize("f, why", [

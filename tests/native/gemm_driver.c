@@ -30,7 +30,7 @@ PACKED(bf16, uint16_t, float)
 PACKED(f16, uint16_t, float)
 
 #define DIRECT(type, R) \
-  void calque_direct_##type(const R *, I, const R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, I);
+  void calque_direct_##type(const R *, I, const R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I);
 DIRECT(f32, float)
 DIRECT(f64, double)
 
@@ -142,29 +142,34 @@ static int packed_once(void) {
   return 0;
 }
 
-/* Nothing packed: whole panels, and some that go back to where they are whole. */
+/* Nothing packed: whole panels, and some that go back to where they are whole; and panels packed on the
+ * stack, of fewer columns than one has, or of b's transposition. */
 #define AS_IS(type, R)                                                                          \
   {                                                                                             \
-    I columns = 2 * VECTOR / sizeof(R), n = columns * (1 + s) + (s % 2 ? 3 : 0);                \
+    I columns = 2 * VECTOR / sizeof(R), across = s % 2;                                         \
+    I n = s < 4 ? columns * (1 + s) + (s % 2 ? 3 : 0) : s;                                      \
     R *a = malloc(m * k * sizeof(R)), *b = malloc(k * n * sizeof(R)), *c = malloc(m * n * sizeof(R)); \
     for (I i = 0; i < m * k; i++) a[i] = i % 7;                                                 \
     for (I i = 0; i < k * n; i++) b[i] = i % 5;                                                 \
+    across = s > 3 ? across : 0;                                                                \
     for (I g = 0; g < 2; g++)                                                                   \
       calque_direct_##type(a, 0, b, 0, c, 0, 1, m, n, k, 0, turned ? 1 : k, turned ? m : 1, 0,  \
-                           n, 9, s % 2 ? columns * (1 + s) : columns, g, 2);                    \
+                           across ? 1 : n, across ? k : 1, 9,                                   \
+                           s % 2 && s < 4 ? columns * (1 + s) : columns, g, 2);                 \
     for (I i = 0; i < m * n; i++) {                                                             \
       double sum = 0;                                                                           \
       for (I p = 0; p < k; p++)                                                                 \
-        sum += (double)a[turned ? p * m + i / n : i / n * k + p] * (double)b[p * n + i % n];    \
+        sum += (double)a[turned ? p * m + i / n : i / n * k + p] *                              \
+               (double)b[across ? i % n * k + p : p * n + i % n];                               \
       if (sum != (double)c[i]) return 1;                                                        \
     }                                                                                           \
     free(a), free(b), free(c);                                                                  \
   }
 
 static int as_is(void) {
-  for (int s = 0; s < 4; s++)
+  for (int s = 0; s < 8; s++)
     for (int turned = 0; turned < 2; turned++) {
-      I m = 1 + 9 * s, k = s == 2 ? 300 : 5 + s;
+      I m = 1 + 9 * s, k = s == 2 || s == 6 ? 300 : 5 + s;
       AS_IS(f32, float)
       AS_IS(f64, double)
     }

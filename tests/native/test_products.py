@@ -96,22 +96,24 @@ def test_drawn_sizes(dtype: Any, level: str) -> None:
 @at_levels
 def test_as_they_lie(dtype: Any, level: str) -> None:
     """Nothing packed: a by rows and by columns, rows of either further apart, the last panel of
-    a cell beside the one before."""
+    a cell beside the one before; panels packed where they are narrow, or b is turned round."""
     rng = np.random.default_rng(8)
     columns = 2 * gemm.LEVELS[level] // dtype.itemsize
     for seed in range(60):
         batch, m, k = (int(rng.integers(1, most + 1)) for most in (3, 50, 40))
         n, k = int(rng.integers(columns, 4 * columns)), k + 256 * (seed % 5 == 0)
-        broad = columns * int(rng.integers(1, 5))
-        while 0 < n % broad < columns:
+        broad, across = columns * int(rng.integers(1, 5)), seed % 7 == 0
+        if seed % 4 == 0:
+            n = int(rng.integers(1, columns))
+        while n > columns and 0 < n % broad < columns:
             broad += columns
         turned, apart, groups = seed % 2, int(rng.integers(1, 3)), int(rng.integers(1, 5))
         a, a_strides, x = operand(rng, dtype, batch, m, k, bool(turned), apart)
-        b, b_strides, y = operand(rng, dtype, batch, k, n, False, apart)
+        b, b_strides, y = operand(rng, dtype, batch, k, n, across, apart)
         if seed % 3 == 0:
             x[:, -1, 0] = np.inf  # stays in its row
         c, = call("gemm", "direct", dtype, [a, b], [((batch, m, n), dtype)],
-                  [batch, m, n, k, *a_strides, *b_strides[:2], int(rng.integers(1, 41)), broad],
+                  [batch, m, n, k, *a_strides, *b_strides, int(rng.integers(1, 41)), broad],
                   groups, level)
         with np.errstate(invalid="ignore"):
             want, size = x.astype("f8") @ y.astype("f8"), np.abs(x).astype("f8") @ np.abs(y)

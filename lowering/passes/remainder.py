@@ -1,0 +1,416 @@
+"""What IREE would make dispatches of, as kernels of ours, where that leaves it nothing.
+
+Of a program that is kernels of ours alone IREE's first eight stages, half of its compile time, have
+nothing to do (compiler/stream_module.py).  So what `passes/groups` leaves, elementwise work,
+transpositions, sums, bits of index arithmetic, becomes kernels as well: work over large arrays a
+kernel for each index space, small work as many operations as go into one.  It pays only when
+nothing is left, so lowering looks at what came of it (driver/module).  Start reading at `close`.
+"""
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from calque.core.lists import other_axes
+from calque.core.primitive import registry
+from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.lowering.passes import cost, loops, picks, rows, strided
+from calque.lowering.passes.scalars import JOINS
+from calque.lowering.plan.switches import off
+from calque.lowering.target.targets import Target
+
+SMALL = 4096  # element operations that one workgroup does while another dispatch begins
+WORK = 16_384  # of one kernel of small ones
+EQUATIONS = 100
+LARGEST = 1 << 40  # elements of an array: of more the error is IREE's and the runtime's
+PADDED = 1 << 15  # elements of an array with others around it that one workgroup writes
+TURNED = 1 << 13  # elements of a transposition that is read in the order of its result, or
+TURNED_WORK = 256  # as many as one for so many element operations of a program
+LEFT = frozenset(("slice", "concatenate", "pad", "rev", "gather", "dynamic_slice", "transpose",
+                  "broadcast_in_dim", "iota", "dynamic_update_slice", "select_n", loops.BITS,
+                  "dot_general", "reshape", "squeeze"))
+_WITH_MORE = frozenset(("sort", "top_k", "fft", "cumsum", "cumprod", "cummax", "cummin",
+                        "cumlogsumexp", "select_and_scatter_add", *JOINS))
+_IN_C = frozenset((
+    "conv_general_dilated", "cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation",
+    "geqrf", "geqp3", "householder_product", "qr", "eigh", "svd", "tridiagonal", "hessenberg"))
+_FOLDED = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative,
+           "div": np.divide, "sqrt": np.sqrt,
+           "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+           "eq": np.equal, "ne": np.not_equal}
+_EXACT = frozenset(map(np.dtype, ("float32", "float64", "bool")))
+PRODUCT = 1 << 13  # multiply-adds of a product that is small work
+
+
+def may_close(p: Program, target: Target) -> bool:
+    """Whether a program consists of what has kernels, and of none that needs more around it than
+    itself (keys of a sort, addresses of a scatter)."""
+    return not off("remainder") and target.backend == "llvm-cpu" and (
+        target.arch == "x86_64") and all(map(_may_be_kernel, p.equations))
+
+
+def _may_be_kernel(e: Equation) -> bool:
+    if cost.is_dynamic(e) or e.primitive.has_effects(e.params) or any(
+            a.aval.size > LARGEST for a in (*e.inputs, *e.outputs)):
+        return False
+    if e.primitive.kernel == "loop":
+        return cost.is_kernel(e) or e.name == "scan" and cost.is_unrolled(e.params) and all(
+            map(_may_be_kernel, e.params["jaxpr"].equations))
+    if e.name == "jit" and "rows" not in e.params:
+        return all(map(_may_be_kernel, e.params["jaxpr"].equations))
+    return "rows" in e.params or e.name in LEFT or e.name in _IN_C or (
+        loops.has_kernel_form(e) and e.name not in _WITH_MORE)
+
+
+class Whole:
+    """Marks a call that becomes one kernel over memory (kernels/loop.emit_whole)."""
+
+    def __repr__(self) -> str:
+        return "whole"
+
+
+WHOLE = Whole()
+
+
+def prepared(p: Program) -> Program:
+    """p with what convolutions put around their operand as equations before them, and with numbers
+    that follow from constants computed."""
+    equations: list[Equation] = []
+    known: dict[Atom, Literal] = {}
+    results = set(p.outputs)
+    users: dict[Atom, list[Equation]] = defaultdict(list)
+    for e in p.equations:
+        for a in e.inputs:
+            users[a].append(e)
+    for e in p.equations:
+        e = e.replace(inputs=tuple(known.get(a, a) for a in e.inputs))
+        value = None if results & set(e.outputs) else _folded(e)
+        if value is not None:
+            known[e.outputs[0]] = value
+        else:
+            equations += _padded_apart(e) if e.name == "conv_general_dilated" else (
+                _turned_apart(e, users[e.outputs[0]]) if e.name == "transpose" else [e])
+    return p.replace(equations=equations)
+
+
+def _turned_apart(e: Equation, users: Sequence[Equation]) -> list[Equation]:
+    """A transposition that products would have copied, so that rows are copied and products turn
+    them round."""
+    order = e.params["permutation"]
+    last = len(order) - 1
+    if order[-1] == last or not users or any(
+            u.name != "dot_general" or _takes_turned(u, e) for u in users):
+        return [e]
+    first = (*[i for i in order if i != last], last)
+    x = e.inputs[0].aval
+    between = Var(x.update(shape=tuple(x.shape[i] for i in first)))
+    return [e.replace(outputs=(between,), params={"permutation": first}),
+            e.replace(inputs=(between,), params={
+                "permutation": tuple(first.index(i) for i in order)})]
+
+
+def _folded(e: Equation) -> Literal | None:
+    """The number that an equation computes of constants, where each is rounded as NumPy does."""
+    if e.name not in _FOLDED or not all(isinstance(a, Literal) for a in e.inputs) or any(
+            a.aval.shape or a.aval.dtype not in _EXACT for a in (*e.inputs, *e.outputs)):
+        return None
+    with np.errstate(all="ignore"):
+        value = _FOLDED[e.name](*[np.asarray(a.value) for a in e.inputs if isinstance(a, Literal)])
+    return Literal(value, e.outputs[0].aval)
+
+
+def _padded_apart(e: Equation) -> list[Equation]:
+    x, y = e.inputs
+    d, pairs = e.params["dimension_numbers"], e.params["padding"]
+    if cost.is_dynamic(e) or not any(map(any, pairs)) or min(map(min, pairs)) < 0 or (
+            set(e.params["lhs_dilation"]) != {1} or x.aval.dtype.kind != "f"):
+        return [e]
+    config = [(0, 0, 0)] * x.aval.ndim
+    for axis, (low, high) in zip(d.lhs_spec[2:], pairs):
+        config[axis] = low, high, 0
+    around = Var(x.aval.update(shape=tuple(
+        n + low + high for n, (low, high, _) in zip(x.aval.shape, config))))
+    zero = Literal(x.aval.dtype.type(0), x.aval.update(shape=()))
+    return [Equation(registry["pad"], (x, zero), (around,), {"padding_config": tuple(config)},
+                     e.source, e.scope),
+            e.replace(inputs=(around, y), params={**e.params, "padding": ((0, 0),) * len(pairs)})]
+
+
+def close(finder: rows.Finder, p: Program) -> None:
+    """Make kernels of what is left in a program."""
+    allowed = cost.work(p) // TURNED_WORK
+    read = {a for e in finder.equations for a in e.inputs}
+    own = {i for i in finder.live if _is_left(finder, i)}
+    finder.widened |= finder.live - own  # they stay what they are
+    finder.through = True
+    small = {i for i in own if _is_small(finder.equations[i])}
+    large = sorted(own - small, key=finder.position.__getitem__)
+    for moves in (False, True):
+        for i in reversed(large) if moves else large:
+            group = _around(finder, i) if i in finder.live and moves == _moves(
+                finder.equations[i]) else None
+            turned = 0 if group is None else _turned(group)
+            if group is not None and turned <= allowed:
+                allowed -= turned
+                finder.join(group, _written(finder, group))
+        if not moves:
+            for i in sorted(finder.live):
+                _see_through(finder, i)
+    plain = min((v for v in p.inputs if v in read and v.aval.dtype in loops.DTYPES and v.aval.size),
+                key=lambda v: v.aval.size, default=None)
+    for members in _batches(finder, [i for i in small if i in finder.live]):
+        _join_whole(finder, members, plain)
+
+
+def _see_through(finder: rows.Finder, i: int) -> None:
+    """Let a group read through views of arrays what it reads of them."""
+    e, equations = finder.equations[i], list[Equation]()
+    how = e.params.get("rows")
+    if not isinstance(how, rows.Rows):
+        return
+    sources = dict[Var, None]()
+    inner: Program = e.params["jaxpr"]
+    for a in inner.inputs:
+        chain = _views_of(finder, a)
+        if not any(v.name in ("slice", "transpose") for v in chain) or (
+                not _may_read(a, _layout(chain), inner, how)):
+            sources[a] = None
+            continue
+        equations += [v for v in chain if v not in equations]
+        sources[chain[0].inputs[0]] = None  # type: ignore[index]
+    if not equations:
+        return
+    count, found = len(equations), list(sources)
+    more = rows.Rows(how.sizes, how.folded, (((),),) * count + how.reads, ((),) * count + how.made,
+                     frozenset(range(count)) | {count + k for k in how.views})
+    finder.contract([i], e.replace(inputs=tuple(found), params={
+        **e.params, "rows": more, "jaxpr": inner.replace(
+            inputs=found, equations=[*equations, *inner.equations])}), [])
+
+
+def _views_of(finder: rows.Finder, a: Var) -> list[Equation]:
+    """The equations that make a of an array in memory by views alone."""
+    chain = list[Equation]()
+    while True:
+        i = finder.producer.get(a, -1)
+        e = finder.equations[i] if i >= 0 else None
+        if e is None or e.name not in strided.NAMES or not loops.has_kernel_form(e) or (
+                not isinstance(e.inputs[0], Var)):
+            return chain
+        layout: strided.Layout | None = strided.dense(e.inputs[0].aval.shape)
+        for v in (e, *chain):
+            layout = None if layout is None else strided.after(v, layout)
+        if layout is None:
+            return chain
+        chain.insert(0, e)
+        a = e.inputs[0]
+
+
+def _layout(chain: Sequence[Equation]) -> strided.Layout:
+    """Of what views make of an array, one after the other."""
+    found = strided.dense(chain[0].inputs[0].aval.shape)
+    for v in chain:
+        found = strided.after(v, found) or found
+    return found
+
+
+def _may_read(a: Var, layout: strided.Layout, inner: Program, how: rows.Rows) -> bool:
+    """Whether a group may read a view: its own views are still some, and what is large lies side by
+    side along its last axis."""
+    own = [inner.equations[k] for k in sorted(how.views)]
+    if any(v.inputs[0] is a and strided.through(v, layout, own) is None for v in own):
+        return False
+    last = len(how.sizes) - 1
+    return a.aval.size <= TURNED or all(
+        layout.strides[axes.index(last)] == 1
+        for e, reads in zip(inner.equations, how.reads)
+        for b, axes in zip(e.inputs, reads) if b is a and last in axes)
+
+
+def _is_free(e: Equation) -> bool:
+    """Whether it gives an array another shape, or fills one with a number."""
+    a = e.inputs[0] if e.inputs else None
+    return e.name in ("reshape", "squeeze") or e.name == "broadcast_in_dim" and (
+        not isinstance(a, Var) or a.aval.ndim > 0 and a.aval.size == e.outputs[0].aval.size)
+
+
+def _moves(e: Equation) -> bool:
+    """Whether it computes nothing."""
+    return e.name in (*rows.VIEWS, *strided.NAMES, "gather")
+
+
+def _is_left(finder: rows.Finder, i: int) -> bool:
+    """Whether an equation is IREE's: what others read where it lies is nobody's."""
+    e = finder.equations[i]
+    if "rows" in e.params or cost.is_dynamic(e) or i in finder.widened:
+        return False
+    if e.name == "broadcast_in_dim" and not isinstance(e.inputs[0], Var):
+        return any(finder.equations[u].name in LEFT or rows.is_elementwise(finder.equations[u])
+                   for v in e.outputs for u in finder.users.get(v, ()))
+    if e.name == "transpose" and e.outputs[0] not in finder.results and all(
+            _takes_turned(finder.equations[u], e) for u in finder.users.get(e.outputs[0], ())):
+        return False
+    return loops.has_kernel_form(e) and (
+        rows.is_elementwise(e) or rows.is_fold(e.primitive) or e.name in LEFT)
+
+
+def _takes_turned(user: Equation, e: Equation) -> bool:
+    """Whether a product reads what an equation turns round where it lies (kernels/gemm)."""
+    if user.name != "dot_general" or _is_small(user):
+        return False
+    contracted, batch = user.params["dimension_numbers"]
+    seen = strided.after(e, strided.dense(e.inputs[0].aval.shape))
+    assert seen is not None  # a transposition
+    return all(strided.reshaped(
+        tuple(seen.shape[i] for i in axes), tuple(seen.strides[i] for i in axes),
+        (math.prod(seen.shape[i] for i in axes),)) is not None
+        for a, c, b in zip(user.inputs, contracted, batch) if a is e.outputs[0]
+        for axes in (b, other_axes(len(seen.shape), c, b), c))
+
+
+def is_spread(e: Equation) -> bool:
+    """Whether an equation puts a number around rows of an array, and is work for workgroups."""
+    return e.name == "pad" and isinstance(e.inputs[1], Literal) and (
+        e.outputs[0].aval.size > PADDED and e.params["padding_config"][0] == (0, 0, 0)
+        and all(low >= 0 and high >= 0 and not inside
+                for low, high, inside in e.params["padding_config"]))
+
+
+def _is_small(e: Equation) -> bool:
+    """Whether one workgroup does an equation beside others."""
+    if is_spread(e):
+        return True  # (and alone in its kernel)
+    if e.name == "dot_general":
+        return 4 * cost.equation_work(e) <= PRODUCT
+    most = PADDED if e.name == "pad" else SMALL
+    return cost.equation_work(e) <= most and max(v.aval.size for v in e.outputs) <= most
+
+
+def _around(finder: rows.Finder, i: int) -> rows.Group | None:
+    """The group of large work around an equation."""
+    e = finder.equations[i]
+    shape = e.outputs[0].aval.shape
+    if rows.is_fold(e.primitive):
+        group = rows.Group.around(e, i)
+        if group is None:
+            return None
+    else:
+        group = rows.Group(tuple(n for n in shape if n > 1), frozenset(), i)
+    group.through = True
+    if not rows.is_fold(e.primitive):
+        if _is_free(e) or not (_moves(e) or rows.is_elementwise(e)) or (
+                e.name == "gather" and not picks.is_picked(e)) or not _is_read(finder, e):
+            return None
+        found = group.infer(e, made=rows.numbered(shape))
+        if found is None or not finder.is_convex({i}):
+            return None
+        group.members[i] = e, found
+        group.take(e, found)
+    finder.spread(group, i)
+    if not _moves(e):
+        finder.trim(group)
+    return group if group.members else None
+
+
+def _turned(group: rows.Group) -> int:
+    """Elements that a group reads in another order than they lie."""
+    return sum(v.aval.size for v, seen in group.views.items()
+               if v.aval.size > TURNED and seen.strides[-1:] != (1,) and v.aval.shape[-1] > 1)
+
+
+def _is_read(finder: rows.Finder, e: Equation) -> bool:
+    """Whether something needs its result in memory."""
+    return any(v in finder.results or finder.users.get(v) for v in e.outputs)
+
+
+def _written(finder: rows.Finder, group: rows.Group) -> tuple[list[Var], set[int]]:
+    """What a group writes, and its equations that are computed outside once more: views that others
+    read, and what follows from constants."""
+    outputs = finder.outputs(group)
+    axes = {v: made for e, (_, made) in group.members.values() for v in e.outputs}
+    kept = [v for v in outputs if v not in group.views and group.rows <= set(axes[v])]
+    if not kept:  # a view is all there is
+        kept = list(finder.equations[group.seed].outputs)
+    again, waiting = set[int](), [v for v in outputs if v not in kept]
+    while waiting:
+        i = finder.producer[waiting.pop()]
+        again.add(i)
+        waiting += [a for a in finder.equations[i].inputs if isinstance(a, Var) and (
+            a in group.views or a in axes and not group.rows <= set(axes[a]))]
+    return kept, again
+
+
+def _batches(finder: rows.Finder, small: list[int]) -> Iterator[list[int]]:
+    """Small equations that one kernel each does; constants among them come with what reads them."""
+    order = sorted(small, key=finder.position.__getitem__)
+    constant, taken = set[int](), set[int]()
+    for i in order:
+        if all(finder.producer.get(a, -1) in constant for a in finder.equations[i].inputs
+               if isinstance(a, Var)):
+            constant.add(i)
+
+    def with_constants(i: int, found: list[int]) -> list[int]:
+        """It, behind those that it reads and no kernel has yet."""
+        for a in finder.equations[i].inputs:
+            j = finder.producer.get(a, -1)
+            if j in constant and j not in taken and j not in found:
+                with_constants(j, found)
+        found.append(i)
+        return found
+
+    members: list[int] = []
+    work = 0
+    for i in (i for i in order if i not in constant):
+        own = cost.equation_work(finder.equations[i])
+        more = with_constants(i, [])
+        if members and (work + own > WORK or len(members) >= EQUATIONS
+                        or not finder.is_convex([*members, *more])
+                        or _arrays(finder, [*members, *more]) > cost.MOST_BINDINGS):
+            yield members
+            members, work = [], 0
+        if not finder.is_convex(more):  # others follow from a constant of it, and it from those
+            more = [i]
+        members += more
+        taken.update(more)
+        work += own
+    if members:
+        yield members
+    members = [i for i in order if i in constant - taken]
+    if members:
+        yield members
+
+
+def _ends(finder: rows.Finder, members: list[int]) -> tuple[list[Var], list[Var]]:
+    """What members read, and what others read of them."""
+    inside = set(members)
+    made = {v for i in members for v in finder.equations[i].outputs}
+    read = dict.fromkeys(a for i in members for a in finder.equations[i].inputs
+                         if isinstance(a, Var) and a not in made)
+    given = [v for i in members for v in finder.equations[i].outputs
+             if v in finder.results or finder.users.get(v, set()) - inside]
+    return list(read), given
+
+
+def _arrays(finder: rows.Finder, members: list[int]) -> int:
+    return sum(map(len, _ends(finder, members)))
+
+
+def _join_whole(finder: rows.Finder, members: list[int], plain: Var | None) -> None:
+    """Put one call for members; where they read nothing, it is given an array of the program: of a
+    dispatch without operands IREE makes constants, and takes one result for the other."""
+    equations = [finder.equations[i] for i in members]
+    read, given = _ends(finder, members)
+    if all(map(_is_free, equations)) or not given or not (read or plain):
+        return
+    if not read and plain is not None:
+        read = [plain]
+    inner = Program(read, equations, given, name="whole")
+    finder.contract(members, Equation(registry["jit"], tuple(read), tuple(given), {
+        "jaxpr": inner, "name": "whole", "rows": WHOLE}, equations[0].source, equations[0].scope),
+        [])
+
+
+__all__ = ["WHOLE", "Whole", "close"]
