@@ -78,7 +78,8 @@ def compile(  # noqa: A001
     """Compile a function into a .vmfb file that describes itself.
 
     With several targets, one file holds them all, and whoever loads it takes what its device runs.
-    A class that is an aot.Module is compiled with all the methods that it exports.
+    A class that is an aot.Module is compiled with all the methods that it exports.  In place of
+    FILE.py:FUNC, FILE.jaxexport is a function that jax.export or calque.export wrote.
 
     Examples:
 
@@ -109,7 +110,8 @@ def compile(  # noqa: A001
         else:
             artifact = build_all(found, targets, parameters,
                                  lambda one: advance(f"compiling for {one.name}"))
-    path = output if output.name else Path(f"{function.rpartition(':')[2]}.vmfb")
+    named = Path(function.rpartition(":")[2])
+    path = output if output.name else Path(f"{named.stem if ':' not in function else named}.vmfb")
     artifact.save(path)
     typer.echo(f"wrote {path} for {', '.join(artifact.targets)} ({size_text(path.stat().st_size)})")
     if artifact.parameters:
@@ -177,7 +179,8 @@ def verify(file: Vmfb, function: Function,
            ) -> None:
     """Compare an artifact with the Python function that it was compiled from, on random inputs.
 
-    The types of the arguments are the artifact's.  The digests of its parameters are compared, too.
+    The types of the arguments are given as they were to compile, and must be the artifact's.  The
+    digests of its parameters are compared, too.
     Ends with exit code 1 where results differ by more than rounding.
 
     Example:
