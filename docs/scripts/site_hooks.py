@@ -25,7 +25,8 @@ AS_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "runtime/cpp/examples/README.md",
             "examples/README.md")
 SECTION = re.compile(r"^(Args|Returns|Raises|Example|Examples|Notes?|Yields|Attributes|Fails|Mended)"
                      r"(?: [^\n]*)?::?$")
-_sources: set[str] = set()
+QUIET = ("CHANGELOG.md", "benchmarks.md", "suite.md", "small_loops.md", "first_call.md", "programs.md",
+         "jax_tests.md", "jax_docs.md", "special_functions.md", "math_accuracy.md", "fft.md")
 
 
 # ---- the reference
@@ -192,9 +193,21 @@ def _source(name: str) -> str:
     return f"---\nsearch:\n  exclude: true\n---\n\n# {name}\n\n````{kind}\n{text}\n````\n"
 
 
+def _boost(src: str, config: Any) -> float | None:
+    """What weighs more in a search, and less: answers before tables and maintainers' pages."""
+    if src.startswith("api/"):
+        return 2.0
+    tabs = {name: str(entries) for tab in config.nav for name, entries in tab.items()}
+    if f"'{src}'" in tabs["Maintainers"] or src in QUIET or src.startswith("source/"):
+        return 0.3
+    return 2.0 if any(f"'{src}'" in tabs[n] for n in ("Start", "Tutorials", "How-to")) else None
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Links to files outside docs/, and titles of blocks, as MkDocs wants them."""
     src = page.file.src_uri
+    if (boost := _boost(src, config)) is not None:
+        page.meta.setdefault("search", {"boost": boost})
     if src.startswith("api/calque") or (src.startswith("source/") and src not in map(
             _page_of, AS_PAGES)):
         return markdown

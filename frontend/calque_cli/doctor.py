@@ -161,8 +161,11 @@ def cache_report() -> None:
 def warm_up() -> None:
     """Build what is missing of the eager pack."""
     todo = precompiled.missing()
-    with progress("compiling the common eager operations", len(todo) + 1) as advance:
-        advance(f"compiling for {todo[0].name}" if todo else "")
+    if not todo:
+        typer.echo("the eager operations are compiled already")
+        return
+    with progress("compiling the common eager operations", len(todo) + 1, lines=True) as advance:
+        advance(f"compiling for {todo[0].name}")
         rest = iter([*todo[1:], None])
 
         def done(dtype: Any) -> None:
@@ -170,5 +173,4 @@ def warm_up() -> None:
             advance(f"compiling for {following.name}" if following is not None else "done")
 
         built = precompiled.build(done)
-    typer.echo(f"compiled the eager operations of {built} dtypes" if built else
-               "the eager operations are compiled already")
+    typer.echo(f"compiled the eager operations of {built} dtypes")

@@ -8,7 +8,9 @@ of it.  A structure is its short form in keys (`whole_tree`).
 """
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -257,3 +259,20 @@ def incomparable(name: str, static: bool, error: Exception) -> ValueError:
         "Exception raised while checking equality of metadata fields of pytree. "
         f"{name} got nodes that cannot be compared: {said}",
         fix="make arrays data fields, not static ones."))
+
+
+_called: dict[Any, int] = {}  # code of functions -> how often a jit of it was called first
+
+
+def first_call(fun: Any) -> str:
+    """What is said of the first call of a jitted function: where jit is called anew for the same
+    function, in a loop say, that too."""
+    fun = inspect.unwrap(fun)
+    code = getattr(fun, "__code__", None)
+    if code is None:
+        return "first call"
+    count = _called[code] = _called.get(code, 0) + 1
+    if count == 1:
+        return "first call"
+    return (f"first call, of the jit number {count} of the function at {Path(code.co_filename).name}:"
+            f"{code.co_firstlineno}: call jit once, outside of the loop, and keep what it gives")
