@@ -9,6 +9,7 @@ import contextlib
 import functools
 import os
 import sys
+import textwrap
 import threading
 import time
 import traceback
@@ -146,6 +147,13 @@ def _lines(what: str, total: int) -> Iterator[Callable[[str], None]]:
               flush=True)
     yield advance
     print(f"calque: {what}, {time.perf_counter() - start:.0f} s in all", file=sys.stderr, flush=True)
+
+
+def wrapped(text: str, indent: int = 2, width: int = 80) -> str:
+    """A line as lines of at most `width` columns; those that follow are indented."""
+    return "\n".join(textwrap.wrap(text, width, subsequent_indent=" " * indent,
+                                   break_long_words=False, break_on_hyphens=False,
+                                   drop_whitespace=True)) or text
 
 
 def size_text(count: int) -> str:

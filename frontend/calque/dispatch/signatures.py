@@ -223,7 +223,17 @@ def short_tree(tree: Any, keywords: bool) -> Any:
 # ---- what a signature has that others have not
 def distance(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
     """How much two signatures differ: a number to compare."""
-    return int(abs(len(a) - len(b)) * 100 + sum(x != y for x, y in zip(a, b)))
+    return int(abs(len(a) - len(b)) * 100 + sum(_apart(x, y) for x, y in zip(a, b)))
+
+
+def _apart(x: Any, y: Any) -> int:
+    """How much two parts of signatures differ; of arrays shape, dtype and weak type count apart."""
+    if x is y or x == y:
+        return 0
+    if not (isinstance(x, ShapedArray) and isinstance(y, ShapedArray)):
+        return 4
+    return (x.shape != y.shape) + (len(x.shape) != len(y.shape)) + (x.dtype != y.dtype) + (
+        x.weak_type != y.weak_type)
 
 
 def differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
