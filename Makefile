@@ -169,7 +169,7 @@ $(VENV)/.site: $(VENV)/.made pyproject.toml
 
 site: $(VENV)/.site
 	$(BIN)/python docs/scripts/figures.py --check
-	$(BIN)/python docs/scripts/site.py build/site
+	$(BIN)/python docs/scripts/site_build.py build/site
 
 # random programs for so long: over the public API and compositions (CALQUE_FUZZ_JAX names a Python with
 # JAX, an oracle more), and over primitives; logs are in build/ and are resumed

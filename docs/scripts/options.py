@@ -16,10 +16,10 @@ from calque.core.config_of_jax import TAKEN
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "options.md"
 GROUPS = {
-    "Compiled programs and where they are kept": {
+    "The cache of compiled programs: its folder and size": {
         "CALQUE_CACHE": "`0` keeps no compiled programs on disk",
-        "CALQUE_CACHE_DIR": "the folder that they are kept in; default `~/.cache/calque`",
-        "CALQUE_CACHE_SIZE": "the most that it may hold: `500M`, `2G` (the default) or a number of bytes",
+        "CALQUE_CACHE_DIR": "the folder of the cache; default `~/.cache/calque`",
+        "CALQUE_CACHE_SIZE": "the size of the cache, at most: `500M`, `2G` (the default) or a number of bytes",
         "CALQUE_CPU_THREADS": "worker threads of the CPU; default one a core. Also read by the C++ library",
         "CALQUE_AS_JAX": "`1`: `import jax` gives calque, in child processes too; `quiet`: the same without "
                          "the line that says so; `0`: never ([run a JAX program](your_jax_code_here.md))",

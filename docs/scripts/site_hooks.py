@@ -25,6 +25,7 @@ AS_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "runtime/cpp/examples/README.md",
             "examples/README.md")
 SECTION = re.compile(r"^(Args|Returns|Raises|Example|Examples|Notes?|Yields|Attributes|Fails|Mended)"
                      r"(?: [^\n]*)?::?$")
+_sources: set[str] = set()  # files of the checkout that the reference names
 QUIET = ("CHANGELOG.md", "benchmarks.md", "suite.md", "small_loops.md", "first_call.md", "programs.md",
          "jax_tests.md", "jax_docs.md", "special_functions.md", "math_accuracy.md", "fft.md")
 
@@ -43,7 +44,9 @@ def _place(value: Any) -> str:
         path = file.resolve().relative_to(ROOT).as_posix()
     except (TypeError, ValueError, OSError):
         return ""
-    return f"`{path}:{line}`"
+    _sources.add(path)
+    return (f'<a href="../{_page_of(path)[:-3]}.html#__codelineno-0-{line}"><code>{path}:{line}'
+            "</code></a>")
 
 
 def docstring(text: str) -> str:
@@ -146,7 +149,7 @@ def on_files(files: Files, config: Any) -> Files:
             files.append(File.generated(config, name, content=reference(space)))
     for name in AS_PAGES:
         files.append(File.generated(config, _page_of(name), content=(ROOT / name).read_text()))
-    for name in sorted(_named(files)):
+    for name in sorted(_named(files) | _sources):
         files.append(File.generated(config, _page_of(name), content=_source(name)))
     return files
 
@@ -190,7 +193,8 @@ def _source(name: str) -> str:
     kind = {".py": "python", ".h": "c", ".hpp": "cpp", ".cc": "cpp", ".c": "c"}.get(
         Path(name).suffix, "text")
     text = (ROOT / name).read_text().replace("````", "")
-    return f"---\nsearch:\n  exclude: true\n---\n\n# {name}\n\n````{kind}\n{text}\n````\n"
+    return (f"---\nsearch:\n  exclude: true\nhide: [toc]\n---\n\n# {name}\n\n"
+            f'````{{ .{kind} linenums="1" }}\n{text}\n````\n')
 
 
 def _boost(src: str, config: Any) -> float | None:
@@ -200,7 +204,9 @@ def _boost(src: str, config: Any) -> float | None:
     tabs = {name: str(entries) for tab in config.nav for name, entries in tab.items()}
     if f"'{src}'" in tabs["Maintainers"] or src in QUIET or src.startswith("source/"):
         return 0.3
-    return 2.0 if any(f"'{src}'" in tabs[n] for n in ("Start", "Tutorials", "How-to")) else None
+    asked = src in ("options.md", "cli.md", "how_fast.md") or any(
+        f"'{src}'" in tabs[name] for name in ("Start", "Tutorials", "How-to"))
+    return 2.0 if asked else None
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:

@@ -1,4 +1,4 @@
-"""Builds the documentation as a site, and checks it: python docs/scripts/site.py [FOLDER].
+"""Builds the documentation as a site, and checks it: python docs/scripts/site_build.py [FOLDER].
 
 The pages' links are checked in their sources, by page and line, before anything is built; then
 MkDocs builds with every warning an error; then each link and anchor of the HTML is followed.
@@ -56,12 +56,12 @@ def broken(page: Path) -> list[str]:
             if re.match(r"[a-z]+:", target):
                 continue
             file = (page.parent / unquote(name)).resolve() if name else page
-            where = f"{page.relative_to(ROOT)}:{number}"
+            where = f"{os.path.relpath(page, ROOT)}:{number}"
             if not file.exists():
                 found.append(f"{where}: no file {name}")
             elif anchor and file.suffix == ".md" and file.parent.name != "api" and (
                     anchor not in anchors(file)):
-                found.append(f"{where}: no heading #{anchor} in {file.relative_to(ROOT)}")
+                found.append(f"{where}: no heading #{anchor} in {os.path.relpath(file, ROOT)}")
     return found
 
 
