@@ -1,9 +1,9 @@
 """A European call option by Monte Carlo, in float64: the exercise of "An Introduction to JAX".
 
-The logarithm of the price makes n steps with a volatility that is itself a process, exp(h) times the
-one given. The tutorial's is 1 a step, at which the price is all in a few paths; RECORDED holds what
-jax 0.10.2 gives for it on the CPU (JAX_ENABLE_X64=1, JAX_THREEFRY_PARTITIONABLE=0, the tutorial's
-function); tests/examples/record_option_price.py printed it.
+The logarithm of the price makes n steps with a volatility that is itself a process, exp(h) times
+the one given. The tutorial's is 1 a step, at which the price is all in a few paths; RECORDED holds
+what jax 0.10.2 gives for it on the CPU (JAX_ENABLE_X64=1, JAX_THREEFRY_PARTITIONABLE=0, the
+tutorial's function); tests/examples/record_option_price.py printed it.
 
     python examples/option_price.py --paths 10000000 --seed 1
 """
@@ -86,8 +86,8 @@ def main(paths: Annotated[int, typer.Option()] = 10_000_000,
          path: Annotated[Path | None, typer.Option("--plot", help="PNG")] = None) -> None:
     """The price of a call option."""
     value, error, taken = run(paths, seed, volatility)
-    print(f"price {value:.4g} +- {error:.1g} (standard error) from {paths:,} paths, seed {seed}, in "
-          f"{taken * 1e3:.0f} ms")
+    print(f"price {value:.4g} +- {error:.1g} (standard error) from {paths:,} paths, seed {seed}, "
+          f"in {taken * 1e3:.0f} ms")
     if (seed, paths) in RECORDED and volatility == 1.0:
         want = RECORDED[seed, paths]
         print(f"jax's price {want:.8g}, relative difference {abs(value / want - 1):.1e}")
@@ -99,7 +99,8 @@ def main(paths: Annotated[int, typer.Option()] = 10_000_000,
         lines.semilogy(np.arange(1, STEPS + 1), many[:, :60], lw=0.6)
         lines.axhline(STRIKE, color="k", lw=1)
         lines.text(1, STRIKE * 1.05, "strike", va="bottom")
-        lines.set(xlabel="step (days)", xticks=range(0, STEPS + 1, 5), ylabel="price of the asset (units of currency)",
+        lines.set(xlabel="step (days)", xticks=range(0, STEPS + 1, 5),
+                  ylabel="price of the asset (units of currency)",
                   title="60 paths")
         pay = BETA ** STEPS * np.maximum(many[-1] - STRIKE, 0)
         count = np.arange(1, len(pay) + 1)

@@ -30,7 +30,8 @@ def _lines(n: int, what: str, every_s: float = 5.0) -> Iterator[int]:
             print(f"{what}, {i + 1:,} of {n:,}, {now - start:.0f} s so far", file=sys.stderr,
                   flush=True)
             last = now
-    print(f"{what}, {n:,} steps in {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+    print(f"{what}, {n:,} steps in {time.perf_counter() - start:.1f} s", file=sys.stderr,
+          flush=True)
 
 
 def plot(path: Path | None, draw: Callable[..., None], width: float, height: float,

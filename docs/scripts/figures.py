@@ -1,10 +1,10 @@
 """Figures that pages and the README quote, computed from the tables that benchmarks write.
 
-    python docs/scripts/figures.py            # writes them between their marks, and docs/speed.svg
-    python docs/scripts/figures.py --check    # exit code 1 where a page or the picture is out of date
+    python docs/scripts/figures.py            # writes them between their marks, and the picture
+    python docs/scripts/figures.py --check    # exit code 1 where a page or the picture is old
 
-A page marks a place by `<!-- figures: NAME -->` and `<!-- end of figures -->`, each on a line of its
-own; NAMES has what may stand there.
+A page marks a place by `<!-- figures: NAME -->` and `<!-- end of figures -->`, each on a line of
+its own; NAMES has what may stand there.
 """
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def steady() -> str:
 
     def listed(names: list[str]) -> str:
         return ", ".join(f"{n} {ratios[n]:.2f}" for n in names)
-    return (f"Faster in {faster(values)} of {len(values)}; geometric mean {mean(values):.2f}, median "
-            f"{statistics.median(values):.2f}. Slower by more than a tenth: "
+    return (f"Faster in {faster(values)} of {len(values)}; geometric mean {mean(values):.2f}, "
+            f"median {statistics.median(values):.2f}. Slower by more than a tenth: "
             f"{sum(v > 1.1 for v in values)}.\n\n* least: {listed(best)}\n* most: {listed(worst)}\n"
             f"\nWith all that this machine's CPU has (AVX-512), faster in {faster(host)} of "
             f"{len(host)}, geometric mean {mean(host):.2f}.")
@@ -119,8 +119,8 @@ def memory() -> str:
     return (f"The largest resident size of a process after two compiles: median "
             f"{statistics.median(a for a, _ in pairs):.0f} MiB, JAX "
             f"{statistics.median(b for _, b in pairs):.0f}; less than JAX's in {faster(ratios)} of "
-            f"{len(ratios)} workloads (ratios {min(ratios):.2f} to {max(ratios):.2f}). The compiler "
-            "runs in a process of its own, which ends with the compile and is not counted.")
+            f"{len(ratios)} workloads (ratios {min(ratios):.2f} to {max(ratios):.2f}). The "
+            "compiler runs in a process of its own, which ends with it and is not counted.")
 
 
 def libraries() -> str:
@@ -133,9 +133,9 @@ def libraries() -> str:
 def cuda() -> str:
     lines = ["| on an H200, waiting for each call | calque / JAX |", "|---|---|"]
     lines += [f"| {name} | {ratio:.1f} |" for name, ratio in cards().items()]
-    return "\n".join([*lines, "", "Measured before products became kernels on tensor cores and memory "
-                      "was cached; whole programs have not been measured since. Take it as the state "
-                      "of affairs until they are."])
+    return "\n".join([*lines, "", "Measured before products became kernels on tensor cores and "
+                      "memory was cached; whole programs have not been measured since. Take it as "
+                      "the state of affairs until they are."])
 
 
 def picture() -> str:
@@ -154,21 +154,24 @@ def picture() -> str:
              f'<text x="{at(1) - 8:.0f}" y="16" text-anchor="end" fill="#258">calque faster</text>',
              f'<text x="{at(1) + 8:.0f}" y="16" fill="#b33">JAX faster</text>']
     for value, place in x.items():
-        lines += [f'<path d="M{place:.0f} 34V{bottom:.0f}" stroke="{"#444" if value == 1 else "#ddd"}"/>',
-                  f'<text x="{place:.0f}" y="30" text-anchor="middle" fill="#333">{names[value]}</text>']
+        stroke = "#444" if value == 1 else "#ddd"
+        lines += [f'<path d="M{place:.0f} 34V{bottom:.0f}" stroke="{stroke}"/>',
+                  f'<text x="{place:.0f}" y="30" text-anchor="middle" fill="#333">'
+                  f'{names[value]}</text>']
     lost = [(name, ratio) for name, ratio in ratios if ratio >= 1.1]
     label = {name: bottom - 13 * (len(lost) - i) for i, (name, _) in enumerate(lost)}
     for i, (name, ratio) in enumerate(ratios):
         y, a, b = top + i * step, *sorted((at(1), at(ratio)))
         lines.append(f'<rect x="{a:.1f}" y="{y:.1f}" width="{max(b - a, 0.7):.1f}" height="3.4" '
-                     f'fill="{"#258" if ratio < 1 else "#b33"}"><title>{name}: {ratio}</title></rect>')
+                     f'fill="{"#258" if ratio < 1 else "#b33"}"><title>{name}: {ratio}</title>'
+                     "</rect>")
         if name in label:
             lines.append(f'<path d="M{at(1) - 2:.1f} {y + 1.7:.1f}L{at(1) - 75:.0f} '
                          f'{label[name] + 8:.1f}" stroke="#caa" fill="none"/>'
                          f'<text x="{at(1) - 78:.0f}" y="{label[name] + 11:.1f}" font-size="10" '
                          f'text-anchor="end" fill="#933">{name} {ratio:.2f}</text>')
-    lines.append(f'<text x="{left}" y="{bottom + 16:.0f}" fill="#333">time of a call, calque / JAX, '
-                 f'{len(ratios)} workloads, CPU held to AVX2 (docs/suite.md)</text>')
+    lines.append(f'<text x="{left}" y="{bottom + 16:.0f}" fill="#333">time of a call, calque / '
+                 f'JAX, {len(ratios)} workloads, CPU held to AVX2 (docs/suite.md)</text>')
     return "\n".join([*lines, "</svg>", ""])
 
 
@@ -184,7 +187,8 @@ def rendered(text: str) -> str:
 
 
 def pages() -> list[Path]:
-    return [p for p in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))) if MARK.search(p.read_text())]
+    return [p for p in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+            if MARK.search(p.read_text())]
 
 
 def stale() -> list[str]:

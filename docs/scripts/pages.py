@@ -1,6 +1,7 @@
 """Runs the Python blocks of pages: python docs/scripts/pages.py README.md docs/sharp_edges.md.
 
-The blocks of a page are one program, which imports what it uses; a number in a comment behind an expression is its value.
+The blocks of a page are one program, which imports what it uses; a number in a comment behind an
+expression is its value.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What mkdocs.yml adds to docs/: the reference from docstrings, the changes, sources that pages name.
+"""What mkdocs.yml adds to docs/: the reference from docstrings, changes, sources that are named.
 
 MkDocs calls the functions `on_*`.  Links of pages to files outside docs/ become links to pages made
 of those files, so that no link of the site leaves it; docs/ itself reads well without a site.
@@ -23,11 +23,12 @@ LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 FENCE = re.compile(r"^(\s*```)(\w+) (\S+)$", re.M)  # ```python model.py
 AS_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "runtime/cpp/examples/README.md",
             "examples/README.md")
-SECTION = re.compile(r"^(Args|Returns|Raises|Example|Examples|Notes?|Yields|Attributes|Fails|Mended)"
-                     r"(?: [^\n]*)?::?$")
+SECTION = re.compile(r"^(Args|Returns|Raises|Example|Examples|Notes?|Yields|Attributes|Fails|"
+                     r"Mended)(?: [^\n]*)?::?$")
 _sources: set[str] = set()  # files of the checkout that the reference names
-QUIET = ("CHANGELOG.md", "benchmarks.md", "suite.md", "small_loops.md", "first_call.md", "programs.md",
-         "jax_tests.md", "jax_docs.md", "special_functions.md", "math_accuracy.md", "fft.md")
+QUIET = ("CHANGELOG.md", "benchmarks.md", "suite.md", "small_loops.md", "first_call.md",
+         "programs.md", "jax_tests.md", "jax_docs.md", "special_functions.md",
+         "math_accuracy.md", "fft.md")
 
 
 # ---- the reference
@@ -60,7 +61,8 @@ def docstring(text: str) -> str:
             lines += ["", f"**{section}**", ""]
             continue
         if section and line.startswith("  "):
-            if section.startswith(("Example", "Fails", "Mended")) or line.lstrip().startswith(">>>"):
+            if section.startswith(("Example", "Fails", "Mended")) or (
+                    line.lstrip().startswith(">>>")):
                 lines.append(f"    {line[2:]}")
                 continue
             found = re.match(r"  (\S[^:\n]*?): (.*)", line)
@@ -86,6 +88,18 @@ def _text(line: str) -> str:
     """Words of a docstring, in which brackets, stars and < are no Markdown."""
     parts = re.split(r"(`[^`]*`)", line)
     return "".join(p if p.startswith("`") else re.sub(r"([\[\]*_<>|])", r"\\\1", p) for p in parts)
+
+
+def _methods(kind: type) -> list[str]:
+    """The public methods and properties of a class, with their sentences."""
+    found = {n: f for base in reversed(kind.__mro__) if base.__module__.startswith("calque")
+             for n, f in vars(base).items() if not n.startswith("_") and inspect.getdoc(f)
+             and (callable(f) or isinstance(f, (property, staticmethod, classmethod)))}
+    if not found or issubclass(kind, BaseException):
+        return []
+    return ["", "| attribute | what it does |", "|---|---|",
+            *(f"| `{n}{api.signature(f) if callable(f) else ''}` | {_summary(f)} |".replace(
+                "(self, ", "(").replace("(self)", "()") for n, f in sorted(found.items()))]
 
 
 def _similar(name: str, names: list[str], page: str) -> str:
@@ -120,6 +134,8 @@ def reference(space: str) -> str:
                   f"```python\n{space}.{n}{api.signature(value)}\n```", ""]
         if inspect.isclass(value) or callable(value):
             lines.append(docstring(inspect.getdoc(value) or ""))
+            if inspect.isclass(value):
+                lines += _methods(value)
             if place := _place(value):
                 lines += ["", f"Source: {place}"]
         else:

@@ -141,10 +141,12 @@ def _verdict(p: Primitive) -> str:
     """What a user may do with it, in a sentence."""
     has = all_rules(p)
     can = [what for what, there in (
-        ("compiled", has["lowering"] or p.program), ("differentiated", has["jvp"] or has["linearize"]),
+        ("compiled", has["lowering"] or p.program),
+        ("differentiated", has["jvp"] or has["linearize"]),
         ("mapped by vmap", has["batch"]), ("exported to JAX", has["portable"])) if there]
-    return f"{p.name} can be {', '.join(can[:-1])}{' and ' if can[1:] else ''}{can[-1]}." if can else (
-        f"{p.name} is evaluated as it is met.")
+    if not can:
+        return f"{p.name} is evaluated as it is met."
+    return f"{p.name} can be {', '.join(can[:-1])}{' and ' if can[1:] else ''}{can[-1]}."
 
 
 _SHOWN = ("cpu", "cpu:x86-64-v3", "cpu:x86-64", "cpu:aarch64", "cuda:sm_80", "vulkan:lavapipe")

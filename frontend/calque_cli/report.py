@@ -103,8 +103,8 @@ def progress(what: str, total: int = 1, lines: bool = False) -> Iterator[Callabl
     Where stderr is no terminal nothing is shown, or, with `lines`, a line for each part.
     """
     if not sys.stderr.isatty():
-        with _lines(what, total) if lines else contextlib.nullcontext(lambda _: None) as advance:
-            yield advance
+        with _lines(what, total) if lines else contextlib.nullcontext(lambda _: None) as told:
+            yield told
         return
     from rich.console import Console
     from rich.progress import (
@@ -146,7 +146,8 @@ def _lines(what: str, total: int) -> Iterator[Callable[[str], None]]:
         print(f"calque: {what}, {done[0]} of {total - 1} done{taken}: {text}", file=sys.stderr,
               flush=True)
     yield advance
-    print(f"calque: {what}, {time.perf_counter() - start:.0f} s in all", file=sys.stderr, flush=True)
+    print(f"calque: {what}, {time.perf_counter() - start:.0f} s in all", file=sys.stderr,
+          flush=True)
 
 
 def wrapped(text: str, indent: int = 2, width: int = 80) -> str:

@@ -1,5 +1,5 @@
-"""Lines on the terminal, or in a notebook, when a compile takes more than a second: that it goes on,
-ever more rarely, and in the end what it took."""
+"""Lines on the terminal, or in a notebook, when a compile takes more than a second: that it
+goes on, ever more rarely, and in the end what it took."""
 from __future__ import annotations
 
 import contextlib
@@ -20,7 +20,8 @@ def announced(what: str) -> Iterator[None]:
     if not (config.calque_progress and _is_seen()):
         yield
         return
-    over, start, said = threading.Event(), time.perf_counter(), []
+    over, start = threading.Event(), time.perf_counter()
+    said: list[float] = []
 
     def tell() -> None:
         wait = PATIENCE

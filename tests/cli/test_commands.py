@@ -151,7 +151,8 @@ def test_explain_shows_files_and_lines(calque):
     assert "  transpose  none (not linear in an operand)\n" in text
     assert "  lowering   calque/lowering/rules/elementwise.py:" in text
     assert 'sin_p = _function("sin"' in text
-    assert text.endswith("sin can be compiled, differentiated, mapped by vmap and exported to JAX.\n")
+    assert text.endswith("sin can be compiled, differentiated, mapped by vmap and exported to "
+                         "JAX.\n")
     assert max(map(len, text.splitlines())) <= 80
     assert calque("explain", "scan").out.startswith("scan\n  facts      weight 1, kernel loop")
 

@@ -19,12 +19,13 @@ class Question(NamedTuple):
 
 
 def q(text: str, way: str, page: str, answer: str) -> Question:
-    return Question(text, tuple(way.removeprefix("> ").split(" > ")) if way.startswith("> ") else way,
-                    page, answer)
+    pages = tuple(way.removeprefix("> ").split(" > "))
+    return Question(text, pages if way.startswith("> ") else way, page, answer)
 
 
 RESEARCHER = [
-    q("How do I install it beside my jax?", "> install.md", "install.md", "may be installed together"),
+    q("How do I install it beside my jax?", "> install.md", "install.md",
+      "may be installed together"),
     q("Can I run train.py as it is?", "> your_jax_code_here.md", "your_jax_code_here.md",
       "python -m calque.compat train.py"),
     q("Are my random numbers the same?", "> coming_from_jax.md", "coming_from_jax.md",
@@ -43,7 +44,8 @@ ENGINEER = [
     q("Weights apart, targets, levels of CPU?", "targets", "targets.md", "cpu:x86-64-v2"),
     q("A batch of any size?", "batch size", "dynamic_shapes.md", "f32[n"),
     q("Threads, memory, latency?", "> deploy.md > cpp.md", "cpp.md", "CALQUE_CPU_THREADS"),
-    q("Our model is in flax, in PyTorch, in ONNX", "> ship_jax_model.md", "ship_jax_model.md", "ONNX"),
+    q("Our model is in flax, in PyTorch, in ONNX", "> ship_jax_model.md", "ship_jax_model.md",
+      "ONNX"),
     q("Does a file outlive an upgrade, may I trust one?", "> deploy.md > compatibility.md",
       "compatibility.md", "bytecode"),
 ]
@@ -62,7 +64,8 @@ SCIENTIST = [
     q("How do I get double precision everywhere?", "double precision 64", "tutorials/arrays.md",
       "JAX_ENABLE_X64=1"),
     q("Is there odeint?", "odeint", "api/calque.experimental.ode.md", "odeint"),
-    q("How accurate are special functions?", "special functions errors", "special_functions.md", "eps"),
+    q("How accurate are special functions?", "special functions errors", "special_functions.md",
+      "eps"),
     q("Which parts of SciPy are there?", "scipy special", "api/calque.scipy.special.md", "special"),
     q("How do I parallelize over the cores of a machine?", "> faq.md", "faq.md",
       "several CPUs of one machine"),
@@ -85,14 +88,17 @@ OPERATOR = [
 # Someone who writes a library on top of JAX
 AUTHOR = [
     q("Can I add a primitive of my own?", "primitive of your own", "your_jax_code_here.md",
-      "Primitive(\"cube\")"),
+      'Primitive("cube")'),
     q("How do I write a derivative rule?", "custom_vjp", "custom_rules.md", "custom_vjp"),
     q("Do Pallas kernels run?", "pallas", "pallas.md", "pallas_call"),
     q("How do I test my library with it?", "pytest compat", "your_jax_code_here.md",
       "pytest -p calque.compat"),
-    q("Which of my names are absent, in my code base?", "compat scan", "cli.md", "calque compat scan"),
+    q("Which of my names are absent, in my code base?", "compat scan", "cli.md",
+      "calque compat scan"),
     q("Does my editor know the types?", "editors types", "typing.md", "mypy"),
-    q("May I mix arrays of jax with those of calque?", "mix jax arrays", "mixing.md", "jnp.asarray"),
-    q("Is the API stable?", "> index.md > compatibility.md", "compatibility.md", "MAJOR.MINOR.PATCH"),
+    q("May I mix arrays of jax with those of calque?", "mix jax arrays", "mixing.md",
+      "jnp.asarray"),
+    q("Is the API stable?", "> index.md > compatibility.md", "compatibility.md",
+      "MAJOR.MINOR.PATCH"),
 ]
 QUESTIONS = [*RESEARCHER, *ENGINEER, *STUDENT, *SCIENTIST, *OPERATOR, *AUTHOR]

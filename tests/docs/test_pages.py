@@ -16,7 +16,8 @@ _spec.loader.exec_module(pages)
 
 
 @pytest.mark.parametrize("page", [
-    pytest.param(p, marks=[pytest.mark.slow] if p in pages.OWN_PROCESS else []) for p in pages.PAGES])
+    pytest.param(p, marks=[pytest.mark.slow] if p in pages.OWN_PROCESS else [])
+    for p in pages.PAGES])
 def test_python_blocks_run(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     if page in pages.OWN_PROCESS:
         subprocess.run([sys.executable, ROOT / "docs/scripts/pages.py", page], check=True,

@@ -178,5 +178,6 @@ def test_pages_fit_the_window(width: int, scheme: Any, browser: tuple[Any, str],
         page.wait_for_timeout(200)
         page.screenshot(path=tmp_path / f"{name.replace('/', '-')}-{width}-{scheme}.png")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-        dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        dark = colour != "rgb(255, 255, 255)"
         assert dark == (scheme == "dark")

@@ -284,5 +284,6 @@ def first_call(fun: Any) -> str:
     count = _called[code] = _called.get(code, 0) + 1
     if count == 1:
         return "first call"
-    return (f"first call, of the jit number {count} of the function at {Path(code.co_filename).name}:"
-            f"{code.co_firstlineno}: call jit once, outside of the loop, and keep what it gives")
+    return (f"first call, of the jit number {count} of the function at "
+            f"{Path(code.co_filename).name}:{code.co_firstlineno}: call jit once, outside "
+            "of the loop, and keep what it gives")
