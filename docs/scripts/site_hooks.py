@@ -45,6 +45,8 @@ def _place(value: Any) -> str:
         path = file.resolve().relative_to(ROOT).as_posix()
     except (TypeError, ValueError, OSError):
         return ""
+    if path.split("/")[0] not in ("frontend", "lowering", "runtime"):  # of another package
+        return ""
     _sources.add(path)
     return (f'<a href="../{_page_of(path)[:-3]}.html#__codelineno-0-{line}"><code>{path}:{line}'
             "</code></a>")
