@@ -138,6 +138,19 @@ def cuda() -> str:
                       "the state of affairs until they are."])
 
 
+def backends() -> str:
+    text = (DOCS / "cpp.md").read_text()
+    found = {}
+    for mark, backend in (("bench", "hosting"), ("native", "native")):
+        part = text.partition(f"<!-- {mark}: begin -->")[2].partition(f"<!-- {mark}: end -->")[0]
+        found[backend] = rows(part, "| | time | thread |")
+    lines = ["| | hosting | native |", "|---|---|---|"]
+    for row in ("start (first Device::open)", "load of add.vmfb", "call of add (4 floats)",
+                "matmul of 1024: until it is there"):
+        lines.append(f"| {row} | {found['hosting'][row][0]} | {found['native'][row][0]} |")
+    return "\n".join(lines)
+
+
 def picture() -> str:
     """All workloads' steady ratios, sorted, on a logarithmic axis; the losses have their names."""
     ratios = sorted(suite("steady").items(), key=lambda r: r[1])
@@ -177,7 +190,7 @@ def picture() -> str:
 
 NAMES: dict[str, Callable[[], str]] = {
     "summary": summary, "steady": steady, "first": first, "memory": memory,
-    "libraries": libraries, "cuda": cuda}
+    "libraries": libraries, "cuda": cuda, "backends": backends}
 PICTURE = DOCS / "speed.svg"
 
 

@@ -100,8 +100,14 @@ def _methods(kind: type) -> list[str]:
     if not found or issubclass(kind, BaseException):
         return []
     return ["", "| attribute | what it does |", "|---|---|",
-            *(f"| `{n}{api.signature(f) if callable(f) else ''}` | {_summary(f)} |".replace(
-                "(self, ", "(").replace("(self)", "()") for n, f in sorted(found.items()))]
+            *(f"| `{n}` | {_call(n, f)}{_summary(f)} |" for n, f in sorted(found.items()))]
+
+
+def _call(name: str, method: Any) -> str:
+    if not callable(method):
+        return ""
+    shown = api.signature(method).replace("(self, ", "(").replace("(self)", "()")
+    return f"`{name}{shown}`: ".replace("|", "\\|")
 
 
 def _similar(name: str, names: list[str], page: str) -> str:
