@@ -1,7 +1,7 @@
 # make demo   install calque into .venv and run the main job
 # make test   install calque with its test tools into .venv and run all tests
 # make test-slow, make levels, make clients, make array-api, make jax-tests, make jax-docs, make programs, make lint, make bench,
-# make bench-clients, make docs, make clean
+# make bench-clients, make docs, make site, make clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +13,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/[A
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs programs lint fuzz bench bench-clients docs system system-cpp release test-wheel native version clean
+.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs programs lint fuzz bench bench-clients docs site system system-cpp release test-wheel native version clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), a C compiler for the kernels of
 # linear algebra, without which the package takes slower forms, and jemalloc, without which compiles
@@ -72,7 +72,7 @@ test-processes: $(VENV)/.test
 test-devices: $(VENV)/.test
 	$(BIN)/python -m pytest tests/devices -m "not slow and not vulkan" --durations=5
 
-test-slow: system-cpp $(VENV)/.test
+test-slow: system-cpp $(VENV)/.test $(VENV)/.site
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 	$(BIN)/python -m pytest tests/devices -n $(JOBS) --dist worksteal
 	$(BIN)/python -m pytest tests/processes
@@ -159,6 +159,17 @@ bench: $(VENV)/.test
 # training steps of flax and equinox models, with calque and with jax
 bench-clients: $(CLIENTS)/.made
 	$(BIN)/python benchmarks/clients.py $(PYTHONS) --write
+
+# the documentation as a site in build/site; a page, a link or an anchor that is wrong is an error
+$(VENV)/.site: $(VENV)/.made pyproject.toml
+	@echo "== installing calque with what builds the site"
+	$(COMPILE_KERNELS)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[site]'
+	@touch $@
+
+site: $(VENV)/.site
+	$(BIN)/python docs/scripts/figures.py --check
+	$(BIN)/python docs/scripts/site_build.py build/site
 
 # random programs for so long: over the public API and compositions (CALQUE_FUZZ_JAX names a Python with
 # JAX, an oracle more), and over primitives; logs are in build/ and are resumed

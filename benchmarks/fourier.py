@@ -71,7 +71,7 @@ def rows() -> list[Row]:
 
 
 LENGTHS = (8, 60, 61, 97, 1000, 1024, 1009, 2 * 1009, 10_000, 1 << 18)
-HEAD = """# Errors of transforms
+HEAD = """# Fourier transforms: their errors
 
 Root mean square errors of normal random numbers in eps (2^-23, 2^-52), relative to the root mean
 square of the result, against SciPy in long double.  Native: the C kernel; portable: StableHLO.

@@ -188,17 +188,24 @@ def reasons(found: dict[str, dict[str, Any]], why: dict[str, str]) -> list[str]:
               for n, ratio in sorted(slow.items(), key=lambda v: -v[1]) if ratio > WORSE]]
 
 
+def tick(power: int) -> str:
+    """A power of two as the axis has it: 1/64, 1/2, 1, 4."""
+    return f"1/{2 ** -power}" if power < 0 else str(2 ** power)
+
+
 def plot(found: dict[str, dict[str, Any]], level: str) -> str:
     """Steady ratios as bars to both sides of 1, on a scale of powers of two (an SVG)."""
     ratios = sorted((math.log2(r["steady"][0] / r["steady"][1]), n) for n, r in found.items())
     high, middle, unit, bottom = 14, 460, 42, 14 * len(ratios) + 30
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="760" height="{bottom}"'
              ' font-family="sans-serif" font-size="10">',
-             f'<text x="8" y="12">steady calls, calque / jax, {level}</text>']
+             f'<text x="8" y="12">steady calls, calque / jax, {level}</text>',
+             f'<text x="{middle - 6}" y="12" text-anchor="end" fill="#258">calque faster</text>',
+             f'<text x="{middle + 6}" y="12" fill="#b33">jax faster</text>']
     for power in range(-6, 4):
         x = middle + unit * power
         lines.append(f'<path d="M{x} 30V{bottom}" stroke="#ccc"/>'
-                     f'<text x="{x}" y="28" text-anchor="middle">{2.0 ** power:g}</text>')
+                     f'<text x="{x}" y="28" text-anchor="middle">{tick(power)}</text>')
     for i, (ratio, name) in enumerate(ratios):
         y, length = 30 + high * i, unit * max(-6.0, min(ratio, 3.0))
         left, fill = middle + min(length, 0), "#c44" if ratio > 0 else "#48a"

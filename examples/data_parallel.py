@@ -91,9 +91,11 @@ def main(rows: Annotated[int, typer.Option(help="of the batch, in all")] = 512,
               f"{found['seconds'][name]:.2f} s")
 
     def draw(axes: Any) -> None:
-        for name, curve in found["curves"].items():
-            axes.semilogy(curve, label=name)
-        axes.set(xlabel="step", ylabel="loss")
+        for i, (name, curve) in enumerate(found["curves"].items()):  # one on top of the other
+            axes.semilogy(curve, label=name, lw=6 - 2 * i, color=("C0", "C1", "k")[i % 3],
+                          ls=("-", "--", ":")[i % 3])
+        axes.set(xlabel="step", ylabel="loss (mean squared error)",
+                 title="the same losses, however it is spread")
         axes.legend()
     plot(path, draw, 6, 4)
 

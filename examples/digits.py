@@ -104,7 +104,7 @@ def main(epochs: Annotated[int, typer.Option()] = 60,
     def draw(curve: Any, table: Any, bad: Any) -> None:
         curve.semilogy(found["losses"], label="training loss")
         curve.semilogy(1 - found["accuracy"] + 1e-4, label="test errors")
-        curve.set(xlabel="epoch", title="training")
+        curve.set(xlabel="epoch", ylabel="cross entropy (nats); share of errors", title="training")
         curve.legend()
         counts = np.zeros((10, 10), int)
         np.add.at(counts, (found["truth"], found["guess"]), 1)
@@ -120,9 +120,9 @@ def main(epochs: Annotated[int, typer.Option()] = 60,
             i, j = n // 4 * 9, n % 4 * 9
             tiles[i:i + 8, j:j + 8] = found["images"][k].reshape(8, 8)
             bad.text(j - 0.4, i + 8.4, f"{found['truth'][k]} as {found['guess'][k]}", color="C1",
-                     fontsize=8)
+                     fontsize=11, weight="bold")
         bad.imshow(tiles, cmap="gray")
-        bad.set(title="wrong ones", xticks=[], yticks=[])
+        bad.set(title="wrong ones: what it is, as what it was read", xticks=[], yticks=[])
     plot(path, draw, 14, 4.2, 3)
 
 

@@ -1,9 +1,9 @@
 """A network on trees of parameters learns y = x^2 by plain gradient descent.
 
-With the defaults (the tutorial's seeds, widths and rate) the losses are the tutorial's: 5.6400
-before and 0.0179 after 1000 steps.
+With the tutorial's seeds, widths and rate (--steps 1000 --rate 1e-4) the losses are the tutorial's:
+5.6400 before and 0.0179 after 1000 steps, which is a line yet. Larger and more steps learn it.
 
-    python examples/mlp.py --steps 1000 --plot mlp.png
+    python examples/mlp.py --plot mlp.png
 """
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def run(width: int = 128, n: int = 1000, rate: float = 1e-4, rows: int = 128) ->
 
 
 def main(width: Annotated[int, typer.Option(help="of the two hidden layers")] = 128,
-         n: Annotated[int, typer.Option("--steps")] = 1000,
-         rate: Annotated[float, typer.Option(help="learning rate")] = 1e-4,
+         n: Annotated[int, typer.Option("--steps")] = 5000,
+         rate: Annotated[float, typer.Option(help="learning rate")] = 1e-2,
          path: Annotated[Path | None, typer.Option("--plot", help="PNG")] = None) -> None:
     """A network learns a parabola."""
     found = run(width, n, rate)
@@ -80,7 +80,7 @@ def main(width: Annotated[int, typer.Option(help="of the two hidden layers")] = 
         order = np.argsort(found["x"])
         fit.plot(found["x"][order], found["x"][order] ** 2, "k", lw=1, label="x²")
         fit.plot(found["x"][order], found["fit"][order], "C1.", label="network")
-        fit.set(xlabel="x", title=f"1-{width}-{width}-1")
+        fit.set(xlabel="x", ylabel="y", title=f"network 1-{width}-{width}-1 after {n:,} steps")
         fit.legend()
     plot(path, draw, 10, 4, 2)
 

@@ -113,7 +113,7 @@ def main(n: Annotated[int, typer.Option("--steps")] = 1000,
 
     def draw(curve: Any, phases: Any, times: Any) -> None:
         curve.semilogy(found["losses"])
-        curve.set(xlabel="step", ylabel="loss", title="training")
+        curve.set(xlabel="step", ylabel="loss (mean squared error)", title="training")
         t = np.arange(found["truth"].shape[1]) * STEP
         for i in range(3):
             for kind, style in (("truth", "-"), ("learned", "--")):
@@ -121,8 +121,8 @@ def main(n: Annotated[int, typer.Option("--steps")] = 1000,
                 label = kind if i == 0 else None
                 phases.plot(y[:, 0], y[:, 1], f"C{i}{style}", lw=1, label=label)
                 times.plot(t, y[:, 0], f"C{i}{style}", lw=1, label=label)
-        phases.set(xlabel="angle", ylabel="speed", title="unseen starts")
-        times.set(xlabel="time", ylabel="angle", title="the same over time")
+        phases.set(xlabel="angle (rad)", ylabel="speed (rad/s)", title="unseen starts")
+        times.set(xlabel="time (s)", ylabel="angle (rad)", title="the same over time")
         phases.legend()
     plot(path, draw, 14, 4, 3)
 

@@ -99,8 +99,9 @@ def main(rows: Annotated[int, typer.Option(help="of the data")] = 500,
             curves.loglog(np.arange(1, len(losses) + 1), losses, label=name)
             bars.bar(np.arange(len(b)) + 0.25 * (i - 1), b, 0.25, label=name)
         bars.plot(np.arange(len(TRUE)), TRUE, "k_", markersize=24, label="true")
-        curves.set(xlabel="step", ylabel="loss", title="gradient descent")
-        bars.set(xlabel="coefficient", title=f"strength {strength}")
+        curves.set(xlabel="step", ylabel="loss (mean squared error + penalty)",
+                   title="gradient descent")
+        bars.set(xlabel="number of the coefficient", ylabel="value", title=f"strength {strength}")
         bars.legend()
         curves.legend()
     plot(path, draw, 11, 4, 2)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,26 @@ import calque.numpy as jnp
 
 
 def steps(n: int, what: str) -> Iterator[int]:
-    """range(n) with a progress bar, on a terminal."""
+    """range(n) with a progress bar; where stderr is no terminal, with a line now and then."""
+    if not sys.stderr.isatty():
+        return _lines(n, what)
     from rich.console import Console
     from rich.progress import track
-    return iter(track(range(n), what, console=Console(stderr=True), transient=True,
-                      disable=not sys.stderr.isatty()))
+    return iter(track(range(n), what, console=Console(stderr=True), transient=True))
+
+
+def _lines(n: int, what: str, every_s: float = 5.0) -> Iterator[int]:
+    start = last = time.perf_counter()
+    print(f"{what}, {n:,} steps", file=sys.stderr, flush=True)
+    for i in range(n):
+        yield i
+        now = time.perf_counter()
+        if i + 1 < n and now - last > every_s:
+            print(f"{what}, {i + 1:,} of {n:,}, {now - start:.0f} s so far", file=sys.stderr,
+                  flush=True)
+            last = now
+    print(f"{what}, {n:,} steps in {time.perf_counter() - start:.1f} s", file=sys.stderr,
+          flush=True)
 
 
 def plot(path: Path | None, draw: Callable[..., None], width: float, height: float,

@@ -118,12 +118,12 @@ def run(n: int = 800, width: int = 64, layers: int = 2, heads: int = 4, window: 
         rate = 3e-3 * min(1, (i + 1) / 4) * (1 - 0.9 * i * EVERY / n)
         params, state, values = train(params, state, data, rate, random.key(i + 1), heads=heads,
                                       n=min(EVERY, n - i * EVERY), batch=batch)
-        curve.append(values)
+        curve.append(np.asarray(values))  # waits: the progress is that of the work
     blank = np.zeros(window, np.int32)
     blank[:len(START)] = [alphabet.index(c) for c in START]
     new = write(params, jnp.asarray(blank), jnp.int32(len(START)), random.key(7), heads=heads,
                 n=write_letters)
-    return {"losses": np.concatenate([np.asarray(v) for v in curve]),
+    return {"losses": np.concatenate(curve),
             "letters": np.bincount(codes, minlength=len(alphabet)) / len(codes),
             "text": START + "".join(alphabet[i] for i in np.asarray(new)),
             "seconds": time.perf_counter() - start}

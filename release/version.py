@@ -23,7 +23,8 @@ PLACES = {
     "frontend/calque/__init__.py": r'(?m)^__version__ = "(.+)"$',
     "docs/cli.md": r"versions: calque (\S+),",
     "docs/native.md": r"install calque_native-(\S+)-py3-none-linux",
-    "README.md": r"install calque-(\S+)-py3-none-any",
+    "docs/quickstart.md": r"versions: calque (\S+),",
+    "docs/install.md": r"\bcalque-(\S+?)-py3-none-any",
     "CHANGELOG.md": r"(?m)\A(?:.*\n)*?## (\S+),",
 }
 OPEN = "not released yet"

@@ -124,7 +124,8 @@ def summary(value: Any) -> str:
     if isinstance(value, (int, float, tuple, str)) or value is None:
         return f"`{_short(value)}`"
     sentence = re.split(r"(?<=\.) ", text)[0]
-    return sentence.replace("|", "\\|")
+    parts = re.split(r"(`[^`]*`)", sentence.replace("|", "\\|"))
+    return "".join(p if p.startswith("`") else p.replace("](", "]\\(") for p in parts)  # no link
 
 
 def page(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes the names' part of docs/coming_from_jax.md: every public name of JAX, present or absent.
+"""Writes the names' part of docs/jax_names.md: every public name of JAX, present or absent.
 
     python docs/scripts/jax_names.py            # the page, from jax_names.json
     JAXPYTHON docs/scripts/jax_names.py --list  # jax_names.json, with a Python that has jax
@@ -16,7 +16,7 @@ from typing import Any
 
 HERE = pathlib.Path(__file__).parent
 LIST = HERE / "jax_names.json"
-PAGE = HERE.parent / "coming_from_jax.md"
+PAGE = HERE.parent / "jax_names.md"
 START, END = "<!-- names: docs/scripts/jax_names.py -->", "<!-- end of names -->"
 # JAX's own build tools, TensorFlow's bridge and MLIR's bindings are no part of the model
 LEFT_OUT = ("jax.tools", "jax.experimental.jax2tf", "jax.experimental.mosaic", "jax.extend.mlir",

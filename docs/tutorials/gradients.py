@@ -1,7 +1,7 @@
 """Gradients, and the smallest training loop.
 
-Lines that begin with #> are what the statement above them prints; tests/docs/test_tutorials.py
-runs this file and compares.
+Lines that begin with #> are what the statement above them prints, up to rounding of the last digit;
+tests/docs/test_tutorials.py runs this file and compares.
 """
 import numpy as np
 

@@ -1,7 +1,7 @@
 """Keys, jit and its limits, regressions by gradient descent, trees of parameters, a network.
 
-Lines that begin with #> are what the statement above them prints; tests/docs/test_tutorials.py
-runs this file and compares.
+Lines that begin with #> are what the statement above them prints, up to rounding of the last digit;
+tests/docs/test_tutorials.py runs this file and compares.
 """
 from functools import partial
 

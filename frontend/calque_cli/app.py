@@ -43,7 +43,8 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(version: Annotated[bool, typer.Option(
-        "--version", callback=_version, is_eager=True, help="print the version")] = False) -> None:
+        "--version", metavar="", callback=_version, is_eager=True,
+        help="print the version")] = False) -> None:
     pass
 
 
@@ -65,9 +66,9 @@ def compile(  # noqa: A001
         name: Annotated[str, typer.Option(
             "--name", show_default=False, help="the function's name in the artifact")] = "",
         parameters: Annotated[bool | None, typer.Option(
-            "--parameters/--no-parameters", show_default=False, help="whether captured arrays go "
-            "to an archive beside the file (.irpa); by default where they are 1 MiB and more"
-            )] = None,
+            "--parameters/--no-parameters", metavar="", show_default=False,
+            help="whether captured arrays go to an archive beside the file (.irpa); by default "
+                 "where they are 1 MiB and more")] = None,
         buckets: Annotated[list[str], typer.Option(
             "--buckets", metavar="SIZES", show_default=False, help="sizes of a named dimension "
             "that get programs of their own, beside the one of any size: 1,8,64, or b=1,8 for one "
@@ -78,7 +79,8 @@ def compile(  # noqa: A001
     """Compile a function into a .vmfb file that describes itself.
 
     With several targets, one file holds them all, and whoever loads it takes what its device runs.
-    A class that is an aot.Module is compiled with all the methods that it exports.
+    A class that is an aot.Module is compiled with all the methods that it exports.  In place of
+    FILE.py:FUNC, FILE.jaxexport is a function that jax.export or calque.export wrote.
 
     Examples:
 
@@ -109,7 +111,8 @@ def compile(  # noqa: A001
         else:
             artifact = build_all(found, targets, parameters,
                                  lambda one: advance(f"compiling for {one.name}"))
-    path = output if output.name else Path(f"{function.rpartition(':')[2]}.vmfb")
+    named = Path(function.rpartition(":")[2])
+    path = output if output.name else Path(f"{named.stem if ':' not in function else named}.vmfb")
     artifact.save(path)
     typer.echo(f"wrote {path} for {', '.join(artifact.targets)} ({size_text(path.stat().st_size)})")
     if artifact.parameters:
@@ -177,7 +180,8 @@ def verify(file: Vmfb, function: Function,
            ) -> None:
     """Compare an artifact with the Python function that it was compiled from, on random inputs.
 
-    The types of the arguments are the artifact's.  The digests of its parameters are compared, too.
+    The types of the arguments are given as they were to compile, and must be the artifact's.  The
+    digests of its parameters are compared, too.
     Ends with exit code 1 where results differ by more than rounding.
 
     Example:
@@ -221,7 +225,8 @@ def run(file: Vmfb,
 @app.command()
 @reported
 def inspect(file: Vmfb,
-            json: Annotated[bool, typer.Option("--json", help="print JSON")] = False) -> None:
+            json: Annotated[bool, typer.Option(
+                "--json", metavar="", help="print JSON")] = False) -> None:
     """Print the signature, target, versions and size of an artifact.
 
     Examples:
@@ -353,7 +358,7 @@ def explain(what: Annotated[str, typer.Argument(
             constraint: Constraints = [],  # noqa: B006
             target: Annotated[str, typer.Option("--target", "-t", metavar="NAME",
                                                 help="what it would be compiled for")] = "cpu",
-            as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+            as_json: Annotated[bool, typer.Option("--json", metavar="", help="print JSON")] = False,
             html: Annotated[Path, typer.Option(
                 "--html", metavar="FILE.html", show_default=False,
                 help="write a page, with the source beside each part")] = Path()) -> None:
@@ -421,7 +426,8 @@ def run_many(
         count: Annotated[int, typer.Option("--processes", "-n", metavar="N", min=1,
                                            help="how many processes")] = 2,
         label: Annotated[bool, typer.Option(
-            "--label", "-l", help="put the process's number before each line")] = False) -> None:
+            "--label", "-l", metavar="",
+            help="put the process's number before each line")] = False) -> None:
     """Run a program in several processes on this machine (mpiexec does it).
 
     The program calls `calque.distributed.initialize()` first of all.  Ctrl-C ends all processes;
@@ -438,7 +444,7 @@ def run_many(
 @app.command()
 @reported
 def cache(clear: Annotated[bool, typer.Option(
-        "--clear", help="delete every compiled program")] = False) -> None:
+        "--clear", metavar="", help="delete every compiled program")] = False) -> None:
     """Print what the cache of compiled programs holds, or empty it.
 
     Examples:
@@ -467,9 +473,9 @@ def compat_options() -> None:  # (with a callback, a single command keeps its na
 @reported
 def scan(folder: Annotated[Path, typer.Argument(metavar="FOLDER", show_default=False,
                                                 help="Python files, or one file")],
-         as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+         as_json: Annotated[bool, typer.Option("--json", metavar="", help="print JSON")] = False,
          absent: Annotated[bool, typer.Option(
-             "--absent", help="leave out what is present")] = False) -> None:
+             "--absent", metavar="", help="leave out what is present")] = False) -> None:
     """List the names of JAX that Python files write, and which of them calque has not.
 
     Nothing is run: imports, their aliases and attributes are read.  Ends with exit code 1 where a

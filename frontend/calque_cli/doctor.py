@@ -24,7 +24,7 @@ from calque.lowering.kernels.forms import missing_objects
 from calque.lowering.kernels.native import level_of
 from calque.lowering.kernels.user_vulkan import GLSLANG
 from calque.lowering.target.targets import TargetError, host_target, runnable_target
-from calque_cli.report import progress, size_text
+from calque_cli.report import progress, size_text, wrapped
 
 _NEEDED = ("calque", "iree-base-compiler", "iree-base-runtime", "numpy", "ml_dtypes", "optree")
 _OPTIONAL = {"scipy": "LAPACK in eager linear algebra; pip install scipy"}
@@ -39,9 +39,24 @@ def doctor() -> None:
     """Print versions, devices and drivers, the CPU, the cache, and what is missing."""
     missing = [*_versions(), *_cpu(), *_devices(), *_kernels()]
     cache_report()
-    typer.echo("missing" if missing else "nothing is missing")
+    if missing:
+        typer.echo("missing")
     for line in missing:
-        typer.echo(f"  {line}")
+        typer.echo(wrapped(f"  {line}", 4))
+    typer.echo(wrapped(_verdict(missing), 0))
+
+
+def _verdict(missing: list[str]) -> str:
+    """Whether programs run here, in a sentence."""
+    lacking = [p for p in _NEEDED if _version(p) is None]
+    try:
+        runnable_target()
+    except TargetError:
+        lacking.append("a CPU that code can be compiled for")
+    if lacking:
+        return f"calque does not run here: {', '.join(lacking)} is missing."
+    return ("Programs run on the CPU of this machine; "
+            + ("nothing is missing." if not missing else "what is missing is for the uses named."))
 
 
 def _version(package: str) -> str | None:
@@ -76,9 +91,9 @@ def _cpu() -> list[str]:
         typer.echo(f"  {platform.machine()}")
         return [str(error)]
     typer.echo(f"  {host.cpu} ({host.arch})")
-    typer.echo(f"  features: {' '.join(host.features)}")
+    typer.echo(wrapped(f"  features: {' '.join(host.features)}", 6))
     if host.absent:
-        typer.echo(f"  hidden by this machine: {' '.join(host.absent)}")
+        typer.echo(wrapped(f"  hidden by this machine: {' '.join(host.absent)}", 6))
     try:
         target = runnable_target()
     except TargetError as error:
@@ -105,9 +120,9 @@ def _devices() -> list[str]:
             for device in runtime.devices(name):
                 typer.echo(f"  {device}: {device.device_kind} ({driver or 'driver found'})")
                 if name == "cuda":
-                    typer.echo(f"    {cuda_card(device)}")
+                    typer.echo(wrapped(f"    {cuda_card(device)}", 6))
                 if name == "vulkan":
-                    typer.echo(f"    features: {vulkan_features(device)}")
+                    typer.echo(wrapped(f"    features: {vulkan_features(device)}", 6))
         except RuntimeError:
             typer.echo(f"  {name}: " + (f"no device ({driver} is there)" if driver
                                         else "no driver"))
@@ -161,8 +176,11 @@ def cache_report() -> None:
 def warm_up() -> None:
     """Build what is missing of the eager pack."""
     todo = precompiled.missing()
-    with progress("compiling the common eager operations", len(todo) + 1) as advance:
-        advance(f"compiling for {todo[0].name}" if todo else "")
+    if not todo:
+        typer.echo("the eager operations are compiled already")
+        return
+    with progress("compiling the common eager operations", len(todo) + 1, lines=True) as advance:
+        advance(f"compiling for {todo[0].name}")
         rest = iter([*todo[1:], None])
 
         def done(dtype: Any) -> None:
@@ -170,5 +188,4 @@ def warm_up() -> None:
             advance(f"compiling for {following.name}" if following is not None else "done")
 
         built = precompiled.build(done)
-    typer.echo(f"compiled the eager operations of {built} dtypes" if built else
-               "the eager operations are compiled already")
+    typer.echo(f"compiled the eager operations of {built} dtypes")

@@ -26,7 +26,7 @@ from calque.lowering.driver.module import LowerOptions, lower
 from calque.lowering.kernels.forms import FORMS, form_of
 from calque.lowering.rules import rules as lowering_rules
 from calque.lowering.target.targets import parse_target
-from calque_cli.report import UsageError
+from calque_cli.report import UsageError, wrapped
 
 _ROOT = Path(calque.__file__).parents[1]
 _WHY_NONE = {
@@ -121,7 +121,7 @@ def explain_primitive(name: str) -> None:
                          + "`calque explain` lists all primitives.")
     p = registry[name]
     typer.echo(name)
-    typer.echo("  facts      " + ", ".join(facts_of(p)))
+    typer.echo(wrapped("  facts      " + ", ".join(facts_of(p)), 13))
     for kind, rule in all_rules(p).items():
         if rule is None:
             text = f"none ({_WHY_NONE[kind]})" if kind in _WHY_NONE else "none"
@@ -133,7 +133,20 @@ def explain_primitive(name: str) -> None:
     if rows:
         typer.echo("  named in")
     for row in rows:
-        typer.echo(f"    {row}")
+        typer.echo(wrapped(f"    {row}", 6))
+    typer.echo(wrapped(_verdict(p)))
+
+
+def _verdict(p: Primitive) -> str:
+    """What a user may do with it, in a sentence."""
+    has = all_rules(p)
+    can = [what for what, there in (
+        ("compiled", has["lowering"] or p.program),
+        ("differentiated", has["jvp"] or has["linearize"]),
+        ("mapped by vmap", has["batch"]), ("exported to JAX", has["portable"])) if there]
+    if not can:
+        return f"{p.name} is evaluated as it is met."
+    return f"{p.name} can be {', '.join(can[:-1])}{' and ' if can[1:] else ''}{can[-1]}."
 
 
 _SHOWN = ("cpu", "cpu:x86-64-v3", "cpu:x86-64", "cpu:aarch64", "cuda:sm_80", "vulkan:lavapipe")
@@ -146,20 +159,23 @@ def _forms_of(name: str) -> None:
     typer.echo("  forms, the first that a target has")
     for form in FORMS[name]:
         source = f" (lowering/native/{form.source}.c)" if form.source else ""
-        typer.echo(f"    {form.kind:<10} {form.text}{source}")
+        typer.echo(wrapped(f"    {form.kind:<10} {form.text}{source}", 15))
     taken = {t: form_of(name, parse_target(t), np.dtype(np.float32), t == "cpu") or "none"
              for t in _SHOWN}
-    typer.echo("  taken: " + ", ".join(f"{t} {kind}" for t, kind in taken.items()))
+    typer.echo(wrapped("  taken: " + ", ".join(f"{t} {kind}" for t, kind in taken.items()), 9))
 
 
 def table_of_primitives() -> None:
     """Print every primitive and the rules it has."""
-    from rich.console import Console
-    from rich.table import Column, Table
-    names = Column("primitive", no_wrap=True, min_width=max(map(len, registry)))
-    table = Table(names, *RULES, "lowering", "numpy", "portable", box=None, title_justify="left",
-                  title=f"{len(registry)} primitives")
+    kinds = list(all_rules(next(iter(registry.values()))))
+    width = max(map(len, registry))
+    typer.echo(f"{'primitive':<{width}} " + " ".join(f"{k[:4]:<4}" for k in kinds).rstrip())
+    count = dict.fromkeys(kinds, 0)
     for name in sorted(registry):
-        table.add_row(name, *["yes" if rule is not None else "-"
-                              for rule in all_rules(registry[name]).values()])
-    Console().print(table)
+        rules = all_rules(registry[name])
+        count.update({k: count[k] + (rule is not None) for k, rule in rules.items()})
+        typer.echo(f"{name:<{width}} " + " ".join(
+            f"{'yes' if rule is not None else '-':<4}" for rule in rules.values()).rstrip())
+    typer.echo(wrapped(f"{len(registry)} primitives; with a rule of each kind: "
+                       + ", ".join(f"{k} {n}" for k, n in count.items())
+                       + ". `calque explain NAME` says where the rules are."))

@@ -106,6 +106,10 @@ def traced_or_module(where: str, args: Sequence[str], static: Sequence[str], don
                      name: str | None, constraints: Sequence[str], buckets: Sequence[str]
                      ) -> Iterator[list[aot.Traced] | aot.Module]:
     """What `traced_functions` gives, or the module where FILE.py:NAME is an `aot.Module`."""
+    if _is_exported(where):
+        with _exported(where, donate, name, [*args, *static, *constraints, *buckets]) as every:
+            yield every
+        return
     given = parse_arguments(args, static, constraints)
     path, names = _split(where)
     wide = has_64_bits((given.args, given.kwargs)) or config.jax_enable_x64
@@ -123,6 +127,36 @@ def traced_or_module(where: str, args: Sequence[str], static: Sequence[str], don
         except Exception as error:
             raise UserCodeError(str(path)) from error
         yield made
+
+
+def _is_exported(where: str) -> bool:
+    """Whether this is a file of an exported function, which has no FUNC behind it."""
+    return where.endswith(".jaxexport") or (":" not in where and not where.endswith(".py")
+                                            and Path(where).is_file())
+
+
+@contextlib.contextmanager
+def _exported(where: str, donate: Sequence[int], name: str | None, given: Sequence[str]
+              ) -> Iterator[list[aot.Traced]]:
+    """The function that jax.export or calque.export wrote into a file, traced for its types."""
+    from calque import export, tree
+    if given:
+        raise UsageError(f"{where} is an exported function, which says its types itself.",
+                         "leave --arg, --static, --constraint and --buckets away.")
+    try:
+        found = export.deserialize(bytearray(Path(where).read_bytes()))
+    except OSError as error:
+        raise UsageError(f"{where} cannot be read: {error.strerror}.",
+                         "check the path; it is taken from the current folder.") from None
+    except ValueError as error:
+        raise UsageError(f"{where} holds no exported function: {str(error).splitlines()[0]}",
+                         "write one by jax.export.export(jax.jit(f))(...).serialize(), or name a "
+                         "function like model.py:predict.") from None
+    args, kwargs = tree.unflatten(found.in_tree, found.in_avals)
+    wide = has_64_bits((args, kwargs)) or config.jax_enable_x64
+    with config.context("jax_enable_x64", wide):
+        yield trace_all(found.call, *args, donate_argnums=donate, name=name or found.fun_name,
+                        **kwargs)
 
 
 def _is_module(found: Any) -> bool:
@@ -184,10 +218,24 @@ def _load(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look their module up
     try:
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("jax", "jaxlib"):
+                raise
+            _take_the_place_of_jax(path)
+            spec.loader.exec_module(module)
     except Exception as error:
         raise UserCodeError(str(path)) from error
     return module
+
+
+def _take_the_place_of_jax(path: Path) -> None:
+    """For a file, or a library that it imports, which asks for a jax that is not installed."""
+    import calque.compat
+    calque.compat.install()
+    print(f"calque: {path.name} imports jax, which is not installed: calque takes its place "
+          "(docs/your_jax_code_here.md).", file=sys.stderr)
 
 
 def _find(module: Any, path: Path, names: str) -> Any:

@@ -9,7 +9,9 @@ import contextlib
 import functools
 import os
 import sys
+import textwrap
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -95,11 +97,14 @@ def _user_traceback(error: BaseException, file: str) -> str:
 
 
 @contextlib.contextmanager
-def progress(what: str, total: int = 1) -> Iterator[Callable[[str], None]]:
+def progress(what: str, total: int = 1, lines: bool = False) -> Iterator[Callable[[str], None]]:
     """A bar on stderr, shown when the block takes over a second; yields advance(what is done next).
+
+    Where stderr is no terminal nothing is shown, or, with `lines`, a line for each part.
     """
     if not sys.stderr.isatty():
-        yield lambda _: None
+        with _lines(what, total) if lines else contextlib.nullcontext(lambda _: None) as told:
+            yield told
         return
     from rich.console import Console
     from rich.progress import (
@@ -129,6 +134,27 @@ def progress(what: str, total: int = 1) -> Iterator[Callable[[str], None]]:
         timer.cancel()
         timer.join()
         bar.stop()
+
+
+@contextlib.contextmanager
+def _lines(what: str, total: int) -> Iterator[Callable[[str], None]]:
+    start, done = time.perf_counter(), [-1]
+
+    def advance(text: str) -> None:
+        done[0] += 1
+        taken = f", {time.perf_counter() - start:.0f} s so far" if done[0] else ""
+        print(f"calque: {what}, {done[0]} of {total - 1} done{taken}: {text}", file=sys.stderr,
+              flush=True)
+    yield advance
+    print(f"calque: {what}, {time.perf_counter() - start:.0f} s in all", file=sys.stderr,
+          flush=True)
+
+
+def wrapped(text: str, indent: int = 2, width: int = 80) -> str:
+    """A line as lines of at most `width` columns; those that follow are indented."""
+    return "\n".join(textwrap.wrap(text, width, subsequent_indent=" " * indent,
+                                   break_long_words=False, break_on_hyphens=False,
+                                   drop_whitespace=True)) or text
 
 
 def size_text(count: int) -> str:

@@ -83,7 +83,7 @@ def _cached(module: bytes, target: Target, options: tuple[str, ...], reason: str
             program = _read(path) if waited and path is not None else None
             hit = program is not None
             if program is None:
-                with progress.announced(reason):
+                with progress.announced(reason.partition(": ")[0]):
                     program = compile_module(module, target, options)
                 if path is not None:
                     _write(path, program)

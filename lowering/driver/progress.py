@@ -1,29 +1,44 @@
-"""A line on the terminal, or in a notebook, when a compile takes more than a second."""
+"""Lines on the terminal, or in a notebook, when a compile takes more than a second: that it
+goes on, ever more rarely, and in the end what it took."""
 from __future__ import annotations
 
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 from calque.core.config import config
 
 PATIENCE = 1.0  # seconds
+RARER = 4.0  # the next line comes when so many times as much has passed
 
 
 @contextlib.contextmanager
 def announced(what: str) -> Iterator[None]:
-    """Say once that `what` is being compiled, if that takes long and somebody looks on."""
+    """Say that `what` is being compiled, if that takes long and somebody looks on."""
     if not (config.calque_progress and _is_seen()):
         yield
         return
-    timer = threading.Timer(PATIENCE, _say, (what,))
-    timer.daemon = True
-    timer.start()
+    over, start = threading.Event(), time.perf_counter()
+    said: list[float] = []
+
+    def tell() -> None:
+        wait = PATIENCE
+        while not over.wait(start + wait - time.perf_counter()):
+            _say(f"compiling {what or 'a program'}, {wait:.0f} s so far"
+                 + ("" if said else " (CALQUE_PROGRESS=0 hides this)"))
+            said.append(wait)
+            wait *= RARER
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
     try:
         yield
     finally:
-        timer.cancel()
+        over.set()
+        thread.join()
+        if said:
+            _say(f"compiled {what or 'a program'}, {time.perf_counter() - start:.1f} s in all")
 
 
 def _is_seen() -> bool:
@@ -35,8 +50,7 @@ def _is_seen() -> bool:
         return False
 
 
-def _say(what: str) -> None:
+def _say(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"calque: compiling {what or 'a program'}, {PATIENCE:.0f} s so far "
-                         "(CALQUE_PROGRESS=0 hides this)\n")
+        sys.stderr.write(f"calque: {text}\n")
         sys.stderr.flush()

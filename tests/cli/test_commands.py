@@ -151,14 +151,19 @@ def test_explain_shows_files_and_lines(calque):
     assert "  transpose  none (not linear in an operand)\n" in text
     assert "  lowering   calque/lowering/rules/elementwise.py:" in text
     assert 'sin_p = _function("sin"' in text
+    assert text.endswith("sin can be compiled, differentiated, mapped by vmap and exported to "
+                         "JAX.\n")
+    assert max(map(len, text.splitlines())) <= 80
     assert calque("explain", "scan").out.startswith("scan\n  facts      weight 1, kernel loop")
 
 
 @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_explain_knows_every_primitive(stride, calque):
     table = calque("explain").out
-    assert table.startswith(f"{len(registry)} primitives")
-    assert {line.split()[0] for line in table.splitlines()[2:] if line.strip()} == set(registry)
+    head, *rows = table[:table.index(f"{len(registry)} primitives")].splitlines()
+    assert head.split()[:3] == ["primitive", "abst", "jvp"]
+    assert {line.split()[0] for line in rows} == set(registry)
+    assert max(map(len, table.splitlines())) <= 80
     for name in list(registry)[::stride]:
         calque("explain", name)
 
@@ -169,6 +174,8 @@ def test_doctor(calque):
                  "devices\n  cpu:0: ", "kernels of your own (calque.ffi)\n  C: ", "cache\n"):
         assert part in text
     assert "missing" in text
+    assert text.splitlines()[-1].startswith(("Programs run on the CPU", "calque does not run"))
+    assert max(len(line) for line in text.splitlines() if "/" not in line) <= 80
 
 
 def test_doctor_says_what_a_card_is(monkeypatch):

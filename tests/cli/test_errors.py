@@ -72,6 +72,9 @@ WRONG = [
      "give a name that ends in .npy"),
     (("run", "two.vmfb", "-i", "f32[1]=0", "-i", "f32[0]=", "-i", "f32[2]=0", "-o", "y.npy"),
      "passes has 3 results, and y.npy holds one array.", "save them in one .npz file."),
+    # exported functions
+    (("compile", "nothing.jaxexport"),
+     "nothing.jaxexport cannot be read: No such file or directory.", "check the path"),
     # explain
     (("explain", "sine"), "no primitive 'sine'.", "did you mean sin"),
     (("explain", "qqqq"), "no primitive 'qqqq'.", "`calque explain` lists all primitives."),

@@ -77,7 +77,7 @@ def test_absent_names_say_what_to_use() -> None:
     assert (name, status) == ("jax.lax.psend", "absent") and "Fix: lax.ppermute" in why
     assert modules.look_up("jax.jt")[1:] == ("absent", "module 'jax' has no attribute 'jt' "
                                              "(calque.compat has not this name of JAX's).\n"
-                                             "  Fix: did you mean jax.jit? docs/coming_from_jax.md "
+                                             "  Fix: did you mean jax.jit? docs/jax_names.md "
                                              "lists JAX's names, those that are here and those "
                                              "that are not.")
     assert not modules.installed()

@@ -75,7 +75,7 @@ def test_a_program_runs(tmp_path: pathlib.Path) -> None:
     assert abs(float(number) - 0.947667) < 1e-6  # today's stream, which jax 0.10.2 gives
     assert words == "['a', '-b']" and len(rest) == 7
     assert rest[0].startswith("jax.nonsense -> module 'jax' has no attribute 'nonsense'")
-    assert "Fix: did you mean jax.devices? docs/coming_from_jax.md lists" in rest[1]
+    assert "Fix: did you mean jax.devices? docs/jax_names.md lists" in rest[1]
 
 
 def test_a_library_of_another_version_is_warned_of() -> None:

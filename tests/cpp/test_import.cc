@@ -8,7 +8,7 @@ int main(int, char** words) {
   unsetenv("PYTHONPATH");
   for (int i = 0; i < 2; ++i)  // the second try fails as the first did
     CHECK_ERROR(host, ({"calque.runtime cannot be imported: No module named", words[2],
-                        "python -m pip install calque-runtime"}),
+                        "python -m pip install ./runtime"}),
                 Device::open("cpu"));
   return 0;
 }

@@ -309,6 +309,15 @@ def test_recompiles_are_explained(monkeypatch, capsys) -> None:
     text = capsys.readouterr().err
     assert "trace scaled: first call" in text
     assert "args[0] was f32[3], is f32[5]" in text
+    f(jnp.ones(5, "int32"), 2.0)  # beside the nearest signature, not the first one
+    assert "args[0] was f32[5], is i32[5]" in capsys.readouterr().err
+
+
+def test_a_jit_in_a_loop_is_named(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("CALQUE_LOG", "compile")
+    for i in range(2):
+        calque.jit(lambda x: x + i)(jnp.ones(3))  # noqa: B023
+    assert "jit number 2 of the function at test_jit.py:" in capsys.readouterr().err
 
 
 def test_log_compiles_logs_what_is_traced(caplog) -> None:

@@ -61,6 +61,11 @@ def test_network_has_the_tutorials_losses(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "loss before 5.64" in plotted("mlp", tmp_path / "plot.png", "--steps", "100")
 
 
+def test_network_learns_the_parabola(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = example("mlp", monkeypatch).run(n=5000, rate=1e-2)  # main's
+    assert np.abs(found["fit"] - found["x"] ** 2).max() < 0.05
+
+
 def test_option_price_of_a_loop_is_jaxs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps as a loop, as the plot has them: written out they are long to compile."""
     import calque
@@ -86,8 +91,9 @@ def test_option_price_prints(n: int, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     import calque
     calque.clear_caches()  # what was traced has another number of steps in it
     monkeypatch.setattr(example("option_price", monkeypatch), "STEPS", n)
-    out = plotted("option_price", tmp_path / "plot.png", "--paths", "20000", "--seed", "2")
-    assert "relative difference" in out
+    out = plotted("option_price", tmp_path / "plot.png", "--paths", "20000", "--seed", "2",
+                  "--volatility", "1")
+    assert "relative difference" in out and "standard error" in out
     calque.clear_caches()
 
 

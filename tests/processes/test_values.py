@@ -1,10 +1,12 @@
 """Values that processes exchange, started by hand and by mpiexec."""
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from jobs import LIMIT, TESTS, by_command, by_hand, by_mpiexec, segments
 
@@ -114,6 +116,20 @@ def test_run_many() -> None:
     assert done.code == 3, done.out
     for rank in range(2):
         assert f"[{rank}] process {rank} of 2 ['--steps', '-n', '7']" in done.out, done.out
+
+
+def test_the_program_of_the_page(tmp_path: Path) -> None:
+    """docs/processes.md: its program by its command; a step down a gradient that NumPy has too."""
+    page = (Path(TESTS).parent / "docs" / "processes.md").read_text()
+    found = re.search(r"```python prog\.py\n(.*?)```\n\n```sh\ncalque (.*?)\n```", page, re.S)
+    assert found is not None
+    (tmp_path / "prog.py").write_text(found[1])
+    said = subprocess.run([str(Path(sys.executable).parent / "calque"), *found[2].split()],
+                          cwd=tmp_path, text=True, check=True, capture_output=True, timeout=LIMIT)
+    rows = np.repeat([1.0, 2.0], 4)[:, None] * np.ones(3)
+    params = np.ones(3) - 0.01 * (2 * (rows @ np.ones(3))[:, None] * rows).mean(0)
+    want = " ".join(f"{p:.2f}" for p in params)
+    assert sorted(said.stdout.splitlines()) == [f"{k} [{want}]" for k in range(2)]
 
 
 def test_the_notes_of_several_hosts() -> None:

@@ -198,11 +198,21 @@ class TypePromotionError(ValueError):
 class InconclusiveDimensionOperation(Exception):
     """A symbolic dimension was compared and the answer is not known.
 
-    JAX raises it while exporting with symbolic shapes; calque traces with known sizes and never
-    does. The name is here for `except` clauses.
+    What is traced for sizes that are known at the call only (`calque.export.symbolic_shape`,
+    `--arg f32[b,3]`) may not ask what their values decide.
 
-    Example:
-      >>> import calque
-      >>> issubclass(calque.errors.InconclusiveDimensionOperation, Exception)
-      True
+    Fails::
+
+        >>> from calque import export
+        >>> b, = export.symbolic_shape("b")
+        >>> b > 3
+        Traceback (most recent call last):
+          ...
+        calque.errors.InconclusiveDimensionOperation: Symbolic dimension comparison ...
+
+    Mended, with a constraint::
+
+        >>> b, = export.symbolic_shape("b", constraints=["b >= 4"])
+        >>> b > 3
+        True
     """

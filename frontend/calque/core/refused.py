@@ -65,7 +65,7 @@ _LATER = ("calque.aot",)  # modules that are imported when they are asked for
 # where a name that a module has not is looked for, in this order
 _SHELVES = ("numpy", "", "lax", "random", "nn", "numpy.linalg", "numpy.fft", "scipy.special",
             "scipy.linalg", "tree", "scipy.stats", "nn.initializers")
-_LIST = "docs/coming_from_jax.md lists JAX's names, those that are here and those that are not"
+_LIST = "docs/jax_names.md lists JAX's names, those that are here and those that are not"
 
 
 def refusing(module: str) -> Callable[[str], Any]:

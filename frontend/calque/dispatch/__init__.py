@@ -7,7 +7,7 @@
                  staging.py (make_jaxpr, eval_shape), cost_analysis of stages: costs.py;
                  donation.py (whose memory is given away),
                  transfers.py (guards of what moves)
-  eager.py       running now: the ladder, executables, lazy recording; on it numpy_rules/ (small
+  eager.py       running now: which way, executables, lazy recording; on it numpy_rules/ (small
                  arrays), shape_polymorphic.py (elementwise, one executable for all shapes),
                  precompiled.py (those compiled ahead), replay.py (recorded public functions;
                  same_bits.py: which of them may be compiled as a whole)

@@ -387,8 +387,9 @@ _SHORTCUTS: dict[str, Function] = {
     "reshape": _reshaped, "squeeze": _reshaped, "convert_element_type": _converted,
     "sharding_constraint": _placed}
 
-# The ladder of docs/eager.md: ways to run an operation now, the cheapest first.  One gives None for
-# what it leaves to the next; what all leave is a program of its shapes (`evaluate`).
+# "How a call is dispatched" in docs/eager.md: ways to run an operation now, the cheapest first.
+# One gives None for what it leaves to the next; what all leave is a program of its shapes
+# (`evaluate`).
 LADDER = (numpy_rules.evaluate, _by_view, shape_polymorphic.evaluate)
 
 

@@ -258,7 +258,7 @@ class JitFunction:
         if any(b.device is not device for b in buffers):
             device, buffers = on_one(leaves, buffers)
         donation.check(self._name, buffers, entry.given)
-        reason = f"{self._name}: first call with this signature"
+        reason = f"{self._name}: first call with these types"
         outs = entry.ready(device, reason)([*entry.consts, *buffers])
         for i in entry.given:
             if not buffers[i].is_deleted():
@@ -336,7 +336,7 @@ class JitFunction:
         if not told and not config.jax_log_compiles:
             return ""
         if not self._cache:
-            why = "first call"
+            why = signatures.first_call(self._fun)
         else:
             seen = min(self._cache, key=lambda k: signatures.distance(k, key))
             why = "; ".join(signatures.differences(seen, key)) or "static values are new"

@@ -8,7 +8,9 @@ of it.  A structure is its short form in keys (`whole_tree`).
 """
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -221,7 +223,17 @@ def short_tree(tree: Any, keywords: bool) -> Any:
 # ---- what a signature has that others have not
 def distance(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
     """How much two signatures differ: a number to compare."""
-    return int(abs(len(a) - len(b)) * 100 + sum(x != y for x, y in zip(a, b)))
+    return int(abs(len(a) - len(b)) * 100 + sum(_apart(x, y) for x, y in zip(a, b)))
+
+
+def _apart(x: Any, y: Any) -> int:
+    """How much two parts of signatures differ; of arrays shape, dtype and weak type count apart."""
+    if x is y or x == y:
+        return 0
+    if not (isinstance(x, ShapedArray) and isinstance(y, ShapedArray)):
+        return 4
+    return (x.shape != y.shape) + (len(x.shape) != len(y.shape)) + (x.dtype != y.dtype) + (
+        x.weak_type != y.weak_type)
 
 
 def differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
@@ -257,3 +269,21 @@ def incomparable(name: str, static: bool, error: Exception) -> ValueError:
         "Exception raised while checking equality of metadata fields of pytree. "
         f"{name} got nodes that cannot be compared: {said}",
         fix="make arrays data fields, not static ones."))
+
+
+_called: dict[Any, int] = {}  # code of functions -> how often a jit of it was called first
+
+
+def first_call(fun: Any) -> str:
+    """What is said of the first call of a jitted function: where jit is called anew for the same
+    function, in a loop say, that too."""
+    fun = inspect.unwrap(fun)
+    code = getattr(fun, "__code__", None)
+    if code is None:
+        return "first call"
+    count = _called[code] = _called.get(code, 0) + 1
+    if count == 1:
+        return "first call"
+    return (f"first call, of the jit number {count} of the function at "
+            f"{Path(code.co_filename).name}:{code.co_firstlineno}: call jit once, outside "
+            "of the loop, and keep what it gives")

@@ -43,8 +43,8 @@ std::string version() {
 }
 
 const char* kFix =
-    "set CALQUE_PYTHON to a Python with calque-runtime (python -m pip install calque-runtime), of "
-    "the version this library is built with: ";
+    "set CALQUE_PYTHON to a Python with calque-runtime (python -m pip install ./runtime in the "
+    "sources of calque), of the version this library is built with: ";
 
 // Extension modules (NumPy's, IREE's) find libpython's functions among the global symbols only; a
 // host that loaded this library with dlopen(RTLD_LOCAL) has hidden them.
