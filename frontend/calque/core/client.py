@@ -117,10 +117,6 @@ class ClientPrimitive(Primitive):
         """(types of the results, effects)."""
         return self.rule("abstract")(*avals, **params), frozenset()
 
-    def get_bind_params(self, params: Params) -> tuple[list[Any], Params]:
-        """([], params): what bind takes beside the operands."""
-        return [], params
-
 
 def transposing(rule: Function) -> Function:
     """A transpose rule of ours from one of JAX's: no cotangent may be None, Zero or its class."""

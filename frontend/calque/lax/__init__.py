@@ -76,8 +76,12 @@ _missing = _refusing(__name__)
 def __getattr__(name: str) -> object:
     """add_p and its like: the primitives by JAX's names."""
     from calque.core.primitive import registry
+    from calque.lax.composed import COMPOSED
     if name.endswith("_p"):
-        for found in (name[:-2], name[:-2].replace("_", "-")):
+        short = {"linear_solve_p": "custom_linear_solve"}.get(name, name[:-2])
+        for found in (short, short.replace("_", "-")):
             if found in registry:
                 return registry[found]
+        if short in COMPOSED:
+            return COMPOSED[short]
     return _missing(name)

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from calque import lax
 from calque.core.primitive import registry
+from calque.lax import linalg
 
 # JAX's names where they are others
 _OTHERS = {"add_jaxvals_p": "add_any", "jit_p": "jit", "call_p": "jit", "closed_call_p": "jit",
@@ -29,5 +31,9 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
+    """Those that JAX has and we compute by others, and those of modules that are loaded later."""
+    found = getattr(linalg, name, getattr(lax, name, None)) if name.endswith("_p") else None
+    if found is not None:
+        return found
     raise AttributeError(f"calque has no primitive {name!r}.\n  Fix: dir(calque.extend.core."
                          "primitives) lists those there are.")
