@@ -9,7 +9,6 @@ from clu import metrics, parameter_overview
 class _Collection(metrics.Collection):
     accuracy: metrics.Accuracy
     loss: metrics.Average.from_output("loss")
-    spread: metrics.Std.from_output("loss")
 
 
 _LOGITS, _LABELS = jnp.sin(jnp.arange(40.0)).reshape(10, 4), jnp.arange(10) % 4

@@ -10,7 +10,7 @@ _DATA = gpx.Dataset(_X, jnp.sin(2 * _X) + 0.1 * jnp.cos(9 * _X))
 def _posterior(scale=1.0):
     prior = gpx.gps.Prior(kernel=gpx.kernels.Matern52(lengthscale=jnp.array(scale)),
                           mean_function=gpx.mean_functions.Zero())
-    return prior * gpx.likelihoods.Gaussian(num_datapoints=40)
+    return prior * gpx.likelihoods.Gaussian()
 
 
 def likelihood():

@@ -1,4 +1,4 @@
-"""Pipelines of data, with processes that load them, into a jitted step."""
+"""Pipelines of data into a jitted step."""
 import grain
 import jax
 import jax.numpy as jnp
@@ -23,11 +23,6 @@ def loader():
         sampler=grain.samplers.IndexSampler(16, shuffle=True, seed=1, num_epochs=1),
         operations=[grain.transforms.Batch(4)], worker_count=0)
     return [jnp.asarray(b) for b in loaded]
-
-
-def workers():
-    options = grain.multiprocessing.MultiprocessingOptions(num_workers=2)
-    return [jnp.asarray(b["x"]) for b in _DATA.to_iter_dataset().mp_prefetch(options)]
 
 
 _total = jax.jit(lambda b: jnp.sqrt(b["x"]).sum())

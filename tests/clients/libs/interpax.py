@@ -23,8 +23,8 @@ def solids():
     return interpax.interp3d(_Q[::50], _Q[::-50], _Q[::50], _X, _X, _X, f, method="cubic2")
 
 
-_slope = jax.jit(jax.grad(lambda f: interpax.interp1d(_Q, _X, f, method="cubic2").sum()))
+_slope = jax.jit(jax.grad(lambda f, q: (interpax.interp1d(q, _X, f, method="cubic2") ** 3).sum()))
 
 
 def step():
-    return _slope(_F)
+    return _slope(_F, _Q)

@@ -29,8 +29,9 @@ _start, _step = minimize.fire_descent(_potential, _shift)
 
 @jax.jit
 def _descend(r):
-    return jax.lax.fori_loop(0, 20, lambda _, s: _step(s), _start(r)).position
+    r = jax.lax.fori_loop(0, 20, lambda _, s: _step(s), _start(r)).position
+    return _potential(r)
 
 
 def step():
-    return _potential(_descend(_R))
+    return _descend(_R)
