@@ -38,4 +38,4 @@ _cma = jax.jit(lambda key: _run(CMA_ES(population_size=16, solution=jnp.zeros(4)
 
 
 def step():
-    return _cma(jax.random.key(0))[:10]
+    return _cma(jax.random.key(0))[-1] < 0.05
