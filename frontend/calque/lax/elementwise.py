@@ -211,7 +211,7 @@ def pow(x: Any, y: Any) -> Any:
 
 
 def integer_pow(x: Any, y: int) -> Any:
-    """Elementwise power x ** y for a Python integer y.
+    """Elementwise power x ** y for a whole number y.
 
     Args:
       x: array of integer, float or complex dtype, or a scalar.
@@ -228,8 +228,11 @@ def integer_pow(x: Any, y: int) -> Any:
       >>> lax.integer_pow(2.0, 3)
       Array(8., dtype=float32, weak_type=True)
     """
+    if getattr(y, "is_integer", None) is not None and y.is_integer() \
+            and -2**31 < y < 2**31:  # 2.0, as in JAX
+        y = int(y)
     if not hasattr(y, "__index__"):
-        raise TypeError(explain(f"integer_pow: the exponent must be a Python integer, got {y!r}.",
+        raise TypeError(explain(f"integer_pow: the exponent must be a whole number, got {y!r}.",
                                 fix="use lax.pow for other exponents."))
     return ew.integer_pow_p.bind(as_operand("integer_pow", x), y=int(y.__index__()))
 

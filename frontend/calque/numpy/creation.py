@@ -557,6 +557,10 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
     if rows < 0 or columns < 0:
         raise ValueError(explain(f"negative dimensions are not allowed, got {N} and {M}"))
 
+    if not hasattr(k, "__index__"):
+        raise ValueError(explain(f"k must be a scalar integer; got {k!r}",
+                                 fix="convert it with int(...)."))
+
     def make() -> Any:
         at = max(-rows, min(int(k), columns)) if isinstance(k, (int, np.integer)) and not (
             dims.is_symbolic_dim(rows) or dims.is_symbolic_dim(columns)) else k
