@@ -14,7 +14,7 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
-from calque.lax.operands import NARROW, as_operand, document
+from calque.lax.operands import NARROW, as_operand, document, given_dtype
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -405,7 +405,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
       >>> lax.convert_element_type(1.5, "int32")
       Array(1, dtype=int32)
     """
-    dtype = dtypes.canonical(new_dtype)
+    dtype = given_dtype("convert_element_type", new_dtype)
     if type(operand) is int:
         operand = float(operand) if dtypes.is_inexact(dtype) else dtypes.held(operand, dtype)
     x = as_operand("convert_element_type", operand)
@@ -448,7 +448,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
             raise ValueError(explain(
                 f"bitcast_convert_type: unexpected input: dtype={kind}.",
                 fix="use random.key_data and random.wrap_key_data."))
-    dtype = dtypes.canonical(new_dtype)
+    dtype = given_dtype("bitcast_convert_type", new_dtype)
     if dtype_of(x) == dtype:
         return convert(x, dtype, aval_of(x).weak_type)
     return ew.bitcast_convert_type(x, new_dtype=dtype)

@@ -16,7 +16,7 @@ from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.tables import from_row
 from calque.core.trace import Tracer
-from calque.core.types import Function, Shape
+from calque.core.types import Dtype, Function, Shape
 from calque.dispatch.array import Array
 
 _PASS = frozenset((Array, bool, int, float, complex))
@@ -70,6 +70,13 @@ def as_axis(axis: Any, name: str = "axis") -> int:
             f"{name} must be an integer, got {axis!r} of type {type(axis).__name__}.",
             fix="convert it with int(...)."))
     return int(axis.__index__())
+
+
+def given_dtype(name: str, dtype: Any) -> Dtype:
+    """A dtype that must be given, as it is kept."""
+    if dtype is None:
+        raise ValueError(explain(f"{name}: the dtype is None.", fix="name one: np.float32."))
+    return dtypes.canonical(dtype)
 
 
 def canonical_axis(axis: Any, ndim: int) -> int:
