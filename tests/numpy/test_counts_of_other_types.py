@@ -47,3 +47,13 @@ def test_taken(call: Callable[[], Any], wanted: Any) -> None:
 def test_refused(error: type[Exception], text: str, call: Callable[[], Any]) -> None:
     with pytest.raises(error, match=re.escape(text)):
         call()
+
+
+def test_rolls_by_traced_shifts_in_a_tuple() -> None:
+    """With numbers between them, too (jax_galsim)."""
+    table = X.reshape(2, 3)
+    found = calque.jit(lambda a, b: (
+        jnp.roll(table, (a, b), (0, 1)), jnp.roll(table, [-a, np.int32(2)], (0, 1)),
+        jnp.roll(table, (a,), 1), jnp.roll(table, (a, b), 1)))(1, 2)
+    for made, shift, axis in zip(found, ((1, 2), (-1, 2), 1, (1, 2)), ((0, 1), (0, 1), 1, 1)):
+        np.testing.assert_array_equal(made, np.roll(table, shift, axis))

@@ -10,8 +10,8 @@ def _rollouts(name, keys):
         _, state = env.reset(key, params)
 
         def move(state, key):
-            seen, state, reward, done, _ = env.step(
-                key, state, env.action_space(params).sample(key), params)
+            seen, state, reward, done = env.step(
+                key, state, env.action_space(params).sample(key), params)[:4]
             return state, (seen.sum(), reward, done)
         return jax.lax.scan(move, state, jax.random.split(key, 50))[1]
     return jax.vmap(one)(keys)
