@@ -34,8 +34,8 @@ from calque.lowering.emit.fusion import NUMBERS
 from calque.lowering.emit.sizes import Sizes, dimension
 from calque.lowering.passes import cost, hazards, loops, repeats
 from calque.lowering.passes.accumulate import accumulate
-from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.empty import without_empty
+from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.legalize import legalize
 from calque.lowering.passes.messages import combined

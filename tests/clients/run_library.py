@@ -3,7 +3,7 @@ library, and what it returns is the result.
 
     python -m calque.compat tests/clients/run_library.py NAME     (or plain Python, with jax)
 
-The first line on stdout is JSON: the results, the failures and the seconds from the start of Python.
+The first line on stdout is JSON: the results, the failures and the seconds since Python started.
 Each number read from stdin then asks for the time of `step` when called again and again for so many
 seconds: the median in milliseconds is printed.  tests/clients/table.py reads it.
 """

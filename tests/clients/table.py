@@ -125,17 +125,17 @@ def subject(name: str) -> str:
 
 def write(rows: dict[str, dict[str, Any]]) -> None:
     """The table of the page, with what differs below."""
-    lines = ["| library | uses | equal | first run, s: calque, jax | step, ms: calque, jax | ratio |",
-             "|---|---|---|---|---|---|"]
-    for name, r in sorted(rows.items(), key=lambda i: i[0].lower()):
+    lines = ["| library | uses | equal | first run, s: calque, jax | step, ms: calque, jax | ratio "
+             "|", "|---|---|---|---|---|---|"]
+    for _, r in sorted(rows.items(), key=lambda i: i[0].lower()):
         step = "{:.3g}, {:.3g} | {:.2f}".format(*r["step"]) if "step" in r else "- | -"
         lines.append(f"| {r['version']} | {r['subject']} | {r['uses'] - len(r['wrong'])} of "
                      f"{r['uses']} | {r['first'][0]:.1f}, {r['first'][1]:.1f} | {step} |")
     ran = [r for r in rows.values() if r["uses"]]
     uses, wrong = (sum(r["uses"] for r in ran), sum(len(r["wrong"]) for r in ran))
     ratios = [r["step"][2] for r in ran if "step" in r]
-    lines += ["", f"{len(ran)} libraries, {uses} uses, {uses - wrong} equal to JAX's. Of {len(ratios)} "
-              f"steps {sum(r <= 1.0 for r in ratios)} take JAX's time or less, "
+    lines += ["", f"{len(ran)} libraries, {uses} uses, {uses - wrong} equal to JAX's. Of "
+              f"{len(ratios)} steps {sum(r <= 1.0 for r in ratios)} take JAX's time or less, "
               f"{sum(r > 1.5 for r in ratios)} more than 1.5 of it."]
     differ = [f"* {r['version']}, `{use}`: {_clean(why)}" for r in rows.values()
               for use, why in r["wrong"].items()]

@@ -97,6 +97,12 @@ PROGRAMS = {
         else:
             raise RuntimeError
         """,
+    "JAX 0.11: policies of checkpoints are a module": """
+        from jax.checkpoint_policies import dots_saveable, save_only_these_names
+        assert jax.checkpoint_policies.dots_saveable is dots_saveable
+        f = jax.checkpoint(jnp.sin, policy=save_only_these_names("a"))
+        assert float(jax.grad(f)(0.0)) == 1
+        """,
     "brax, jax-md, netket: modules within modules": """
         from jax.extend.backend import backends, get_backend
         from jax.experimental.multihost_utils import sync_global_devices

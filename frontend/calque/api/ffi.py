@@ -68,8 +68,8 @@ def register_ffi_target(name: str, fn: Kernel | Function,
     if type(fn).__name__ == "PyCapsule":
         raise TypeError(explain(
             f"register_ffi_target: {name!r} is a handler of XLA's in a shared library.",
-            fix="IREE has no such calls: give its source as ffi.Kernel(source, name), or a function "
-                "of arrays with platform='default'."))
+            fix="IREE has no such calls: give its source as ffi.Kernel(source, name), or a "
+                "function of arrays with platform='default'."))
     if platform != "default" and not isinstance(fn, Kernel):
         raise TypeError(explain(
             f"register_ffi_target: {name!r} must be an ffi.Kernel, got {type(fn).__name__}.",

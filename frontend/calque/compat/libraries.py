@@ -275,6 +275,12 @@ def _config() -> dict[str, Any]:
             "enable_x64": State("jax_enable_x64"), "debug_nans": State("jax_debug_nans")}
 
 
+@_made("jax.checkpoint_policies")  # a module since JAX 0.11.0
+def _policies() -> dict[str, Any]:
+    policies = calque.checkpoint_policies
+    return {n: getattr(policies, n) for n in dir(policies) if not n.startswith("_")}
+
+
 @_made("jax._src.distributed")  # orbax
 def _distributed() -> dict[str, Any]:
     class State:

@@ -14,7 +14,7 @@ from typing import Any
 
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, UndefinedPrimal, registry
-from calque.core.types import Function, Params
+from calque.core.types import Function
 from calque.core.zeros import Zero
 
 _names: set[str] = set()

@@ -1,6 +1,5 @@
 """NumPy's functions, dispatched by the arrays' type."""
 import autoray
-import jax
 import jax.numpy as jnp
 
 _X = jnp.sin(jnp.arange(12.0)).reshape(3, 4)

@@ -2,7 +2,6 @@
 import dLux as dl
 import dLux.utils as dlu
 import jax
-import jax.numpy as jnp
 
 _X = dlu.pixel_coords(64, 1.0)
 _APERTURE = dlu.circle(_X, 0.5)

@@ -1,7 +1,6 @@
 """Operations on images."""
 import dm_pix as pix
 import jax
-import jax.numpy as jnp
 
 _IMAGE = jax.random.uniform(jax.random.key(0), (32, 48, 3))
 
@@ -9,7 +8,8 @@ _IMAGE = jax.random.uniform(jax.random.key(0), (32, 48, 3))
 def colours():
     return [f(_IMAGE).mean((0, 1)) for f in (
         pix.rgb_to_grayscale, pix.rgb_to_hsv, lambda x: pix.adjust_contrast(x, 1.5),
-        lambda x: pix.adjust_gamma(x, 2.0), pix.rot90, pix.flip_left_right, lambda x: pix.solarize(x, 0.5))]
+        lambda x: pix.adjust_gamma(x, 2.0), pix.rot90, pix.flip_left_right,
+        lambda x: pix.solarize(x, 0.5))]
 
 
 def blur():

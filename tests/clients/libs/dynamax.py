@@ -1,6 +1,5 @@
 """Hidden Markov models and linear Gaussian state spaces."""
 import jax
-import jax.numpy as jnp
 from dynamax.hidden_markov_model import GaussianHMM
 from dynamax.linear_gaussian_ssm import LinearGaussianSSM
 

@@ -8,7 +8,8 @@ _X = jnp.sin(jnp.arange(240.0)).reshape(2, 4, 5, 6)
 
 def forms():
     return (einops.rearrange(_X, "b (h a) w c -> (b h) w (c a)", a=2),
-            einops.reduce(_X, "b h w c -> b c", "max"), einops.repeat(_X[0], "h w c -> h w c r", r=2),
+            einops.reduce(_X, "b h w c -> b c", "max"),
+            einops.repeat(_X[0], "h w c -> h w c r", r=2),
             einops.einsum(_X, _X, "b h w c, b h w d -> c d"), einops.pack([_X, _X], "b * w c")[0])
 
 

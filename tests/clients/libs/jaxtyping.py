@@ -6,12 +6,12 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, TypeCheckError, jaxt
 
 
 @jaxtyped(typechecker=beartype)
-def _product(a: Float[Array, "n k"], b: Float[Array, "k m"]) -> Float[Array, "n m"]:
+def _product(a: Float[Array, "n k"], b: Float[Array, "k m"]) -> Float[Array, "n m"]:  # noqa: F722
     return a @ b
 
 
 @jaxtyped(typechecker=beartype)
-def _draw(key: PRNGKeyArray) -> Float[Array, " 3"]:
+def _draw(key: PRNGKeyArray) -> Float[Array, " 3"]:  # noqa: F722
     return jax.random.normal(key, (3,))
 
 

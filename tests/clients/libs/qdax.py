@@ -2,7 +2,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 from qdax.core.containers.mapelites_repertoire import compute_euclidean_centroids
 from qdax.core.emitters.mutation_operators import isoline_variation
 from qdax.core.emitters.standard_emitters import MixingEmitter
