@@ -15,7 +15,6 @@ import numpy as np
 import calque
 from calque.compat.private import MODULES, _made, absent, nothing, of
 from calque.core import dtypes, primitive
-from calque.transforms.vmap import vmappables
 
 _ATTENTION = "use calque.nn.dot_product_attention, which runs everywhere."
 
@@ -136,8 +135,8 @@ def _vectorize() -> dict[str, Any]:
 
 @_made("jax._src.numpy.array_methods")  # unxt: classes of its own with x.at's methods
 def _array_methods() -> dict[str, Any]:
-    from calque.numpy.at import At, Ref
-    return {"_IndexUpdateHelper": At, "_IndexUpdateRef": Ref}
+    found = importlib.import_module("calque.numpy.at")
+    return {"_IndexUpdateHelper": found.At, "_IndexUpdateRef": found.Ref}
 
 
 @_made("jax._src.typing")  # cuthbert, jaxctx, haliax
@@ -159,7 +158,7 @@ class SupportsShape(Protocol):
 def _batching() -> dict[str, Any]:
     found = importlib.import_module("calque.interpreters.batching")
     return {**{n: getattr(found, n) for n in found.__all__},
-            "is_vmappable": lambda x: type(x) in vmappables}
+            "is_vmappable": lambda x: type(x) in found.vmappables}
 
 
 @_made("jax._src.lax.linalg")  # unxt

@@ -21,6 +21,7 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   generator.py    rng_bit_generator, rng_uniform
   staging.py      optimization_barrier, composite, platform_dependent, stage
   tokens.py       create_token, after_all
+  composed.py     split_p, stack_p, ...: what is a primitive in JAX and a function here
   linalg.py       (lax.linalg) cholesky, triangular_solve, lu; decompositions.py: eigh, svd, qr, ...
   implicit.py     custom_root, custom_linear_solve
   parallel.py     collectives: psum, all_gather, ..., within groups too (grouped.py)

@@ -228,8 +228,8 @@ def integer_pow(x: Any, y: int) -> Any:
       >>> lax.integer_pow(2.0, 3)
       Array(8., dtype=float32, weak_type=True)
     """
-    if getattr(y, "is_integer", None) is not None and y.is_integer() \
-            and -2**31 < y < 2**31:  # 2.0, as in JAX
+    is_whole = getattr(y, "is_integer", None)
+    if is_whole is not None and is_whole() and -2**31 < y < 2**31:  # 2.0, as in JAX
         y = int(y)
     if not hasattr(y, "__index__"):
         raise TypeError(explain(f"integer_pow: the exponent must be a whole number, got {y!r}.",

@@ -556,10 +556,8 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
     columns = rows if M is None else as_size("eye", M)
     if rows < 0 or columns < 0:
         raise ValueError(explain(f"negative dimensions are not allowed, got {N} and {M}"))
-
     if not hasattr(k, "__index__"):
-        raise ValueError(explain(f"k must be a scalar integer; got {k!r}",
-                                 fix="convert it with int(...)."))
+        raise ValueError(explain(f"k must be a scalar integer; got {k!r}", fix="use int(k)."))
 
     def make() -> Any:
         at = max(-rows, min(int(k), columns)) if isinstance(k, (int, np.integer)) and not (

@@ -7,7 +7,7 @@ _ONE = jraph.GraphsTuple(
     nodes=jnp.sin(jnp.arange(12.0)).reshape(4, 3), edges=jnp.ones((5, 2)),
     senders=jnp.array([0, 1, 2, 3, 0]), receivers=jnp.array([1, 2, 3, 0, 2]),
     n_node=jnp.array([4]), n_edge=jnp.array([5]), globals=jnp.ones((1, 2)))
-_MANY = jraph.pad_with_graphs(jraph.batch([_ONE] * 5), 24, 32)
+_MANY = jraph.pad_with_graphs(jraph.batch([_ONE] * 5), 24, 32, 6)
 
 
 def batching():

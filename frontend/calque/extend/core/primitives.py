@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from calque import lax
+import calque
 from calque.core.primitive import registry
-from calque.lax import linalg
 
 # JAX's names where they are others
 _OTHERS = {"add_jaxvals_p": "add_any", "jit_p": "jit", "call_p": "jit", "closed_call_p": "jit",
@@ -32,7 +31,8 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Those that JAX has and we compute by others, and those of modules that are loaded later."""
-    found = getattr(linalg, name, getattr(lax, name, None)) if name.endswith("_p") else None
+    found = getattr(calque.lax.linalg, name, getattr(calque.lax, name, None)) if name.endswith(
+        "_p") else None
     if found is not None:
         return found
     raise AttributeError(f"calque has no primitive {name!r}.\n  Fix: dir(calque.extend.core."
