@@ -57,3 +57,18 @@ def test_rolls_by_traced_shifts_in_a_tuple() -> None:
         jnp.roll(table, (a,), 1), jnp.roll(table, (a, b), 1)))(1, 2)
     for made, shift, axis in zip(found, ((1, 2), (-1, 2), 1, (1, 2)), ((0, 1), (0, 1), 1, 1)):
         np.testing.assert_array_equal(made, np.roll(table, shift, axis))
+
+
+def test_operators_widen_as_the_promotion_says() -> None:
+    """Small arrays, eagerly: values, dtypes, and no warning where a number does not fit."""
+    with calque.enable_x64(True):
+        big = jnp.array([2**62, 3]) * jnp.array([1, 2], jnp.float16)
+    assert big.dtype == np.float16 and np.isinf(big[0]) and big[1] == 6
+    pairs = [(np.int32, np.float32), (np.bool_, np.int8), (np.uint8, np.int32),
+             (np.int32, jnp.bfloat16), (jnp.float16, np.float32), (np.int32, np.complex64)]
+    for a, b in pairs:
+        x, y = jnp.array([3, 1]).astype(a), jnp.array(2).astype(b)
+        for f in (jnp.add, jnp.subtract, jnp.multiply) if a is not np.bool_ else (jnp.add,):
+            for made, compiled in ((f(x, y), calque.jit(f)(x, y)), (f(y, x), calque.jit(f)(y, x))):
+                assert made.aval == compiled.aval
+                np.testing.assert_array_equal(made, compiled)

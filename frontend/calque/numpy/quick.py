@@ -65,9 +65,9 @@ def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
         return None  # the general road says so
     if p is None or q is None:
         return None
-    if widened:
-        p, q = p.astype(dtype), q.astype(dtype)
     with np.errstate(all="ignore"):
+        if widened:
+            p, q = p.astype(dtype), q.astype(dtype)
         made = np.asarray(rule(out, p, q))
     return Array(Buffer.of_host(made, device.device), out)  # type: ignore[union-attr]
 
