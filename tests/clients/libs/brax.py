@@ -1,4 +1,4 @@
-"""Physics for reinforcement learning: steps of an environment, alone and in a batch."""
+"""Physics for reinforcement learning: steps of an environment."""
 import jax
 from brax import envs
 

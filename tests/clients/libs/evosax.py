@@ -1,4 +1,4 @@
-"""Strategies of evolution on a sphere."""
+"""Strategies of evolution on a sphere; CMA-ES by what it reaches."""
 import jax
 import jax.numpy as jnp
 from evosax.algorithms import CMA_ES, PSO, DifferentialEvolution, Open_ES

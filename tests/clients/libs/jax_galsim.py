@@ -1,4 +1,4 @@
-"""Images of galaxies: profiles, convolution, shear, a gradient."""
+"""Images of galaxies: profiles, convolution, shear; the gradient of a profile."""
 import jax
 import jax_galsim as galsim
 

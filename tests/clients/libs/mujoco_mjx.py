@@ -1,4 +1,4 @@
-"""Rigid bodies: an arm, its gradient, a batch of worlds."""
+"""Rigid bodies: steps of an arm, alone and in a batch of worlds."""
 import jax
 import jax.numpy as jnp
 import mujoco
