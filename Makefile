@@ -1,7 +1,7 @@
 # make demo   install calque into .venv and run the main job
 # make test   install calque with its test tools into .venv and run all tests
-# make test-slow, make levels, make clients, make array-api, make jax-tests, make jax-docs, make programs, make lint, make bench,
-# make bench-clients, make docs, make site, make clean
+# make test-slow, make levels, make clients, make libraries, make array-api, make jax-tests, make jax-docs, make programs, make lint,
+# make bench, make bench-clients, make docs, make site, make clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +13,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/[A
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-processes test-devices test-slow levels clients array-api jax-tests jax-docs programs lint fuzz bench bench-clients docs site system system-cpp release test-wheel native version clean
+.PHONY: demo test test-processes test-devices test-slow levels clients libraries array-api jax-tests jax-docs programs lint fuzz bench bench-clients docs site system system-cpp release test-wheel native version clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), a C compiler for the kernels of
 # linear algebra, without which the package takes slower forms, and jemalloc, without which compiles
@@ -108,6 +108,15 @@ else
 	$(OURS) -m calque.compat tests/clients/tutorials.py
 	$(BIN)/python tests/clients/libraries.py $(PYTHONS) --sample $(SAMPLE) --seed $(SEED) --write $(LIBRARIES)
 endif
+
+# the main uses of some seventy libraries, with calque and with jax: make libraries [LIBRARIES="keras brax"]
+$(CLIENTS)/.more: tests/clients/more_requirements.txt $(CLIENTS)/.made
+	$(OURS) -m pip install --disable-pip-version-check --no-deps -r tests/clients/more_requirements.txt
+	$(THEIRS) -m pip install --disable-pip-version-check --no-deps -r tests/clients/more_requirements.txt
+	@touch $@
+
+libraries: $(CLIENTS)/.more
+	$(BIN)/python tests/clients/table.py $(PYTHONS) --write $(LIBRARIES)
 
 # the Array API standard's tests, from a checkout of data-apis/array-api-tests with its submodule
 # array-api: make array-api SUITE=folder [JAX=python of an environment with jax and the same tools]

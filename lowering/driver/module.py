@@ -34,6 +34,7 @@ from calque.lowering.emit.fusion import NUMBERS
 from calque.lowering.emit.sizes import Sizes, dimension
 from calque.lowering.passes import cost, hazards, loops, remainder, repeats
 from calque.lowering.passes.accumulate import accumulate
+from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.legalize import legalize
@@ -134,7 +135,7 @@ def lower(program: Program, target: Target, options: LowerOptions = LowerOptions
 
 
 def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
-    plain = hoist(eliminate_dead_code(program))
+    plain = hoist(without_empty(eliminate_dead_code(program)))
     if has_small(plain):
         plain = hoist(narrowed(plain))
     if target.backend == "llvm-cpu":

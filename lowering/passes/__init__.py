@@ -6,6 +6,7 @@ hazards.py    updates in place whose operand is read elsewhere
 flat.py       calls within a loop written out, for the passes that look into it
 clients.py    primitives of libraries become calls of what they compute
 narrow.py     numbers of less than a byte and floats of a byte, as bytes
+empty.py      arrays without elements, which loops do not carry
 same.py       equations that compute the same are one
 hoist.py      what a loop computes anew in every step is computed before it
 messages.py   sums over processes that are one message

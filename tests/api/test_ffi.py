@@ -5,6 +5,7 @@ except for the gradient's, which says its own.
 """
 from __future__ import annotations
 
+import datetime
 import itertools
 import re
 import sys
@@ -320,6 +321,8 @@ def test_bad_arguments() -> None:
         (lambda: ffi.Kernel("", "a", grid=3), TypeError, "grid must be a function"),  # type: ignore
         (lambda: ffi.register_ffi_target("", SCALE), ValueError, "is no name"),
         (lambda: ffi.register_ffi_target("a", print), TypeError, "must be an ffi.Kernel"),
+        (lambda: ffi.register_ffi_target("a", datetime.datetime_CAPI, api_version=0), TypeError,
+         "is a handler of XLA's in a shared library"),
         (lambda: ffi.register_ffi_target("a", SCALE, "tpu"), ValueError, "'tpu'")]
     for call, kind, words in cases:
         with pytest.raises(kind, match=words):

@@ -53,10 +53,7 @@ def versions(program: pathlib.Path, python: str) -> str:
     names = {"flax_linen": ["flax"], "flax_nnx": ["flax"], "dm_haiku": ["dm-haiku"],
              "lineax_optimistix": ["lineax", "optimistix"],
              "tensorflow_probability": ["tfp-nightly"], "mujoco_brax": ["mujoco-mjx", "brax"],
-             "orbax_checkpoint": ["orbax-checkpoint"],
-             "research": ["jaxlie", "e3nn-jax", "jumanji", "quax", "netket", "pennylane", "jax-md",
-                          "distrax", "rlax", "dynamax", "mctx", "tinygp", "flashbax", "interpax",
-                          "autoray", "pgx", "evosax"]}
+             "orbax_checkpoint": ["orbax-checkpoint"]}
     stem = program.stem.removeprefix("run_")
     code = "import importlib.metadata as m, sys; print(*[f'{n} {m.version(n)}' for n in " \
            "sys.argv[1:]], sep=', ')"

@@ -50,6 +50,59 @@ PROGRAMS = {
         else:
             raise AssertionError
         """,
+    "quaxed: the parts of vectorize": """
+        from jax._src.numpy.vectorize import (
+            _apply_excluded, _check_output_dims, _parse_gufunc_signature, _parse_input_dimensions)
+        ins, outs = _parse_gufunc_signature("(n,m),(m)->(n)")
+        assert ins == [("n", "m"), ("m",)] and outs == [("n",)]
+        shape, sizes = _parse_input_dimensions((jnp.ones((5, 2, 3)), jnp.ones(3)), ins, "in f")
+        assert shape == (5,) and sizes == {"n": 2, "m": 3}
+        f, args, named = _apply_excluded(lambda x, k, p=1: (x * k) ** p, {1, "p"}, (2, 3), {"p": 2})
+        assert args == (2,) and named == {} and f(4) == 144
+        assert _check_output_dims(lambda x: x, sizes, outs, "in f")(jnp.ones(2)).shape == (2,)
+        try:
+            _check_output_dims(lambda x: x, sizes, outs, "in f")(jnp.ones(3))
+        except ValueError as e:
+            assert "inconsistent size for core dimension 'n'" in str(e)
+        else:
+            raise AssertionError
+        """,
+    "unxt, cuthbert, jaxoplanet, jaxns, dynamiqs: private modules": """
+        from jax._src.interpreters.batching import is_vmappable
+        from jax._src.lax import linalg
+        from jax._src.lib import xla_client
+        from jax._src.numpy.array_methods import _IndexUpdateHelper, _IndexUpdateRef
+        from jax._src.pjit import auto_axes
+        from jax._src.public_test_util import check_close
+        from jax._src.scipy.special import gammaln
+        from jax._src.sharding_impls import canonicalize_sharding
+        from jax._src.typing import Array, ArrayLike, DTypeLike, SupportsDType
+        x = jnp.ones(3)
+        assert not is_vmappable(x) and isinstance(x, Array)
+        assert isinstance(x.at, _IndexUpdateHelper) and isinstance(x.at[0], _IndexUpdateRef)
+        assert linalg.svd_p.name == "svd" and float(gammaln(1.0)) == 0
+        assert issubclass(xla_client.XlaRuntimeError, RuntimeError)
+        assert canonicalize_sharding(x.sharding, "f") == x.sharding
+        from jax.extend.core import primitives
+        halves = jax.lax.split_p.bind(jnp.arange(4.0), sizes=(1, 3), axis=0)
+        assert [h.tolist() for h in halves] == [[0], [1, 2, 3]] and primitives.svd_p.name == "svd"
+        assert jax.lax.stack_p.bind(x, x, axis=1).shape == (3, 2)
+        assert jax.lax.device_put_p.bind(x, devices=[None])[0].tolist() == [1, 1, 1]
+        assert jax.lax.linear_solve_p is primitives.linear_solve_p
+        check_close({"a": x}, {"a": x + 1e-7})
+        try:
+            check_close([x], [x + 1e-3])
+        except AssertionError:
+            pass
+        else:
+            raise RuntimeError
+        """,
+    "JAX 0.11: policies of checkpoints are a module": """
+        from jax.checkpoint_policies import dots_saveable, save_only_these_names
+        assert jax.checkpoint_policies.dots_saveable is dots_saveable
+        f = jax.checkpoint(jnp.sin, policy=save_only_these_names("a"))
+        assert float(jax.grad(f)(0.0)) == 1
+        """,
     "brax, jax-md, netket: modules within modules": """
         from jax.extend.backend import backends, get_backend
         from jax.experimental.multihost_utils import sync_global_devices

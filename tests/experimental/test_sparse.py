@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -210,6 +211,20 @@ def test_scipy_and_broadcast_batches() -> None:
     same(shared.sort_indices(), [[1, 0, 0], [3, 0, 2]])
     assert shared.sort_indices().indices.shape == (1, 2, 1)
     same(M @ np.arange(3.), [1, 3])
+
+
+def test_names_of_primitives_of_plain_formats() -> None:
+    """What is a primitive in JAX: its arrays and params, and a derivative (saiunit, brainevent)."""
+    dense = np.array([[0, 1, 2], [3, 0, 0]], "f")
+    data, row, col = sparse.coo_fromdense_p.bind(dense, nse=3, index_dtype=np.int32)
+    info = types.SimpleNamespace(shape=(2, 3))
+    same(sparse.coo_todense_p.bind(data, row, col, spinfo=info), dense)
+    same(sparse.coo_matvec_p.bind(data, row, col, np.ones(2, "f"), spinfo=info, transpose=True),
+         dense.sum(0))
+    data, col, start = sparse.csr_fromdense_p.bind(dense, nse=3, index_dtype=np.int32)
+    same(sparse.csr_matmat_p.bind(data, col, start, np.eye(3, dtype="f"), shape=(2, 3)), dense)
+    same(calque.grad(lambda d: sparse.csr_matvec_p.bind(
+        d, col, start, np.arange(3, dtype="f"), shape=(2, 3)).sum())(data), [1, 2, 0])
 
 
 def test_reprs_and_errors() -> None:

@@ -206,7 +206,9 @@ def test_lowering_sees_through_clients() -> None:
 
 def test_effects_keep_equations() -> None:
     p = core.Primitive("noted")
-    assert p.get_bind_params({"n": 1}) == ([], {"n": 1})
+    assert p.get_bind_params({"n": 1}) == {"n": 1} and p.abstract is None
+    e = calque.make_jaxpr(calque.numpy.cumsum)(np.ones(3, np.float32)).eqns[0]  # and ours have it
+    assert e.primitive.get_bind_params(e.params) == e.params
     p.def_effectful_abstract_eval(lambda x: (x, {core.Effect()}))
     aval = calque.core.ShapedArray((), np.dtype(np.float32))
     assert p.abstract_eval(aval) == (aval, frozenset())

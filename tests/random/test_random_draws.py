@@ -209,11 +209,26 @@ BAD: list[tuple[type[Exception], str, Any]] = [
     (TypeError, "Shapes must be 1D sequences", lambda r: r.normal(K, (2.5,))),
     (ValueError, "negative dimensions", lambda r: r.split(K, -1)),
     (TypeError, "unexpected PRNG key type", lambda r: r.gamma(3, 1.0)),
+    (ValueError, "minval of shape (3,) does not broadcast to the shape ()",
+     lambda r: r.uniform(K, (), minval=np.zeros(3, F))),
+    (ValueError, "maxval of shape (1, 3) does not broadcast to the shape (3,)",
+     lambda r: r.uniform(K, (3,), maxval=np.ones((1, 3), F))),
     (OverflowError, "Python int too large to convert to C long", lambda r: r.PRNGKey(2**63)),
     (OverflowError, "does not fit 64 bits", lambda r: r.key(-2**63 - 1)),
     (ValueError, "both `impl` and `dtype`",
      lambda r: r.key(0, impl="threefry2x32", dtype="threefry2x32")),
     (ValueError, "accepts a single key", lambda r: r.gamma(np.zeros((3, 2), np.uint32), 1.0))]
+
+
+def test_bounds_of_one_number_and_rank_beside_no_shape() -> None:
+    """As in JAX, the result has the bounds' shape (which flashbax counts on under vmap)."""
+    low, high = np.full((4, 1), 2.0, F), np.full((4, 1, 1), 5.0, F)
+    keys = random.split(KEY, 4)
+    of_rank_two = calque.jit(lambda *bounds: calque.vmap(random.uniform, (0, None, None, 0, 0))(
+        keys, (), np.float32, *bounds))(low, high)
+    assert of_rank_two.shape == (4, 1, 1)
+    np.testing.assert_allclose(of_rank_two.ravel(), [
+        2 + 3 * random.uniform(k) for k in keys], rtol=1e-6)
 
 
 @pytest.mark.parametrize("error, text, call", BAD, ids=[text for _, text, _ in BAD])

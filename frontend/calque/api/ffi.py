@@ -33,7 +33,7 @@ _lock = threading.Lock()
 
 
 def register_ffi_target(name: str, fn: Kernel | Function,
-                        platform: str = "cpu") -> None:
+                        platform: str = "cpu", api_version: int = 1) -> None:
     """Give a kernel, or the form elsewhere, a name under which `ffi_call` finds it.
 
     Calls that were traced before keep what they found.
@@ -43,6 +43,7 @@ def register_ffi_target(name: str, fn: Kernel | Function,
       fn: a Kernel; with platform="default" a function f(*arrays, **attributes) of calque.numpy's
         operations, which is computed where there is no kernel, and exported.
       platform: "cpu", "cuda", "vulkan" or "default".
+      api_version: of jax.ffi's handlers; it changes nothing.
 
     Returns:
       Nothing.
@@ -64,6 +65,11 @@ def register_ffi_target(name: str, fn: Kernel | Function,
         raise ValueError(explain(f"register_ffi_target: no kernels for platform {platform!r}.",
                                  fix=f"pass one of {', '.join(PLATFORMS)}, or 'default' and a "
                                      "function."))
+    if type(fn).__name__ == "PyCapsule":
+        raise TypeError(explain(
+            f"register_ffi_target: {name!r} is a handler of XLA's in a shared library.",
+            fix="IREE has no such calls: give its source as ffi.Kernel(source, name), or a "
+                "function of arrays with platform='default'."))
     if platform != "default" and not isinstance(fn, Kernel):
         raise TypeError(explain(
             f"register_ffi_target: {name!r} must be an ffi.Kernel, got {type(fn).__name__}.",

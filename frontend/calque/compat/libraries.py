@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import types
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
 
 import calque
 from calque.compat.private import MODULES, _made, absent, nothing, of
@@ -111,6 +113,108 @@ def _numpy() -> dict[str, Any]:
     return {n: getattr(calque.numpy, n) for n in calque.numpy.__all__}
 
 
+@_made("jax._src.numpy.vectorize")  # unxt (quaxed)
+def _vectorize() -> dict[str, Any]:
+    found = importlib.import_module("calque.numpy.apply")
+
+    def excluded(f: Any, chosen: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """f without the arguments of these positions and names, and the arguments that are left."""
+        left = [i for i in range(len(args)) if i not in chosen]
+        named = {k: v for k, v in kwargs.items() if k not in chosen}
+
+        def call(*values: Any, **more: Any) -> Any:
+            full = list(args)
+            for i, v in zip(left, values, strict=True):
+                full[i] = v
+            return f(*full, **{**kwargs, **more})
+        return call, tuple(args[i] for i in left), named
+    return {"_apply_excluded": excluded, "_check_output_dims": found.checked,
+            "_parse_gufunc_signature": found.parse_signature,
+            "_parse_input_dimensions": found.loop_sizes, "vectorize": found.vectorize}
+
+
+@_made("jax._src.numpy.array_methods")  # unxt: classes of its own with x.at's methods
+def _array_methods() -> dict[str, Any]:
+    found = importlib.import_module("calque.numpy.at")
+    return {"_IndexUpdateHelper": found.At, "_IndexUpdateRef": found.Ref}
+
+
+@_made("jax._src.typing")  # cuthbert, jaxctx, haliax
+def _typing() -> dict[str, Any]:
+    found = {n: getattr(calque.typing, n) for n in calque.typing.__all__}
+    return {**found, "Array": calque.Array, "Shape": tuple[int, ...], "DType": np.dtype,
+            "SupportsShape": SupportsShape}
+
+
+@runtime_checkable
+class SupportsShape(Protocol):
+    """What has a shape."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+@_made("jax._src.interpreters.batching")  # jaxoplanet, jaxdecomp
+def _batching() -> dict[str, Any]:
+    found = importlib.import_module("calque.interpreters.batching")
+    return {**{n: getattr(found, n) for n in found.__all__},
+            "is_vmappable": lambda x: type(x) in found.vmappables}
+
+
+@_made("jax._src.lax.linalg")  # unxt
+def _lax_linalg() -> dict[str, Any]:
+    found = importlib.import_module("calque.lax.linalg")
+    return {n: getattr(found, n) for n in dir(found) if not n.startswith("_")}
+
+
+@_made("jax._src.lax.control_flow")  # oryx
+def _control_flow() -> dict[str, Any]:
+    return {n: getattr(calque.lax, n) for n in (
+        "associative_scan", "cond", "cond_p", "cummax", "cumsum", "fori_loop", "map", "scan",
+        "scan_p", "switch", "while_loop", "while_p")}
+
+
+@_made("jax._src.scipy.special")  # jaxns, jaxctx
+def _special() -> dict[str, Any]:
+    return {n: getattr(calque.scipy.special, n) for n in dir(calque.scipy.special)
+            if not n.startswith("_")}
+
+
+@_made("jax._src.nn.functions")  # surjectors
+def _nn_functions() -> dict[str, Any]:
+    return {n: getattr(calque.nn, n) for n in calque.nn.__all__}
+
+
+@_made("jax._src.lib.xla_client")  # dynamiqs
+def _lib_client() -> dict[str, Any]:
+    return _jaxlib()
+
+
+@_made("jax._src.public_test_util")  # jaxoplanet, tinygp
+def _test_util() -> dict[str, Any]:
+    def check_close(a: Any, b: Any, atol: Any = None, rtol: Any = None, err_msg: str = "") -> None:
+        """As JAX's tests compare: tolerances of the dtype, times the number of elements."""
+        for x, y in zip(*map(calque.tree_util.tree_leaves, (a, b)), strict=True):
+            given, wanted = np.asarray(x), np.asarray(y)
+            usual = {"float64": 1e-15, "complex128": 1e-15, "float16": 1e-3, "bfloat16": 1e-2}.get(
+                given.dtype.name, 0 if given.dtype.kind in "biu" else 1e-6)
+            np.testing.assert_allclose(given, wanted, err_msg=err_msg,
+                                       atol=(usual if atol is None else atol) * given.size,
+                                       rtol=(usual if rtol is None else rtol) * wanted.size)
+    return {**of("calque.test_util", "check_grads", "check_jvp", "check_vjp"),
+            "check_close": check_close}
+
+
+@_made("jax._src.sharding_impls")  # jaxns, oryx
+def _sharding_impls() -> dict[str, Any]:
+    def canonicalize_sharding(sharding: Any, name: str, check_mesh_consistency: bool = True) -> Any:
+        spec = isinstance(sharding, calque.P)
+        return calque.NamedSharding(calque.sharding.get_abstract_mesh(), sharding) if spec \
+            else sharding
+    return {**{n: getattr(calque.sharding, n) for n in calque.sharding.__all__},
+            "canonicalize_sharding": canonicalize_sharding, "UNSPECIFIED": None}
+
+
 @_made("jax._src.numpy.index_tricks")  # unxt (quaxed)
 def _index_tricks() -> dict[str, Any]:
     def class_of(name: str, table: Any) -> type:
@@ -145,7 +249,8 @@ def _numpy_util() -> dict[str, Any]:
 @_made("jax._src.pjit")  # quax
 def _pjit() -> dict[str, Any]:
     return {"jit_p": primitive.registry["jit"], "pjit_p": primitive.registry["jit"],
-            "pjit": calque.experimental.pjit.pjit, "reshard": calque.sharding.reshard}
+            "pjit": calque.experimental.pjit.pjit, **of(
+                "calque.sharding", "reshard", "auto_axes", "explicit_axes")}
 
 
 @_made("jax.extend.ifrt_programs")  # orbax, for Pathways
@@ -167,6 +272,12 @@ def _config() -> dict[str, Any]:
     return {"config": calque.config, "numpy_rank_promotion": State("jax_numpy_rank_promotion"),
             "numpy_dtype_promotion": State("jax_numpy_dtype_promotion"),
             "enable_x64": State("jax_enable_x64"), "debug_nans": State("jax_debug_nans")}
+
+
+@_made("jax.checkpoint_policies")  # a module since JAX 0.11.0
+def _policies() -> dict[str, Any]:
+    policies = calque.checkpoint_policies
+    return {n: getattr(policies, n) for n in dir(policies) if not n.startswith("_")}
 
 
 @_made("jax._src.distributed")  # orbax

@@ -161,8 +161,9 @@ def _dispatch() -> dict[str, Any]:
 
 @_made("jax._src.api")  # JAX's page on primitives
 def _api() -> dict[str, Any]:
-    return {n: getattr(calque, n) for n in calque.__all__
-            if isinstance(getattr(calque, n), types.FunctionType)}
+    return {**{n: getattr(calque, n) for n in calque.__all__
+               if isinstance(getattr(calque, n), types.FunctionType)},
+            "ShapeDtypeStruct": calque.ShapeDtypeStruct, "_dtype": calque.dtypes.result_type}
 
 
 @_made("jax._src.lax.lax")

@@ -14,7 +14,7 @@ from typing import Any
 
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, UndefinedPrimal, registry
-from calque.core.types import Function, Params
+from calque.core.types import Function
 from calque.core.zeros import Zero
 
 _names: set[str] = set()
@@ -116,10 +116,6 @@ class ClientPrimitive(Primitive):
     def abstract_eval(self, *avals: Any, **params: Any) -> tuple[Any, frozenset[Any]]:
         """(types of the results, effects)."""
         return self.rule("abstract")(*avals, **params), frozenset()
-
-    def get_bind_params(self, params: Params) -> tuple[list[Any], Params]:
-        """([], params): what bind takes beside the operands."""
-        return [], params
 
 
 def transposing(rule: Function) -> Function:

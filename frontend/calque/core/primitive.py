@@ -119,6 +119,10 @@ class Primitive:
         """Apply to values under the current trace: a value, or a list with multiple_results."""
         return current.get().process(self, args, params)
 
+    def get_bind_params(self, params: Params) -> Params:
+        """What bind takes beside the operands of an equation: evaluators of jaxprs ask."""
+        return params
+
 
 @dataclass(frozen=True, slots=True)
 class UndefinedPrimal(HasAval):

@@ -21,6 +21,7 @@ bind one primitive each; nothing is promoted and no list is accepted.  Map:
   generator.py    rng_bit_generator, rng_uniform
   staging.py      optimization_barrier, composite, platform_dependent, stage
   tokens.py       create_token, after_all
+  composed.py     split_p, stack_p, ...: what is a primitive in JAX and a function here
   linalg.py       (lax.linalg) cholesky, triangular_solve, lu; decompositions.py: eigh, svd, qr, ...
   implicit.py     custom_root, custom_linear_solve
   parallel.py     collectives: psum, all_gather, ..., within groups too (grouped.py)
@@ -76,8 +77,12 @@ _missing = _refusing(__name__)
 def __getattr__(name: str) -> object:
     """add_p and its like: the primitives by JAX's names."""
     from calque.core.primitive import registry
+    from calque.lax.composed import COMPOSED
     if name.endswith("_p"):
-        for found in (name[:-2], name[:-2].replace("_", "-")):
+        short = {"linear_solve_p": "custom_linear_solve"}.get(name, name[:-2])
+        for found in (short, short.replace("_", "-")):
             if found in registry:
                 return registry[found]
+        if short in COMPOSED:
+            return COMPOSED[short]
     return _missing(name)

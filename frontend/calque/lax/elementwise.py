@@ -14,7 +14,7 @@ from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
-from calque.lax.operands import NARROW, as_operand, document
+from calque.lax.operands import NARROW, as_operand, document, given_dtype
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -211,7 +211,7 @@ def pow(x: Any, y: Any) -> Any:
 
 
 def integer_pow(x: Any, y: int) -> Any:
-    """Elementwise power x ** y for a Python integer y.
+    """Elementwise power x ** y for a whole number y.
 
     Args:
       x: array of integer, float or complex dtype, or a scalar.
@@ -228,8 +228,11 @@ def integer_pow(x: Any, y: int) -> Any:
       >>> lax.integer_pow(2.0, 3)
       Array(8., dtype=float32, weak_type=True)
     """
+    is_whole = getattr(y, "is_integer", None)
+    if is_whole is not None and is_whole() and -2**31 < y < 2**31:  # 2.0, as in JAX
+        y = int(y)
     if not hasattr(y, "__index__"):
-        raise TypeError(explain(f"integer_pow: the exponent must be a Python integer, got {y!r}.",
+        raise TypeError(explain(f"integer_pow: the exponent must be a whole number, got {y!r}.",
                                 fix="use lax.pow for other exponents."))
     return ew.integer_pow_p.bind(as_operand("integer_pow", x), y=int(y.__index__()))
 
@@ -402,7 +405,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
       >>> lax.convert_element_type(1.5, "int32")
       Array(1, dtype=int32)
     """
-    dtype = dtypes.canonical(new_dtype)
+    dtype = given_dtype("convert_element_type", new_dtype)
     if type(operand) is int:
         operand = float(operand) if dtypes.is_inexact(dtype) else dtypes.held(operand, dtype)
     x = as_operand("convert_element_type", operand)
@@ -445,7 +448,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
             raise ValueError(explain(
                 f"bitcast_convert_type: unexpected input: dtype={kind}.",
                 fix="use random.key_data and random.wrap_key_data."))
-    dtype = dtypes.canonical(new_dtype)
+    dtype = given_dtype("bitcast_convert_type", new_dtype)
     if dtype_of(x) == dtype:
         return convert(x, dtype, aval_of(x).weak_type)
     return ew.bitcast_convert_type(x, new_dtype=dtype)

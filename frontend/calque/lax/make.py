@@ -14,7 +14,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import beside, made_on
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.lax.elementwise import convert
-from calque.lax.operands import as_operand, as_sizes
+from calque.lax.operands import as_operand, as_sizes, given_dtype
 from calque.primitives import shape as sh
 from calque.primitives.collectives import pvary_p
 
@@ -204,7 +204,7 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
         return made_on("broadcasted_iota", None, out_sharding,
                        lambda: broadcasted_iota(dtype, shape, dimension))
     sizes = as_sizes("iota", shape)
-    return sh.iota_p.bind(dtype=dtypes.canonical(dtype), shape=sizes, dimension=int(dimension),
+    return sh.iota_p.bind(dtype=given_dtype("iota", dtype), shape=sizes, dimension=int(dimension),
                           sharding=None)
 
 

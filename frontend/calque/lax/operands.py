@@ -16,7 +16,7 @@ from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.tables import from_row
 from calque.core.trace import Tracer
-from calque.core.types import Function, Shape
+from calque.core.types import Dtype, Function, Shape
 from calque.dispatch.array import Array
 
 _PASS = frozenset((Array, bool, int, float, complex))
@@ -63,13 +63,25 @@ def aval(x: Any) -> ShapedArray:
     return aval_of(x)
 
 
+def as_axis(axis: Any, name: str = "axis") -> int:
+    """An axis, or another number of that name, as a Python int."""
+    if not hasattr(axis, "__index__"):
+        raise TypeError(explain(
+            f"{name} must be an integer, got {axis!r} of type {type(axis).__name__}.",
+            fix="convert it with int(...)."))
+    return int(axis.__index__())
+
+
+def given_dtype(name: str, dtype: Any) -> Dtype:
+    """A dtype that must be given, as it is kept."""
+    if dtype is None:
+        raise ValueError(explain(f"{name}: the dtype is None.", fix="name one: np.float32."))
+    return dtypes.canonical(dtype)
+
+
 def canonical_axis(axis: Any, ndim: int) -> int:
     """A Python axis counted from the front, or NumPy's error."""
-    try:
-        value = int(axis.__index__())
-    except AttributeError:
-        raise TypeError(explain(
-            f"axis must be an integer, got {axis!r} of type {type(axis).__name__}.")) from None
+    value = as_axis(axis)
     if not -ndim <= value < ndim:
         raise np.exceptions.AxisError(explain(  # a ValueError and an IndexError
             f"axis {value} is out of bounds for array of dimension {ndim}",
@@ -79,7 +91,7 @@ def canonical_axis(axis: Any, ndim: int) -> int:
 
 def as_sizes(name: str, shape: Any) -> Shape:
     """A shape as a tuple of Python ints; traced sizes raise ConcretizationTypeError."""
-    if isinstance(shape, (int, np.integer)) and not isinstance(shape, bool):
+    if isinstance(shape, (int, np.integer)):  # (True is 1, as in JAX)
         return (int(shape),)
     if isinstance(shape, Dim) or isinstance(shape, Tracer) and not shape.shape:
         shape = (shape,)

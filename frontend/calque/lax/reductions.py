@@ -15,7 +15,7 @@ from calque.core.primitive import Primitive
 from calque.core.tables import from_row
 from calque.core.types import Function
 from calque.dispatch.sharded.placing import resharded
-from calque.lax.operands import as_operand
+from calque.lax.operands import as_axis, as_operand
 from calque.lax.shape import unchanged
 from calque.primitives import reduce as rd
 
@@ -93,7 +93,7 @@ reduce_xor = _reduction("reduce_xor", rd.reduce_xor_p, "Bitwise (logical) exclus
 
 def _arg(name: str, prim: Primitive, operand: Any, axis: Any, index_dtype: Any) -> Any:
     x = as_operand(name, operand)
-    axis, ndim = int(axis.__index__()), ndim_of(x)
+    axis, ndim = as_axis(axis), ndim_of(x)
     if not 0 <= axis < ndim:
         raise ValueError(explain(f"Invalid axis {axis} for operand shape {shape_of(x)}",
                                  fix=f"{name} takes axes from 0 to {ndim - 1}."))

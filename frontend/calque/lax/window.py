@@ -22,7 +22,7 @@ from calque.core.trace import Tracer
 from calque.core.types import Axes, Function, Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
-from calque.lax.operands import as_operand, as_sizes
+from calque.lax.operands import as_axis, as_operand, as_sizes
 from calque.lax.shape import unchanged
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
@@ -399,8 +399,8 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
       Array(1.125, dtype=float32, weak_type=True)
     """
     x = as_operand("reduce_precision", operand)
-    return wi.reduce_precision_p.bind(x, exponent_bits=int(exponent_bits.__index__()),
-                                      mantissa_bits=int(mantissa_bits.__index__()))
+    return wi.reduce_precision_p.bind(x, exponent_bits=as_axis(exponent_bits, "exponent_bits"),
+                                      mantissa_bits=as_axis(mantissa_bits, "mantissa_bits"))
 
 
 __all__ = ["padtype_to_pads", "reduce", "reduce_precision", "reduce_window",

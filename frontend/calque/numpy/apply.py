@@ -26,7 +26,8 @@ Core = list[tuple[str, ...]]
 
 
 # ---- vectorize
-def _parse(signature: str) -> tuple[Core, Core]:
+def parse_signature(signature: str) -> tuple[Core, Core]:
+    """The names of the axes of the inputs and of the outputs."""
     text = re.sub(r"\s+", "", signature)
     if not _SIGNATURE.match(text) and not _PARTIAL.match(text):
         raise ValueError(explain(f"not a valid gufunc signature: {signature}",
@@ -36,7 +37,7 @@ def _parse(signature: str) -> tuple[Core, Core]:
     return first, second
 
 
-def _sizes(args: Sequence[Any], core: Core, where: str) -> tuple[Shape, dict[str, int]]:
+def loop_sizes(args: Sequence[Any], core: Core, where: str) -> tuple[Shape, dict[str, int]]:
     """The shape that is looped over, and the sizes of the named axes."""
     loops: list[tuple[int, ...]] = []
     sizes: dict[str, int] = {}
@@ -63,7 +64,7 @@ def _note(sizes: dict[str, int], shape: Shape, names: tuple[str, ...],
                 f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]} {where}"))
 
 
-def _checked(f: Function, sizes: dict[str, int], core: Core | None,
+def checked(f: Function, sizes: dict[str, int], core: Core | None,
              where: str) -> Function:
     """f, its results checked against the signature."""
     def g(*args: Any) -> Any:
@@ -115,7 +116,7 @@ def vectorize(pyfunc: Function, *, excluded: Any = frozenset(),
                                 f"but excluded={excluded!r}"))
     if any(isinstance(e, int) and e < 0 for e in excluded):
         raise ValueError(explain(f"excluded={excluded!r} contains negative numbers"))
-    core = None if signature is None else _parse(signature)
+    core = None if signature is None else parse_signature(signature)
     where = f"on vectorized function with excluded={excluded!r} and signature={signature!r}"
 
     @wraps(pyfunc)
@@ -136,8 +137,8 @@ def vectorize(pyfunc: Function, *, excluded: Any = frozenset(),
             raise TypeError(explain(f"wrong number of positional arguments: expected {len(inputs)},"
                                     f" got {len(values)} {where}"))
         values = [util.array(v) for v in util.check_arrays("vectorize", *values)]
-        loop, sizes = _sizes(values, inputs, where)  # type: ignore[arg-type]
-        return _over(_checked(f, sizes, core[1] if core else None, where), values, inputs, loop)  # type: ignore[arg-type]
+        loop, sizes = loop_sizes(values, inputs, where)  # type: ignore[arg-type]
+        return _over(checked(f, sizes, core[1] if core else None, where), values, inputs, loop)  # type: ignore[arg-type]
 
     return wrapped
 

@@ -156,7 +156,9 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
             return reshape(line, shape_of(x))
     own = shape_of(x)
     axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
-    if hasattr(shift, "aval") and shift.concrete() is None:
+    if isinstance(shift, (tuple, list)) and any(map(_is_traced, shift)):
+        shift = sh.concatenate([ew.convert(ravel(util.array(s)), dtypes.int32) for s in shift], 0)
+    if _is_traced(shift):
         return _roll_traced(x, shift, [canonical_axis(i, len(own)) for i in axes])
     shifts = np.atleast_1d(_static(shift)).astype(np.int64)  # floats, too: towards 0
     pairs = np.broadcast(shifts, np.asarray([canonical_axis(i, len(own)) for i in axes]))
@@ -168,6 +170,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
                 x = sh.concatenate([sh.slice_in_dim(x, cut, n, int(i)),
                                     sh.slice_in_dim(x, 0, cut, int(i))], int(i))
         return util.array(x)
+
+
+def _is_traced(shift: Any) -> bool:
+    return hasattr(shift, "aval") and shift.concrete() is None
 
 
 def _static(shift: Any) -> Any:

@@ -309,7 +309,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None,
 
 
 def _pairs(axes: Any, m: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    if hasattr(axes, "__index__") and not isinstance(axes, (tuple, list)):
+    if hasattr(axes, "__index__") and not isinstance(axes, (tuple, list, bool)):
         count = operator.index(axes)
         if count > min(m, n):
             raise TypeError(explain(

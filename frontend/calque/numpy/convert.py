@@ -61,7 +61,8 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
     """The bytes of the array read as another dtype.
 
     Args:
-      dtype: the dtype; a wider one joins elements of the last axis, a narrower one splits them.
+      dtype: the dtype (None: the array's own); a wider one joins elements of the last axis, a
+        narrower one splits them.
       type: must be None.
 
     Returns:
@@ -79,7 +80,7 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
     """
     if type is not None:
         raise NotImplementedError(explain("`type` argument of array.view() is not supported."))
-    wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("view", dtype)
+    wanted = dtype_of(self) if dtype is None else util.user_dtype("view", dtype)
     with util.lazy_eval("view"):
         return _viewed(self, wanted)
 

@@ -552,10 +552,11 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
              [0., 1.]], dtype=float32)
     """
     wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("eye", dtype)
-    rows = as_size("eye", N)
-    columns = rows if M is None else as_size("eye", M)
+    rows, columns = as_size("eye", N), as_size("eye", N if M is None else M)
     if rows < 0 or columns < 0:
         raise ValueError(explain(f"negative dimensions are not allowed, got {N} and {M}"))
+    if not hasattr(k, "__index__"):
+        raise ValueError(explain(f"k must be a scalar integer; got {k!r}", fix="use int(k)."))
 
     def make() -> Any:
         at = max(-rows, min(int(k), columns)) if isinstance(k, (int, np.integer)) and not (

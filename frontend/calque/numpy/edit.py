@@ -56,7 +56,7 @@ def delete(arr: Any, obj: Any, axis: Any = None, *, assume_unique_indices: bool 
     n = shape_of(x)[axis]
     if isinstance(obj, slice):
         return _on_axis(x, np.delete(np.arange(n), obj), axis)
-    where = util.one_array("delete", obj, 1)
+    where = util.one_array("delete", int(obj) if isinstance(obj, bool) else obj, 1)
     kind = dtype_of(where)
     if kind != dtypes.bool_ and not dtypes.is_integer(kind):
         raise ValueError(explain(f"np.delete(arr, obj): got obj.dtype={kind.name}; must be integer "

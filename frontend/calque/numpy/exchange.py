@@ -62,12 +62,12 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
 
     Args:
       buffer: bytes, bytearray, memoryview, ...
-      dtype: of the elements.
+      dtype: of the elements as they lie there; without x64, those of 64 bits are then made 32.
       count: how many elements (-1: all).
       offset: where to begin, in bytes.
 
     Returns:
-      A vector of the dtype.
+      A vector of the dtype, or of its 32 bits.
 
     Raises:
       ValueError: the buffer holds no whole number of elements.
@@ -77,7 +77,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
       >>> jnp.frombuffer(b"abc", dtype="uint8")
       Array([97, 98, 99], dtype=uint8)
     """
-    return from_numpy(np.frombuffer(buffer, dtypes.canonical(dtype), count, offset))
+    return from_numpy(np.frombuffer(buffer, np.dtype(dtype), count, offset))
 
 
 __all__ = ["from_dlpack", "frombuffer"]

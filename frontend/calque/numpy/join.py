@@ -398,7 +398,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *,
     if known is None or known.size != 1 or total_repeat_length not in (
             None, length * int(known.reshape(-1)[0])):
         return _repeat_each(x, repeats, known, axis, length, total_repeat_length)
-    return _repeat_all(x, as_size("repeat", known.reshape(-1)[0]), axis)
+    return _repeat_all(x, as_size("repeat", known.reshape(-1)[0].item()), axis)
 
 
 def _repeat_all(x: Any, count: Any, axis: int | None) -> Any:

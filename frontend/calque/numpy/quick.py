@@ -1,7 +1,7 @@
 """Operators on concrete arrays, with what promotion and broadcasting said remembered.
 
-`quick` computes x op y by NumPy where both are small Arrays (or Python numbers),
-no operand needs a conversion and the primitive has a rule in dispatch/numpy_rules.  Of large
+`quick` computes x op y by NumPy where both are small Arrays (or Python numbers) and the primitive
+has a rule in dispatch/numpy_rules; what promotion widens is converted by NumPy, too.  Of large
 Arrays that broadcast it keeps the Program: recording one anew costs 200 us a call.  Otherwise None,
 and the general road follows.  A plan is kept for each pair of types.
 """
@@ -48,7 +48,7 @@ def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
         return None
     if type(plan) is _Large:
         return plan.run(x, y)
-    rule, dtype, out = plan
+    rule, dtype, out, widened = plan
     device = None
     try:
         if type(x) is Array:
@@ -66,6 +66,8 @@ def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
     if p is None or q is None:
         return None
     with np.errstate(all="ignore"):
+        if widened:
+            p, q = p.astype(dtype), q.astype(dtype)
         made = np.asarray(rule(out, p, q))
     return Array(Buffer.of_host(made, device.device), out)  # type: ignore[union-attr]
 
@@ -77,7 +79,8 @@ def _number(x: int | float, dtype: Any) -> Any:
 
 
 def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
-    """(rule, dtype of scalars, aval of the result), None where there is more to do."""
+    """(rule, dtype of operands, aval of the result, whether some are widened), None where there is
+    more to do."""
     rule = numpy_rules.RULES.get(prim.name)
     if (rule is None or config.jax_debug_nans or config.jax_debug_infs
             or config.jax_numpy_rank_promotion != "allow"
@@ -95,7 +98,10 @@ def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
         return None
     dtype, weak = dtypes.promote(pairs)
     avals = [v for v in (a, b) if isinstance(v, ShapedArray)]
-    if any(v.dtype != dtype for v in avals) or (inexact and not dtypes.is_inexact(dtype)):
+    widened = any(v.dtype != dtype for v in avals)
+    if (inexact and not dtypes.is_inexact(dtype)) or widened and (
+            dtypes.is_complex(dtype) or any(v.dtype.kind not in "biuf" for v in avals
+                                            if v.dtype != dtype)):
         return None
     try:
         shape = np.broadcast_shapes(*[v.shape for v in avals])
@@ -110,11 +116,11 @@ def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
         out = out.marked(avals[0].sharding)
     ones = np.ones((1,) * len(shape), dtype)
     large = out.nbytes > numpy_rules.LIMIT
-    if large and len(avals) == 2 and a.shape != b.shape and a.shape and b.shape:
+    if large and not widened and len(avals) == 2 and a.shape != b.shape and a.shape and b.shape:
         return _Large(prim, a, b, out)  # (others are executables for any shape)
     if large or rule(out, ones, ones) is None:
         return None
-    return rule, dtype, out
+    return rule, dtype, out, widened
 
 
 class _Large:

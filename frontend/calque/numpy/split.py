@@ -24,9 +24,13 @@ def _borders(name: str, n: int, sections: Any, equal: bool) -> list[int]:
             raise ValueError(explain(f"Sizes passed to split must be nonnegative, got {sizes}",
                                      fix="give increasing positions within the axis."))
         return ends
-    count = as_size(name, sections)
+    # (JAX takes a float for its whole part)
+    count = int(sections) if isinstance(sections, (float, np.floating)) else as_size(name, sections)
     if count == 0:
         raise ZeroDivisionError(explain(f"{name}: cannot divide into 0 sections."))
+    if count < 0:
+        raise ValueError(explain(f"{name}: cannot divide into {count} sections.",
+                                 fix="give a positive number, or positions in a list."))
     part, rest = divmod(n, count)
     if equal and rest:
         raise ValueError(explain(

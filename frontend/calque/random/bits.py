@@ -76,7 +76,8 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
       key: a PRNG key.
       shape: of the result.
       dtype: float dtype (default float32, float64 with x64).
-      minval, maxval: bounds, broadcast to shape.
+      minval, maxval: bounds, broadcast to shape. As in JAX, one number of rank 1 and more
+        (shape (1,), (1, 1)) goes with the shape () only, and the result has its shape.
       out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
 
     Returns:
@@ -84,7 +85,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
 
     Raises:
       TypeError: the first argument is no key, or shape is no tuple of integers.
-      ValueError: it is an array of keys, or dtype is no float dtype.
+      ValueError: it is an array of keys, dtype is no float dtype, or a bound does not broadcast.
 
     Example:
       >>> import calque.random as random
@@ -93,7 +94,30 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
     """
     d = float_dtype("uniform", dtype)
     with lazy_eval("uniform"):
-        return draw_uniform(key_of("uniform", key), as_shape("uniform", shape), d, minval, maxval)
+        wanted = as_shape("uniform", shape)
+        drawn = draw_uniform(key_of("uniform", key), wanted, d, *(
+            _fitting(name, bound, wanted) for name, bound in (
+                ("minval", minval), ("maxval", maxval))))
+        return _of_rank_one(drawn, minval, maxval) if wanted == () else drawn
+
+
+def _fitting(name: str, bound: Any, shape: Shape) -> Any:
+    """A bound that broadcasts to a shape; one number of any rank beside () is a scalar."""
+    have = shape_of(bound)
+    if shape == () and have and math.prod(have) == 1:
+        return sh.reshape(bound, ())
+    if have and (len(have) > len(shape) or any(n not in (1, m) for n, m in zip(
+            have[::-1], shape[::-1], strict=False))):
+        raise ValueError(explain(
+            f"uniform: {name} of shape {have} does not broadcast to the shape {shape}.",
+            fix=f"draw numbers of shape {have}, or give bounds that broadcast to {shape}."))
+    return bound
+
+
+def _of_rank_one(drawn: Any, *bounds: Any) -> Any:
+    """A scalar in the shape of bounds of one number each."""
+    rank = max(len(shape_of(b)) for b in bounds)
+    return sh.reshape(drawn, (1,) * rank) if rank else drawn
 
 
 def broadcast_bound(x: Any, shape: Shape, dtype: Dtype) -> Any:

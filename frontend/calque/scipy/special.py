@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from calque.api.custom_derivatives import custom_jvp
+from calque.core import dtypes
 from calque.core.avals import dtype_of
+from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.tables import from_row
 from calque.core.types import Function
@@ -170,13 +172,14 @@ def polygamma(n: Any, x: Any) -> Any:
     """Derivative of order n of digamma(x).
 
     Args:
-      n: array or scalar.
+      n: array or scalar of integer dtype.
       x: array or scalar.
 
     Returns:
       An array of the broadcast shape, of inexact dtype.
 
     Raises:
+      ValueError: n is not of integer dtype.
       TypeError: an argument is not an array or a number, or complex.
 
     Example:
@@ -185,6 +188,10 @@ def polygamma(n: Any, x: Any) -> Any:
       Array(1.644934, dtype=float32, weak_type=True)
     """
     _real("polygamma", n, error=ValueError)
+    if not dtypes.is_integer(kind := dtype_of(util.one_array("polygamma", n))):
+        raise ValueError(explain(
+            f"Argument `n` to polygamma must be of integer type. Got dtype {kind}.",
+            fix="pass an integer, or an array of integers."))
     return _apply("polygamma", sp.polygamma_p, n, x)
 
 

@@ -17,7 +17,7 @@ from calque.core.program import Program, Var, eliminate_dead_code
 from calque.core.source import here
 from calque.core.trace import Trace, Tracer, as_current, current
 from calque.core.types import Params
-from calque.core.zeros import instantiate, is_zero
+from calque.core.zeros import instantiate, is_zero, zeros
 from calque.transforms.pairs import PairTrace, PairTracer
 from calque.transforms.stage import StageTrace, StageTracer, replay, stage
 
@@ -32,8 +32,16 @@ class LinearizeTracer(PairTracer):
         return f"primal={self.primal}, typeof(tangent)={aval_of(self.primal).tangent().short()}"
 
 
+# Equations of Programs: what of them does not depend on tangents is not staged with the rest.
+_OF_PROGRAMS = frozenset(("jit", "scan", "cond", "while", "checkpoint", "shard_map"))
+
+
 class SplitTrace(Trace):
-    """Runs jvp rules: operations on tangents are staged, all others go to the parent."""
+    """Runs jvp rules: operations on tangents are staged, all others go to the parent.
+
+    A rule may call jvp itself (a custom_jvp whose rule differentiates a loop): its loops and calls
+    then take primals and tangents together, and `_split` parts them.
+    """
 
     __slots__ = ("tangents",)
     kind = "split"
@@ -44,9 +52,25 @@ class SplitTrace(Trace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         assert self.parent is not None
-        if any(type(a) is StageTracer and a._trace is self.tangents for a in args):
-            return self.tangents.process(prim, args, params)
-        return self.parent.process(prim, args, params)
+        mine = [type(a) is StageTracer and a._trace is self.tangents for a in args]
+        if not any(mine):
+            return self.parent.process(prim, args, params)
+        if prim.name in _OF_PROGRAMS and not all(mine):
+            return self._split(prim, mine, args, params)
+        return self.tangents.process(prim, args, params)
+
+    def _split(self, prim: Primitive, mine: Sequence[bool], args: Sequence[Any],
+               params: Params) -> list[Any]:
+        """An equation that is linear in the tangents among its operands, as its value at zero and
+        its derivative: results without one do not depend on them."""
+        assert self.parent is not None
+        assert prim.linearize is not None
+        with as_current(self.parent):
+            primals = [zeros(aval_of(a)) if m else a for a, m in zip(args, mine)]
+            outs, tangent_fn = prim.linearize(mine, primals, **params)
+        with as_current(self.tangents):
+            tangents = tangent_fn(*[a for a, m in zip(args, mine) if m])
+        return [o if is_zero(t) else t for o, t in zip(outs, tangents, strict=True)]
 
 
 class LinearizeTrace(PairTrace):

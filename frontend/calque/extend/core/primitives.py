@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import calque
 from calque.core.primitive import registry
 
 # JAX's names where they are others
@@ -29,5 +30,10 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
+    """Those that JAX has and we compute by others, and those of modules that are loaded later."""
+    found = getattr(calque.lax.linalg, name, getattr(calque.lax, name, None)) if name.endswith(
+        "_p") else None
+    if found is not None:
+        return found
     raise AttributeError(f"calque has no primitive {name!r}.\n  Fix: dir(calque.extend.core."
                          "primitives) lists those there are.")

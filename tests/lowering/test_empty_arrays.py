@@ -1,0 +1,70 @@
+"""Arrays without elements are taken out of Programs: loops around them stay kernels."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import calque
+import calque.numpy as jnp
+from calque import lax
+
+A = np.array([[0.9, 0.1], [-0.2, 0.8]], np.float32)
+X = np.array([1, 2], np.float32)
+
+
+def filtered(u: Any, x: Any) -> Any:
+    """A state space without inputs: B is (2, 0), u is (n, 0)."""
+    def step(carry: Any, u: Any) -> Any:
+        x, none = carry
+        x = A @ x + jnp.zeros((2, 0)) @ u
+        return (x, none + u), (x.sum(), jnp.concatenate([u, x, none]))
+    return lax.scan(step, (x, jnp.ones(0)), u)
+
+
+def counted(x: Any, none: Any) -> Any:
+    return lax.while_loop(lambda c: c[0].sum() + c[1].sum() > 1, lambda c: (
+        c[0] * 0.5 + none.sum(), c[1] + none), (x, none))
+
+
+def test_a_scan() -> None:
+    f = calque.jit(filtered)
+    u = np.zeros((5, 0), np.float32)
+    (x, none), (sums, joined) = f(u, X)
+    wanted = [np.linalg.matrix_power(A.astype(float), i + 1) @ X for i in range(5)]
+    np.testing.assert_allclose(x, wanted[-1], rtol=1e-5)
+    np.testing.assert_allclose(joined, wanted, rtol=1e-5)
+    np.testing.assert_allclose(sums, np.sum(wanted, 1), rtol=1e-5)
+    assert none.shape == (0,) and "from the host" not in str(f.lower(u, X).plan())
+
+
+def test_a_while_loop() -> None:
+    f = calque.jit(counted)
+    none = np.zeros((0, 3), np.float32)
+    x, left = f(X, none)
+    np.testing.assert_allclose(x, X / 4)
+    assert left.shape == (0, 3) and "from the host" not in str(f.lower(X, none).plan())
+
+
+def test_outside_of_loops() -> None:
+    def f(x: Any, none: Any) -> Any:
+        only = jnp.concatenate([x[:0], x, none.sum(0)])
+        none_on_none = none.T @ none
+        return only, none_on_none, jnp.prod(none, 0), none.any(0), none.all(0), none + 1
+    none = np.zeros((0, 2), np.float32)
+    found = calque.jit(f)(X, none)
+    wanted = (np.r_[X, 0, 0], np.zeros((2, 2)), np.ones(2), np.zeros(2, bool), np.ones(2, bool),
+              none)
+    for a, b in zip(found, wanted, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_array_equal(a, b)
+
+
+def test_branches_and_calls() -> None:
+    def f(x: Any, none: Any) -> Any:
+        inner = calque.jit(lambda x, n: x + n.sum())
+        return lax.cond(x[0] > 0, inner, lambda x, n: x, x, none), lax.switch(
+            1, [lambda n: n, lambda n: n + 1], none)
+    x, none = calque.jit(f)(X, np.zeros(0, np.float32))
+    np.testing.assert_array_equal(x, X)
+    assert none.shape == (0,)
