@@ -92,7 +92,7 @@ def page() -> str:
              "those that begin with `calque`.", "",
              "| option | default | what it does | values |", "|---|---|---|---|"]
     for o in sorted(OPTIONS.values(), key=lambda o: (o.name.startswith("calque"), o.name)):
-        if o.name not in TAKEN:
+        if o.name not in TAKEN and not o.name.startswith("user_context_"):  # (of this process)
             values = ", ".join(f"`{c}`" for c in o.choices) or {"bool": "true, false",
                                                                 "int": "a number"}.get(o.kind, "")
             lines.append(f"| `{o.name}` | {_shown(o.default)} | {o.help} | {values} |")
