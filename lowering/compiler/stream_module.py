@@ -327,16 +327,43 @@ def _executable(name: str, lines: list[str], target: str, objects: str, words: i
 
 # ---- the host
 class _Slab:
-    """Arrays that are allocated together, and a resource of that size."""
+    """Arrays that are allocated together, and a resource of that size; `lives`: the first and the
+    last step of each, where arrays that are not there together may share memory."""
 
-    def __init__(self, name: str, lifetime: str, arrays: Sequence[_Array]) -> None:
+    def __init__(self, name: str, lifetime: str, arrays: Sequence[_Array],
+                 lives: dict[tuple[str, int], tuple[int, int]] | None = None) -> None:
         self.name, self.kind = name, f"!stream.resource<{lifetime}>"
         self.places: dict[tuple[str, int], int] = {}
-        end = 0
-        for a in arrays:
-            self.places[a.place, a.number] = end
-            end += -(-a.nbytes // _LINE) * _LINE
-        self.size = arrays[0].nbytes if len(arrays) == 1 and lifetime == "external" else end
+        always = (0, 1 << 30)
+        live = {(a.place, a.number): always if lives is None else lives[a.place, a.number]
+                for a in arrays}
+        self.size = 0
+        there: list[tuple[int, int, int]] = []  # where one begins and ends, and its last step
+        for a in sorted(arrays, key=lambda a: live[a.place, a.number][0]):
+            first, last = live[a.place, a.number]
+            there = [x for x in there if x[2] >= first]
+            size, at = -(-a.nbytes // _LINE) * _LINE, 0
+            for begin, end, _ in there:  # (by their places)
+                if at + size <= begin:
+                    break
+                at = max(at, end)
+            there.append((at, at + size, last))
+            there.sort()
+            self.places[a.place, a.number] = at
+            self.size = max(self.size, at + size)
+        if len(arrays) == 1 and lifetime == "external":
+            self.size = arrays[0].nbytes
+
+
+def _lives(p: _Program) -> dict[tuple[str, int], tuple[int, int]]:
+    """The first and the last step in which what is made, or filled, is there."""
+    found = {(a.place, a.number): (0, 0) for a, *_ in p.fills}
+    for k, d in enumerate(p.steps):
+        for a in (*d.operands, *d.results):
+            if a.place != "argument":
+                first, _ = found.get((a.place, a.number), (k, k))
+                found[a.place, a.number] = first, k
+    return found
 
 
 class _Host:
@@ -350,8 +377,9 @@ class _Host:
         between = [a for a in p.made if a.number not in returned] + [a for a, *_ in p.fills]
         made = [r for k, r in enumerate(p.results) if k not in p.given]
         self.given = {p.results[k].number: i for k, i in p.given.items()}
-        self.slabs = [_Slab(*slab) for slab in (
-            ("made", "external", made), ("between", "transient", between)) if slab[2]]
+        self.slabs = [_Slab("made", "external", made)] if made else []
+        if between:
+            self.slabs.append(_Slab("between", "transient", between, _lives(p)))
 
     def number(self, n: int) -> str:
         self.numbers[n] = None

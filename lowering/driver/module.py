@@ -55,6 +55,7 @@ ENTRY = "main"
 UNNAMED = "calque"
 PARAMETER_SCOPE = "calque"
 LONGEST_CHAIN = 128  # weight of what follows one another in a loop of IREE's: 8 sines
+SLACK = 16  # element operations for one multiply-add that may take longer (Context.slack)
 OUTPUT_BYTES = 1 << 12  # results from here on are written into memory of ours (runtime/executable)
 
 
@@ -266,7 +267,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                               DynamicBuilder if _is_dynamic(p) else Builder)
             ctx = emitter.ctx
             ctx.module, ctx.entry, ctx.views = module, block, options.views
-            ctx.closing = closing
+            ctx.closing, ctx.slack = closing, cost.work(p) // SLACK if closing else 0
             ctx.stepped = cost.is_stepped(p, target.backend == "llvm-cpu")
             if options.bindings:
                 ctx.fusion.set_bindings(options.bindings)

@@ -45,7 +45,8 @@ class Context:
         self.needs: frozenset[str] = frozenset()  # of a device beyond the target: user_gpu.py
         self.sources: dict[Any, Any] = {}  # executables that are called again, by what decides them
         self.callbacks: list[Any] = []  # (function, operand specs, result specs)
-        self.closing = False  # whether IREE is to get nothing (passes/remainder)
+        self.closing = False  # whether IREE is to get nothing (passes/remainder),
+        self.slack = 0  # and multiply-adds of a product that may be slower for that
         self.stepped = False  # whether loops or branches run from the host
         self.imported: set[int] = set()  # roots of values whose memory the runtime made
         self.plan = Recorder()  # which ways were taken
