@@ -294,15 +294,13 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
         if as_is is None and ctx.closing and m * n * k < LEAST_DIRECT:
             as_is = replace(cells(*sizes, True, vector, size), few=0, room=0)
     least = LEAST_DIRECT_OF_MANY if batch > 1 else LEAST_DIRECT
-    if off("products"):
-        why: Refusal | None = Refusal(e, "switched off")
-    elif as_is is not None and m * n * k >= least and all(
-            map(int.__ge__, (m, k), LEAST_DIRECT_SIZES)) or ctx.closing and known and m * n * k < max(LEAST_DIRECT, ctx.slack) and (
-            m * k * (-n % (2 * vector // size)) < WASTE):
-        why = None
-    else:
-        why = refusal(count, rows if is_static((m,)) else FEW, columns, depth, b_column == 1,
-                      known and has_masks(target, m, n), e)
+    lies_well = as_is is not None and m * n * k >= least and all(
+        map(int.__ge__, (m, k), LEAST_DIRECT_SIZES))
+    closes = ctx.closing and known and m * n * k < max(LEAST_DIRECT, ctx.slack) and (
+        m * k * (-n % (2 * vector // size)) < WASTE)
+    why = Refusal(e, "switched off") if off("products") else None if lies_well or closes else (
+        refusal(count, rows if is_static((m,)) else FEW, columns, depth, b_column == 1,
+                known and has_masks(target, m, n), e))
     if why is None and count == 1 and is_instruction(target, min(rows, columns, depth),
                                                      x.dtype.name):
         why = Refusal(e, "instruction")
