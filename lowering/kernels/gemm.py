@@ -293,7 +293,7 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
             as_is = direct(cells(*sizes, True, vector, size), n, k, b_row, vector, size)
         if as_is is None and ctx.closing and m * n * k < LEAST_DIRECT:
             as_is = replace(cells(*sizes, True, vector, size), few=0, room=0)
-    least = LEAST_DIRECT_OF_MANY if batch > 1 else LEAST_DIRECT
+    least = LEAST_DIRECT_OF_MANY if count > 1 else LEAST_DIRECT
     lies_well = as_is is not None and m * n * k >= least and all(
         map(int.__ge__, (m, k), LEAST_DIRECT_SIZES))
     closes = ctx.closing and known and m * n * k < max(LEAST_DIRECT, ctx.slack) and (
