@@ -174,10 +174,11 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     arguments = [by_position[i] for i in passed]
     if options.whole and why is not None and not baked and remainder.may_close(p, target):
         rest = grouped(plain, closing=True)
-        closed = _emit(lowered, rest, arguments, _plan_results(rest, positions)[1], baked, target,
-                       options, closing=True)
-        if closed.closed:
-            return closed
+        found, outputs = _plan_results(rest, positions)
+        if found == results:
+            closed = _emit(lowered, rest, arguments, outputs, baked, target, options, closing=True)
+            if closed.closed:
+                return closed
     return _emit(lowered, p, arguments, computed, baked, target, options)
 
 

@@ -218,3 +218,15 @@ def test_strides_of_another_shape() -> None:
         if found is not None:
             assert all(n == 1 or s == t // 8 for n, s, t in zip(new, found, y.strides))
     assert min(seen.values()) > 300
+
+
+def test_results_that_are_one_value_stay_apart() -> None:
+    """What an argument, another result, or a number of the program is, beside a product."""
+    def f(x: Any, y: Any, w: Any) -> Any:
+        h = x @ y
+        return h, w, h, w * 1, jnp.float32(1) / 4, (h * 1).T[:3], w
+
+    made = calque.jit(f)(P, Q, np.float32(3))
+    h = P @ Q
+    for got, want in zip(made, (h, 3, h, 3, 0.25, h.T[:3], 3), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)  # sums of 160
