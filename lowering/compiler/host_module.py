@@ -290,7 +290,7 @@ def text(host: Host, counts: Mapping[str, tuple[int, int, int]], elf: bytes) -> 
         f"vm.global.store.ref %e, @executable : {_E}"]
     for i, step in enumerate(commands):
         parts.append(f"    vm.global.ref private mutable @commands_{i} : {_C}\n")
-        parts.append(_recorded(i, step, functions, counts))
+        parts.append(_recorded(i, host, step, functions, counts))
         start.lines += [f"%c{i} = vm.call @record_{i}() : () -> {_C}",
                         f"vm.global.store.ref %c{i}, @commands_{i} : {_C}"]
     start.lines.append("vm.return")
@@ -298,19 +298,31 @@ def text(host: Host, counts: Mapping[str, tuple[int, int, int]], elf: bytes) -> 
     return "".join([*parts, "  }\n}\n"])
 
 
-def _uses(step: Dispatch | Fill) -> list[tuple[tuple[int, int, int], bool]]:
-    """(slot, offset, length) of what a step touches, and whether it only reads that."""
+Use = tuple[str, int, int, bool]
+
+
+def uses(host: Host, commands: Commands, step: Dispatch | Fill) -> list[Use]:
+    """(memory, where it begins and ends, whether that is only read) of what a step touches.  Slots
+    may be parts of one resource, and resources one argument's."""
+    arguments = {name: argument for name, argument, _ in host.imports}
+
+    def use(slot: int, offset: int, length: int, reads: bool) -> Use:
+        name = commands.slots[slot][0]
+        whole, at = host.views.get(name, (name, 0))
+        return arguments.get(whole, whole), at + offset, at + offset + length, reads
+
     if isinstance(step, Fill):
-        return [((step.slot, step.offset, step.length), False)]
-    return list(zip(step.bindings, step.reads))
+        return [use(step.slot, step.offset, step.length, False)]
+    return [use(*binding, reads) for binding, reads in zip(step.bindings, step.reads)]
 
 
-def _meet(x: tuple[int, int, int], y: tuple[int, int, int]) -> bool:
-    """Whether two parts of slots have bytes in common."""
-    return x[0] == y[0] and x[1] < y[1] + y[2] and y[1] < x[1] + x[2]
+def meet(xs: list[Use], ys: list[Use]) -> bool:
+    """Whether some bytes are in both, and written by one."""
+    return any(x[0] == y[0] and x[1] < y[2] and y[1] < x[2] and not (x[3] and y[3])
+               for x in xs for y in ys)
 
 
-def _recorded(number: int, commands: Commands, functions: Mapping[str, str],
+def _recorded(number: int, host: Host, commands: Commands, functions: Mapping[str, str],
               counts: Mapping[str, tuple[int, int, int]]) -> str:
     """The function that records commands: their buffers are given at each call."""
     b = _Body()
@@ -321,14 +333,13 @@ def _recorded(number: int, commands: Commands, functions: Mapping[str, str],
         f"({_D}, i32, i32, i64, i32) -> {_C}"]
     barrier = (f"vm.call @hal.command_buffer.execution_barrier(%c, {b.i32(_BEFORE)}, "
                f"{b.i32(_AFTER)}, {b.i64(0)}) : ({_C}, i32, i32, i64) -> ()")
-    since: list[tuple[tuple[int, int, int], bool]] = []  # what is used since the last barrier
+    since: list[Use] = []  # what is touched since the last barrier
     for i, step in enumerate(commands.steps):
-        used = _uses(step)
-        if any(_meet(x, y) and not (x_read and y_read) for x, x_read in used
-               for y, y_read in since):
+        touched = uses(host, commands, step)
+        if meet(touched, since):
             b.lines.append(barrier)
             since = []
-        since += used
+        since += touched
         if isinstance(step, Fill):
             b.lines.append(
                 f"vm.call @hal.command_buffer.fill_buffer(%c, %null, {b.i64(step.offset)}, "

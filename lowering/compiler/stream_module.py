@@ -9,6 +9,7 @@ It imports nothing of calque: the compiler's process reads it.
 """
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import re
@@ -334,21 +335,20 @@ class _Slab:
                  lives: dict[tuple[str, int], tuple[int, int]] | None = None) -> None:
         self.name, self.kind = name, f"!stream.resource<{lifetime}>"
         self.places: dict[tuple[str, int], int] = {}
-        always = (0, 1 << 30)
-        live = {(a.place, a.number): always if lives is None else lives[a.place, a.number]
-                for a in arrays}
         self.size = 0
         there: list[tuple[int, int, int]] = []  # where one begins and ends, and its last step
-        for a in sorted(arrays, key=lambda a: live[a.place, a.number][0]):
-            first, last = live[a.place, a.number]
-            there = [x for x in there if x[2] >= first]
-            size, at = -(-a.nbytes // _LINE) * _LINE, 0
-            for begin, end, _ in there:  # (by their places)
-                if at + size <= begin:
-                    break
-                at = max(at, end)
-            there.append((at, at + size, last))
-            there.sort()
+        if lives is not None:
+            arrays = sorted(arrays, key=lambda a: lives[a.place, a.number])
+        for a in arrays:
+            size, at = -(-a.nbytes // _LINE) * _LINE, 0 if lives is not None else self.size
+            if lives is not None:
+                first, last = lives[a.place, a.number]
+                there = [x for x in there if x[2] >= first]
+                for begin, end, _ in there:  # (by their places)
+                    if at + size <= begin:
+                        break
+                    at = max(at, end)
+                bisect.insort(there, (at, at + size, last))
             self.places[a.place, a.number] = at
             self.size = max(self.size, at + size)
         if len(arrays) == 1 and lifetime == "external":

@@ -146,6 +146,7 @@ def close(finder: rows.Finder, p: Program) -> None:
     own = {i for i in finder.live if _is_left(finder, i)}
     finder.widened |= finder.live - own  # they stay what they are
     finder.through = True
+    finder.row_forms.clear()  # (parts of arrays have one now)
     small = {i for i in own if _is_small(finder.equations[i])}
     large = sorted(own - small, key=finder.position.__getitem__)
     for moves in (False, True):

@@ -164,9 +164,13 @@ def write(found: dict[str, dict[str, object]]) -> None:
              "Those that do not pass, with the first line of the failure:", ""]
     lines += [f"* {n} `{_short(i)}`: {_clean(why)}" for n, r in sorted(every.items())
               for i, why in r["lost"].items()]
-    text = PAGE.read_text()
-    before, _, rest = text.partition(START)
-    PAGE.write_text(f"{before}{START}\n" + "\n".join(lines) + f"\n{END}" + rest.partition(END)[2])
+    put(lines, START, END)
+
+
+def put(lines: Sequence[str], start: str, end: str) -> None:
+    """Write lines into the page, between these."""
+    before, _, rest = PAGE.read_text().partition(start)
+    PAGE.write_text(f"{before}{start}\n" + "\n".join(lines) + f"\n{end}" + rest.partition(end)[2])
 
 
 def _short(test: str) -> str:

@@ -19,9 +19,10 @@ import statistics
 import subprocess
 from typing import Any
 
+from libraries import put
+
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
-PAGE = ROOT / "docs" / "libraries.md"
 KEPT = ROOT / "build" / "clients" / "table.json"
 START, END = "<!-- table: tests/clients/table.py -->", "<!-- end of libraries -->"
 TOLERANCE = 2e-3
@@ -145,9 +146,7 @@ def write(rows: dict[str, dict[str, Any]]) -> None:
         lines += ["", "What is not equal:", "", *differ]
     if fails:
         lines += ["", "What jax 0.10.2 does not run either, which does not count:", "", *fails]
-    text = PAGE.read_text()
-    before, _, rest = text.partition(START)
-    PAGE.write_text(f"{before}{START}\n" + "\n".join(lines) + f"\n{END}" + rest.partition(END)[2])
+    put(lines, START, END)
 
 
 def _clean(why: str) -> str:

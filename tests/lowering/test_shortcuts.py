@@ -225,6 +225,36 @@ def test_lines_that_are_not_known(line: str, word: str) -> None:
         host_module.read(HOST.replace("LINE", line))
 
 
+def test_which_dispatches_wait_for_others() -> None:
+    """Those that touch bytes that others write, also by another slot of the same memory."""
+    host = host_module.Host("f", [], "")
+    host.imports = [("in0", "arg0", 512), ("again", "arg0", 512), ("in1", "arg1", 512)]
+    host.views = {"low": ("t", 0), "high": ("t", 256), "over": ("t", 128)}
+    commands = host_module.Commands([(name, 256) for name in (
+        "in0", "again", "in1", "t", "low", "high", "over")])
+    slots = {name: i for i, (name, _) in enumerate(commands.slots)}
+
+    def touched(reads: list[str], writes: list[str]) -> list[Any]:
+        return host_module.uses(host, commands, host_module.Dispatch(
+            "e", "f", [], [(slots[n], 0, 256) for n in (*reads, *writes)],
+            [True] * len(reads) + [False] * len(writes)))
+
+    def waits(first: tuple[list[str], list[str]], then: tuple[list[str], list[str]]) -> bool:
+        return host_module.meet(touched(*then), touched(*first))
+
+    assert waits((["in0"], ["low"]), (["low"], ["high"]))  # reads what is written
+    assert waits((["low"], ["high"]), (["in0"], ["low"]))  # writes what is read
+    assert waits(([], ["low"]), ([], ["low"]))
+    assert waits(([], ["t"]), (["low"], ["in1"]))  # a part of a whole
+    assert waits(([], ["low"]), (["over"], ["in1"]))  # parts that overlap
+    assert waits(([], ["in0"]), (["again"], ["low"]))  # one argument, seen twice
+    assert not waits((["in0"], ["low"]), (["in0"], ["high"]))  # parts beside each other
+    assert not waits((["in0"], ["low"]), (["again", "in1"], ["high"]))  # both read
+    fill = host_module.Fill(slots["t"], 300, 8, 0, 4)
+    assert host_module.meet(host_module.uses(host, commands, fill), touched(["high"], []))
+    assert not host_module.meet(host_module.uses(host, commands, fill), touched(["low"], []))
+
+
 def objects(folder: Any, *sources: str) -> list[bytes]:
     """C sources, compiled as the kernels are."""
     files = []

@@ -340,3 +340,48 @@ def test_another_device() -> None:
     with pytest.raises(stream_module.Unknown, match="device"):
         stream_module.device(DEVICE.replace("local", "cuda"))
     assert stream_module.device(f"module {{\n{DEVICE}\n}}") == DEVICE
+
+
+def test_arrays_between_share_memory_when_they_are_not_there_together() -> None:
+    """No two that live in one step lie in the same bytes."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        count = int(rng.integers(1, 30))
+        arrays = [stream_module._Array("made", i, f"tensor<{int(rng.integers(1, 400))}xf32>")
+                  for i in range(count)]
+        lives = {}
+        for a in arrays:
+            first = int(rng.integers(0, 20))
+            lives[a.place, a.number] = first, first + int(rng.integers(0, 8))
+        slab = stream_module._Slab("between", "transient", arrays, lives)
+        spans = [(slab.places[a.place, a.number], a.nbytes, *lives[a.place, a.number])
+                 for a in arrays]
+        for i, (at, size, first, last) in enumerate(spans):
+            assert at % 64 == 0 and at + size <= slab.size
+            for other, more, begin, end in spans[:i]:
+                assert last < begin or end < first or at + size <= other or other + more <= at
+        if count > 1:
+            assert slab.size <= sum(-(-a.nbytes // 64) * 64 for a in arrays)
+    apart = {("made", 0): (0, 0), ("made", 1): (1, 1)}
+    pair = [stream_module._Array("made", i, "tensor<64xf32>") for i in range(2)]
+    assert stream_module._Slab("between", "transient", pair, apart).size == 256
+
+
+def test_many_kernels_in_a_row() -> None:
+    """A long way of arrays that take each other's places, with some that stay to the end."""
+    w = RNG.standard_normal((64, 64)).astype(np.float32) / 8
+    x = RNG.standard_normal((96, 64)).astype(np.float32)
+
+    def f(x: Any, w: Any) -> Any:
+        kept = []
+        for i in range(12):
+            x = jnp.tanh(x @ w) + (kept[i // 2] if i % 3 == 2 else 0)
+            kept.append(x)
+        return x, kept[4] * 2, sum(kept)
+
+    want, kept = x.astype("f8"), list[Any]()
+    for i in range(12):
+        want = np.tanh(want @ w) + (kept[i // 2] if i % 3 == 2 else 0)
+        kept.append(want)
+    for got, wanted in zip(calque.jit(f)(x, w), (want, kept[4] * 2, sum(kept)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)  # 12 products of 64 terms
