@@ -141,14 +141,17 @@ def temporary(within: Path | None = None) -> Path:
     sweep(within)
     while True:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=within))
-        lock = _locked(path, wait=True)
+        try:
+            lock = _locked(path, wait=True)
+        except FileNotFoundError:  # another process swept it before it was opened here
+            continue
         if lock is None:  # (no such locks here)
             _made[path] = (os.getpid(), -1)
             return path
         if os.fstat(lock).st_nlink:
             _made[path] = (os.getpid(), lock)
             return path
-        os.close(lock)  # another process saw it before it was locked, and swept it
+        os.close(lock)  # or before it was locked
 
 
 def remove(path: Path) -> None:

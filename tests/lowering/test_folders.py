@@ -191,6 +191,22 @@ def test_temporary_files_are_gone_when_a_process_ends(named, tmp_path, monkeypat
     assert not [p for p in at.iterdir() if named or p.name[:5] != "host-"]
 
 
+def test_a_folder_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    """Processes that start at once sweep each other's new folders."""
+    make, made = tempfile.mkdtemp, []
+
+    def swept(**kwargs):
+        made.append(make(**kwargs))
+        if len(made) < 3:
+            Path(made[-1]).rmdir()
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", swept)
+    path = folders.temporary(tmp_path)
+    assert len(made) == 3 and path == Path(made[-1]) and path.is_dir()
+    folders.remove(path)
+
+
 def test_where_they_lie(tmp_path, monkeypatch):
     for name in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.delenv(name, raising=False)
