@@ -31,7 +31,8 @@ _OF_NOTHING = {"dot_general": 0, "reduce_sum": 0, "reduce_or": 0, "reduce_prod":
 
 def is_empty(aval: ShapedArray) -> bool:
     """Whether a type has no elements, and a number can be spread in its place."""
-    return any(isinstance(n, int) and n == 0 for n in aval.shape) and not dtypes.is_key(aval.dtype)
+    return any(isinstance(n, int) and n == 0 for n in aval.shape) and not (
+        dtypes.is_key(aval.dtype) or aval.dtype == dtypes.float0)
 
 
 def without_empty(p: Program) -> Program:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import calque
 import calque.numpy as jnp
@@ -68,3 +69,19 @@ def test_branches_and_calls() -> None:
     x, none = calque.jit(f)(X, np.zeros(0, np.float32))
     np.testing.assert_array_equal(x, X)
     assert none.shape == (0,)
+
+
+@pytest.mark.parametrize("none", [
+    np.zeros((0,), calque.dtypes.float0), jnp.zeros((0, 2), "int4"), jnp.zeros((2, 0), "bfloat16"),
+    calque.random.split(calque.random.key(0), 3)[:0]], ids=lambda x: str(x.dtype)[:8])
+def test_every_dtype_through_loops(none: Any) -> None:
+    """float0, keys and narrow numbers: captured, carried, stacked, and kept by a checkpoint."""
+    steps = jnp.arange(2.)
+    for f in (lambda z: lax.scan(lambda c, x: (c, z), 0., steps),
+              lambda z: lax.scan(lambda c, x: ((c[0] + x, c[1]), c[1]), (0., z), steps),
+              lambda z: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1]), (0., z)),
+              lambda z: calque.checkpoint(lambda z, x: (z, x))(z, steps)):
+        found, wanted = (calque.tree.leaves(a) for a in (f(none), calque.eval_shape(f, none)))
+        assert [(np.shape(a), a.dtype) for a in found] == [(a.shape, a.dtype) for a in wanted]
+    carried = lax.scan(lambda c, x: ((c[0] + x, c[1]), c[1]), (0., none), steps)
+    assert float(carried[0][0]) == 1 and carried[1].shape == (2, *none.shape)
