@@ -26,7 +26,8 @@ from calque.core.program import (
     inner_of,
 )
 
-_OF_NOTHING = {"dot_general": 0, "reduce_sum": 0, "reduce_or": 0, "reduce_prod": 1, "reduce_and": 1}
+_OF_NOTHING = {"dot_general": 0, "reduce_sum": 0, "reduce_or": 0, "reduce_xor": 0,
+               "reduce_prod": 1, "reduce_and": -1}
 
 
 def is_empty(aval: ShapedArray) -> bool:
@@ -73,7 +74,7 @@ def _taken_out(p: Program) -> Program:
 
 def _spread(value: int, o: Var, e: Equation) -> Equation:
     """A number in the place of what e gives o."""
-    number = Literal(np.asarray(value, o.aval.dtype), ShapedArray((), o.aval.dtype))
+    number = Literal(np.asarray(value).astype(o.aval.dtype), ShapedArray((), o.aval.dtype))
     return Equation(registry["broadcast_in_dim"], (number,), (o,), {
         "shape": o.aval.shape, "broadcast_dimensions": (), "sharding": None}, e.source, e.scope)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes  # noqa: F401  (its dtypes by name)
 import numpy as np
 import pytest
 
@@ -85,3 +86,22 @@ def test_every_dtype_through_loops(none: Any) -> None:
         assert [(np.shape(a), a.dtype) for a in found] == [(a.shape, a.dtype) for a in wanted]
     carried = lax.scan(lambda c, x: ((c[0] + x, c[1]), c[1]), (0., none), steps)
     assert float(carried[0][0]) == 1 and carried[1].shape == (2, *none.shape)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "uint32", "float32", "bfloat16"])
+def test_folds_of_nothing_are_their_identities(dtype: str) -> None:
+    """(NumPy knows all but the ml_dtypes ones, whose sums and products are 0 and 1 as well.)"""
+    none = np.zeros((2, 0), dtype)
+    folds: list[tuple[Any, Any]] = [(lax.reduce_sum_p, np.add), (lax.reduce_prod_p, np.multiply)]
+    if dtype in ("bool", "int8", "uint8", "int32", "uint32"):
+        folds += [(lax.reduce_and_p, np.bitwise_and), (lax.reduce_or_p, np.bitwise_or),
+                  (lax.reduce_xor_p, np.bitwise_xor)]
+    if dtype == "bool":
+        folds = folds[2:]
+    for primitive, fold in folds:
+        more = {"out_sharding": None} if primitive is lax.reduce_sum_p else {}
+        found = calque.jit(lambda x: primitive.bind(x, axes=(1,), **more))(none)
+        wanted = fold.reduce(none.astype("float32") if dtype == "bfloat16" else none, 1)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(np.asarray(found, wanted.dtype),
+                                      wanted.astype(dtype).astype(wanted.dtype))
