@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calque.lowering.emit import mlir
-from calque.lowering.emit.dtypes import BOOL, unsigned
+from calque.lowering.emit.dtypes import BOOL, signed, unsigned
 from calque.lowering.emit.value import Value
 
 if TYPE_CHECKING:
@@ -204,9 +204,10 @@ def _moved(b: Builder, v: Any, op: Any, source: _Origin) -> _Origin:
     if spec is None or -1 in spec[0] or -1 in source.leaf.shape:
         return _CONSTANT
     attributes = {name: str(op.attributes[name]) for name in op.attributes}
+    name, leaf = op.name.partition(".")[2], source.leaf
+    kind = signed(leaf.dtype) if name == "reverse" else leaf.dtype  # as Builder.reverse
     with mlir.ir().InsertionPoint(op):
-        leaf = b.emit(op.name.partition(".")[2], [source.leaf], spec[0], source.leaf.dtype,
-                      attributes)
+        leaf = b.emit(name, [leaf.view(kind)], spec[0], kind, attributes).view(leaf.dtype)
     return _Origin("foldable", leaf)
 
 

@@ -1,6 +1,7 @@
 """Arrays without elements are taken out of Programs: loops around them stay kernels."""
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import ml_dtypes  # noqa: F401  (its dtypes by name)
@@ -88,7 +89,8 @@ def test_every_dtype_through_loops(none: Any) -> None:
     assert float(carried[0][0]) == 1 and carried[1].shape == (2, *none.shape)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "uint32", "float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", [
+    "bool", "int8", "uint8", "int32", "uint32", "float32", "bfloat16"])
 def test_folds_of_nothing_are_their_identities(dtype: str) -> None:
     """(NumPy knows all but the ml_dtypes ones, whose sums and products are 0 and 1 as well.)"""
     none = np.zeros((2, 0), dtype)
@@ -100,7 +102,7 @@ def test_folds_of_nothing_are_their_identities(dtype: str) -> None:
         folds = folds[2:]
     for primitive, fold in folds:
         more = {"out_sharding": None} if primitive is lax.reduce_sum_p else {}
-        found = calque.jit(lambda x: primitive.bind(x, axes=(1,), **more))(none)
+        found = calque.jit(partial(primitive.bind, axes=(1,), **more))(none)
         wanted = fold.reduce(none.astype("float32") if dtype == "bfloat16" else none, 1)
         assert found.dtype == dtype
         np.testing.assert_array_equal(np.asarray(found, wanted.dtype),

@@ -167,6 +167,17 @@ def test_operations_with_two_results_of_constants() -> None:
         np.testing.assert_allclose(got, np.full(got.shape, expected), rtol=1e-6, atol=1e-6)
 
 
+def test_reversed_sums_rounded_to_float16() -> None:
+    """Without F16C (x86-64-v2) the bits are what may be folded, and IREE reverses no unsigned
+    integers: it was rejected."""
+    def f(x: Any) -> Any:
+        return lax.reduce_max(lax.cumsum(x, 0, reverse=True), (1,))
+
+    x = np.array([[1], [2], [0.5]], np.float16)
+    with config.context("calque_cpu", "x86-64-v2"):
+        np.testing.assert_array_equal(calque.jit(f)(x), np.array([3.5, 2.5, 0.5], np.float16))
+
+
 def test_long_chains_of_constants() -> None:
     """Each step reads what came before it twice: to look at every path took for ever at 16 steps,
     and to go down one of 500 was a RecursionError."""

@@ -29,7 +29,9 @@ for _name, _f in {
         "bessel_i0e": scipy.special.i0e, "bessel_i1e": scipy.special.i1e,
         "igamma": scipy.special.gammainc, "igammac": scipy.special.gammaincc,
         "regularized_incomplete_beta": scipy.special.betainc, "zeta": scipy.special.zeta,
-        "polygamma": lambda m, x: scipy.special.polygamma(m.astype(int), x)}.items():
+        "polygamma": lambda m, x: np.where(  # (of whole orders from 0 on: JAX's is NaN elsewhere)
+            (m >= 0) & (m == np.floor(m)), scipy.special.polygamma(
+                np.abs(m).astype(int), x), np.nan)}.items():
     ORACLES[_name] = lambda params, *xs, f=_f: np.asarray(f(*[wide(x) for x in xs]))
 
 
