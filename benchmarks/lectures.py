@@ -126,7 +126,7 @@ HEAD = ["| lecture | function | calque ms | jax ms | ratio | agree |", "|---|---
 def line(page: pathlib.Path | str, label: str, row: dict[str, Any]) -> str:
     start = f"| {getattr(page, 'stem', page)} | {label} |"
     if "problem" in row:
-        return f"{start} {row['problem']} | | | |"
+        return f"{start} {' '.join(row['problem'].split())[:90]} | | | |"
     ours, theirs = row["best"]
     said = "yes" if row["difference"] <= TOLERANCE else f"{row['difference']:.1e}"
     return f"{start} {1e3 * ours:.3f} | {1e3 * theirs:.3f} | {ours / theirs:.2f} | {said} |"
