@@ -6,7 +6,7 @@ A part is left out by CALQUE_OFF (lowering/plan/switches.py).  Only workloads wh
 are run: first calls (CPU time of all threads and the compiler's process, empty caches), then
 steady calls, both in processes of their own.  The shortcuts past IREE (CALQUE_SHORTCUTS) change no
 module: they are timed on every sixth workload.  Ratios are without / with: above 1 the part pays.
---write puts the table into docs/architecture.md.  Start at `measure`.
+--write puts the table into docs/architecture.md (with --only its rows).  Start at `measure`.
 """
 from __future__ import annotations
 
@@ -109,6 +109,15 @@ def table(parts: Sequence[str], seconds: float, show: Any) -> list[str]:
     return lines
 
 
+def merged(lines: Sequence[str]) -> list[str]:
+    """The new lines, among the page's own of parts that were not measured now."""
+    from calque.lowering.plan.switches import SWITCHES
+    page = (suite.DOCS / "architecture.md").read_text().split("<!-- ways: begin -->")[1]
+    every = [*page.split("<!-- ways: end -->")[0].strip().splitlines(), *lines]
+    rows = {line.split("`")[1]: line for line in every if line.startswith("| `")}
+    return [*HEAD, *[rows[part] for part in [*SWITCHES, SHORTCUTS] if part in rows]]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], help="parts")
@@ -121,7 +130,7 @@ def main() -> None:
         return
     lines = table(given.only, given.seconds, lambda line: print(line, flush=True))
     if given.write:
-        suite.put("architecture.md", "ways", lines)
+        suite.put("architecture.md", "ways", merged(lines))
 
 
 if __name__ == "__main__":
