@@ -24,14 +24,26 @@ def _digamma(x: Any) -> Any:
     return np.where(x == 0, np.nan, scipy.special.digamma(x))
 
 
+def _zeta(x: Any, q: Any) -> Any:
+    """SciPy's, but at the poles 0, -1, ... of q only what does not change its sign there has a
+    value, as in JAX."""
+    pole = (q <= 0) & (q == np.floor(q))
+    return np.where(pole, np.where((x % 2 == 0) | (x == 1), np.inf, np.nan),
+                    scipy.special.zeta(x, q))
+
+
+def _polygamma(m: Any, x: Any) -> Any:
+    """SciPy's of whole orders from 0 on; of others NaN, as in JAX."""
+    whole = (m >= 0) & (m == np.floor(m))
+    return np.where(whole, scipy.special.polygamma(np.where(whole, m, 0).astype(int), x), np.nan)
+
+
 for _name, _f in {
         "lgamma": _lgamma, "digamma": _digamma,
         "bessel_i0e": scipy.special.i0e, "bessel_i1e": scipy.special.i1e,
         "igamma": scipy.special.gammainc, "igammac": scipy.special.gammaincc,
-        "regularized_incomplete_beta": scipy.special.betainc, "zeta": scipy.special.zeta,
-        "polygamma": lambda m, x: np.where(  # (of whole orders from 0 on: JAX's is NaN elsewhere)
-            (m >= 0) & (m == np.floor(m)), scipy.special.polygamma(
-                np.abs(m).astype(int), x), np.nan)}.items():
+        "regularized_incomplete_beta": scipy.special.betainc, "zeta": _zeta,
+        "polygamma": _polygamma}.items():
     ORACLES[_name] = lambda params, *xs, f=_f: np.asarray(f(*[wide(x) for x in xs]))
 
 
