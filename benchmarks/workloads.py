@@ -448,6 +448,21 @@ def value_iteration_110(j: Any, more: int) -> Made:
 
 
 @workload
+def best_of_8_choices(j: Any, more: int) -> Made:
+    """A long chain over states, choices and draws, of small arrays that lie along one each."""
+    def f(b: Any, ev: Any, q: Any, y: Any) -> Any:
+        def value(c: Any, later: Any) -> Any:
+            return 0.1 * j.np.log(j.np.maximum(c, 1e-12)) + 0.9 * later
+        left = q[:, None, None] + b[None]
+        mine, best = value(left - y[None, :, None], ev[None]), j.np.full(left.shape, -j.np.inf)
+        for i in range(8):
+            other = value(left - y[i], ev[i][None, None, :])
+            best = j.np.maximum(best, j.np.where(left - y[i] >= 1e-10, other, -j.np.inf))
+        return j.np.max(j.np.where(mine >= best - 1e-8, mine, -j.np.inf).reshape(len(q), -1), 1)
+    return f, (uniform(8, 900), uniform(8, 900), 1 + uniform(50 + more), uniform(8))
+
+
+@workload
 def interp_in_loop(j: Any, more: int) -> Made:
     """Where points lie in the grid does not change from step to step."""
     def f(g: Any, e: Any) -> Any:

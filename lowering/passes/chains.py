@@ -16,6 +16,7 @@ from calque.lowering.passes import rows
 SHORTEST = 40  # weight of what IREE compiles in good time: 3 sines, 10 tanh
 MOST = 50_000  # equations of a stretch
 MOST_NUMBERS = 100  # of one element each, that a stretch reads
+LANES = 16  # elements side by side from which on a row is a loop of its own
 
 
 def chains(finder: rows.Finder) -> Iterator[rows.Group]:
@@ -74,7 +75,10 @@ class _Chain:
         self.weight += rows.price(e.primitive)
         for a in e.inputs:
             if isinstance(a, Var) and not self.inside >> finder.producer.get(a, i + 1) & 1:
-                (self.arrays if a.aval.size > 1 else self.numbers).add(a)
+                j = _repeated(a, finder)
+                source = a if j is None else finder.equations[j].inputs[0]
+                if isinstance(source, Var):
+                    (self.arrays if source.aval.size > 1 else self.numbers).add(source)
         v = e.outputs[0]
         if v in finder.results or any(not self.is_alike(finder.equations[u])
                                       for u in finder.users.get(v, ())):
@@ -113,8 +117,32 @@ class _Chain:
                 return None
             group.members[i] = e, found
             group.take(e, found)
+        for a in finder.operands(group):
+            self.see_through(group, a, finder)
         weight = sum(rows.price(e.primitive) for e, _ in group.members.values())
         arrays = len(finder.outputs(group)) + sum(v.aval.size > 1 for v in finder.operands(group))
         if weight <= SHORTEST or arrays > 2 * rows.MOST_ARRAYS or not finder.is_convex(members):
             return None
         return group
+
+    def see_through(self, group: rows.Group, a: Var, finder: rows.Finder) -> None:
+        """Read what an operand repeats, and not the operand."""
+        j = _repeated(a, finder)
+        if j is None:
+            return
+        found = finder.found(group, j)
+        if found is not None and finder.is_convex({*group.members, j}):
+            e = finder.equations[j]
+            group.members[j] = e, found
+            group.take(e, found)
+
+
+def _repeated(a: Var, finder: rows.Finder) -> int | None:
+    """The equation that makes an array of a number, or of a smaller one where lanes are full (along
+    a short axis an array in memory is read in vectors, as if it had one axis)."""
+    j = finder.producer.get(a, -1)
+    e = finder.equations[j] if j >= 0 else None
+    if e is None or e.name != "broadcast_in_dim" or a in finder.results:
+        return None
+    size, sizes = e.inputs[0].aval.size, [n for n in a.aval.shape if n > 1]
+    return j if size < a.aval.size and (size == 1 or sizes[-1] >= LANES) else None

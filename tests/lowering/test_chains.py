@@ -143,6 +143,34 @@ def test_stretches() -> None:
         np.testing.assert_allclose(np.asarray(g), w, rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape, small", [
+    ((5, 3, 40), (5, 1, 1)), ((5, 3, 40), (3, 1)), ((5, 3, 40), (40,)), ((5, 3, 40), (1, 1)),
+    ((1, 40), (1, 1)), ((40, 1), (1, 1)), ((3, 16, 1), (16, 1)), ((3, 16, 1), (3, 1, 1)),
+    ((50, 3), (50, 1)), ((50, 3), (3,)), ((2, 0, 16), (16,))])
+def test_what_repeats_smaller_arrays_is_not_read(shape: Any, small: Any) -> None:
+    """Nor what repeats a number; two stretches, a sum and a result share one that repeats."""
+    x, s = (RNG.uniform(0.5, 1.5, n).astype(np.float32) for n in (shape, small))
+
+    def one(x: Any, s: Any) -> Any:
+        for i in range(6):
+            x = jnp.sin(x * s) + jnp.where(x > 1, s[..., :1] + i, -1.5)
+        return x
+
+    def f(x: Any, s: Any) -> Any:
+        wide = jnp.broadcast_to(s, x.shape)
+        y = one(x, wide)
+        return one(y + y.sum(0, keepdims=True), wide), wide, wide.sum(-1)
+
+    for g in (one, f):
+        made = calque.jit(g)(x, s)
+        want = interpret(calque.make_jaxpr(g)(x, s).jaxpr, [x, s])
+        for a, w in zip(calque.tree.leaves(made), want, strict=True):
+            np.testing.assert_allclose(np.asarray(a), w, rtol=1e-4, atol=1e-5)
+    if shape == (5, 3, 40):
+        (made_one,) = stretches(one, x, s)
+        assert [v.aval.size == x.size for v in made_one.inputs].count(True) == 1
+
+
 def test_callbacks_stand_where_they_stood() -> None:
     seen: list[float] = []
 
