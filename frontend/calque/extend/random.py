@@ -118,9 +118,7 @@ def define_prng_impl(*, key_shape: Shape, seed: Function, split: Function, rando
 
     Example:
       >>> import calque.numpy as jnp
-      >>> import numpy as np
-
-from calque import random
+      >>> from calque import random
       >>> from calque.extend.random import define_prng_impl
       >>> impl = define_prng_impl(
       ...     key_shape=(1,), name="count", tag="n",
