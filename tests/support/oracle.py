@@ -97,7 +97,7 @@ def _sign(params: Any, x: Array) -> Any:
     x = wide(x)
     if x.dtype.kind == "c":
         return np.where(x == 0, 0, x / np.abs(x))
-    return np.sign(x)
+    return np.where(x == 0, x, np.sign(x)).astype(x.dtype)  # (of -0.0 it is -0.0)
 
 
 @oracle("div")
