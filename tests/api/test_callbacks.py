@@ -87,6 +87,32 @@ def test_effects_keep_their_order_and_number() -> None:
     assert seen == [1, 2]
 
 
+def test_calls_of_constants_keep_their_place() -> None:
+    seen = []
+
+    def note(*values):
+        seen.append([np.asarray(v).tolist() for v in values])
+
+    def loop(x):  # (so short that it is written out: the first turn is of constants alone)
+        end = lax.fori_loop(0, 3, lambda i, c: (io_callback(note, None, i, c), c * 2)[1], 1)
+        io_callback(note, None, 9, end)
+        return x
+
+    def mixed(x):
+        io_callback(note, None, 1, np.ones(2, np.uint8))
+        io_callback(note, None, 2, x.sum())
+        io_callback(note, None, 3, 1j)
+        io_callback(note, None, 4, x)
+        io_callback(note, None, True)
+
+    calque.block_until_ready(calque.jit(loop)(jnp.ones(2)))
+    assert seen == [[0, 1], [1, 2], [2, 4], [9, 8]]
+    seen.clear()
+    calque.jit(mixed)(jnp.arange(3.0))
+    calque.effects_barrier()
+    assert seen == [[1, [1, 1]], [2, 3.0], [3, 1j], [4, [0.0, 1.0, 2.0]], [True]]
+
+
 def test_a_function_without_results_runs() -> None:
     seen = []
     f = calque.jit(lambda x: io_callback(lambda v: seen.append(float(v)), None, x))
