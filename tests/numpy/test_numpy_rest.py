@@ -289,6 +289,10 @@ def test_ravel_pytree() -> None:
     close(again["b"][0], R[0] * 2)
     empty, back = flatten_util.ravel_pytree(())
     assert empty.shape == (0,) and back(empty) == ()
+    # a weak leaf beside others is of its dtype, too: it has a value that theirs need not hold
+    narrow, back = flatten_util.ravel_pytree([jnp.int8(3), 500])
+    assert narrow.dtype == np.int32 and narrow.tolist() == [3, 500] and back(narrow)[1] == 500
+    assert flatten_util.ravel_pytree([jnp.bfloat16(1), 0.1])[0].dtype == np.float32
 
 
 def test_files_and_protocols() -> None:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.numpy import creation, join, shapes, util
@@ -46,7 +47,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         arrays = [util.array(creation.asarray(x)) for x in leaves]
         sizes = [shape_of(x) for x in arrays]
         kinds = [dtype_of(x) for x in arrays]
-        dtype, _ = util.joined(arrays)
+        dtype, _ = dtypes.promote([(k, False) for k in kinds])  # (no leaf is weak beside others)
         flat = join.concatenate([shapes.ravel(ew.convert(x, dtype)) for x in arrays])
     return flat, _Unravel(tree, tuple(sizes), tuple(kinds), dtype)
 
