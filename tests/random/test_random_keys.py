@@ -166,6 +166,10 @@ def test_errors_and_the_default() -> None:
         random.poisson(random.key(0, impl="rbg"), 3.0)
     with pytest.raises(TypeError, match="do not promote"):
         jnp.stack([random.key(0), random.key(0, impl="rbg")])
+    for mixed in (lambda key: jnp.zeros(2).at[0].set(key), lambda key: key.at[()].set(1.0),
+                  lambda key: jnp.result_type(key, 1.0), lambda key: jnp.where(True, key, 0)):
+        with pytest.raises(TypeError, match=r"key<fry>.* do not promote"):
+            mixed(random.key(0))
     calque.config.update("jax_default_prng_impl", "philox2x32")
     try:
         key, keys = calque.jit(lambda: (

@@ -421,6 +421,10 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
         return dtype, weak and dtype != bool_
     kinds = {d for d, _ in pairs}
     refuse_float0(*kinds)
+    if any(map(is_key, kinds)) and len(kinds) > 1:
+        raise TypeError(explain(
+            f"dtypes {', '.join(sorted(d.name for d in kinds))} do not promote: PRNG keys mix with "
+            "nothing else.", fix="use random.key_data to read a key's words."))
     all_weak = all(w for _, w in pairs)
     if len(kinds) == 1 and not all_weak:
         return kinds.pop(), False

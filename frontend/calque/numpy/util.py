@@ -137,12 +137,7 @@ def array(x: Any) -> Any:
 # ---- dtypes
 def joined(values: Sequence[Any]) -> tuple[Any, bool]:
     """The dtype the values promote to, and whether it is weak."""
-    pairs = [dtypes.dtype_and_weak(v) for v in values]
-    if any(dtypes.is_key(d) for d, _ in pairs) and len(set(pairs)) > 1:
-        raise TypeError(explain(
-            f"dtypes {', '.join(d.name for d, _ in pairs)} do not promote: PRNG keys mix with "
-            "nothing else.", fix="use random.key_data to read a key's words."))
-    return dtypes.promote(pairs)
+    return dtypes.promote([dtypes.dtype_and_weak(v) for v in values])
 
 
 def to_inexact(dtype: Any) -> Any:
