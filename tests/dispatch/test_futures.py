@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 import pickle
 import subprocess
 import sys
@@ -149,6 +150,9 @@ def test_scalars() -> None:
         float(jnp.ones(2))
     with pytest.raises(TypeError, match="Only integer scalar arrays"):
         [1][jnp.asarray(1.0)]
+    for to in (float, int, math.floor, math.sqrt):  # as Python's, which drop no imaginary part
+        with pytest.raises(TypeError, match="must be a string or a real number, not 'complex'"):
+            to(jnp.asarray(1 + 2j))
 
 
 def test_isinstance() -> None:

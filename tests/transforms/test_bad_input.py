@@ -150,6 +150,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
                              r"same pytree structure.*PyTreeDef\(\(\*,\)\).*PyTreeDef\(\[\*\]\)"),
     "predicate no scalar": (lambda: lax.cond(ones, lambda: 1, lambda: 2), TypeError,
                             "Pred must be a scalar"),
+    "predicate no truth": (lambda: lax.cond(ones[0] * 1j, lambda: 1, lambda: 2), TypeError,
+                           "Pred type must be either boolean or number, got complex64"),
     # tracers
     "leaked tracer": (leak, UnexpectedTracerError,
                       r"Encountered an unexpected tracer.*was created on line leak \(test_bad_inp"),

@@ -144,6 +144,10 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
         raise TypeError(explain(
             f"Pred must be a scalar, got {pred} of shape {aval.shape}.",
             fix="use jnp.where for elementwise choice, or reduce with .any() or .all()."))
+    if dtypes.is_key(aval.dtype) or aval.dtype.kind == "c":
+        raise TypeError(explain(
+            f"Pred type must be either boolean or number, got {aval.dtype.name}.",
+            fix="compare it with a number."))
     if config.jax_disable_jit and not isinstance(pred, Tracer):
         return true_fun(*operands) if pred else false_fun(*operands)
     with lazy_eval("cond"):

@@ -391,6 +391,10 @@ class Array(metaclass=_ArrayMeta):
             raise TypeError(explain(
                 f"Only scalar arrays can be converted to Python scalars; got arr.ndim={value.ndim}",
                 fix="index the element you mean, or use x.item()."))
+        if kind != "complex" and value.dtype.kind == "c":  # (NumPy drops what is imaginary)
+            raise TypeError(explain(
+                f"{kind}() argument must be a string or a real number, not 'complex'",
+                fix="take x.real, or complex(x)."))
         return value[()].astype(complex) if kind == "complex" else value[()]
 
     def __format__(self, spec: str) -> str:
