@@ -316,7 +316,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
         mlir.erase_unread(block)
         lowered = replace(
             lowered, closed=not stepped and mlir.is_of_kernels(block), call=replace(
-                call, may_alias=tuple(i for i in aliases if i not in written),
+                call, may_alias={i: others for i, others in aliases.items() if i not in written},
                 output_buffers=written, transients=storage),
             options=(*lowered.options, *sorted(ctx.options)), callbacks=tuple(ctx.callbacks),
             needs=tuple(sorted(ctx.needs)),
@@ -389,14 +389,22 @@ def _add_memory(func: Any, block: Any, ins: list[Any], outs: list[Any], written:
     func.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
 
 
-def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]) -> tuple[int, ...]:
-    """Results whose memory may be an argument's or another result's."""
-    counts: dict[int, int] = {}
-    for v in (*arguments, *results):
-        for r in ctx.aliases.roots_of(v):
-            counts[r] = counts.get(r, 0) + 1
-    return tuple(i for i, v in enumerate(results)
-                 if any(counts[r] > 1 for r in ctx.aliases.roots_of(v)))
+def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]
+            ) -> dict[int, tuple[int, ...]]:
+    """Results whose memory may be an argument's (its position) or another result's (-1 - its
+    position)."""
+    owners: dict[Any, list[int]] = {}
+
+    def marks(v: Value) -> list[Any]:
+        return [*ctx.aliases.roots_of(v),
+                *([(v.shape, v.dtype)] if v in ctx.aliases.loops else ())]
+
+    for k, v in [*enumerate(arguments), *[(-1 - i, v) for i, v in enumerate(results)]]:
+        for r in marks(v):
+            owners.setdefault(r, []).append(k)
+    found = {i: sorted({k for r in marks(v) for k in owners[r]} - {-1 - i})
+             for i, v in enumerate(results)}
+    return {i: tuple(others) for i, others in found.items() if others}
 
 
 class Emitter:

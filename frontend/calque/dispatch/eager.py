@@ -107,7 +107,7 @@ class Compiled:
             return self.executable(buffers)  # type: ignore[misc]
         low = self.lowered
         for b in buffers:
-            if b._host is None and b.is_deleted():  # (most are on the host, and this costs less)
+            if b.is_deleted():
                 raise b.deleted_error()
         computed = [] if self.executable is None else self.executable(
             [buffers[i] for i in low.arguments])
