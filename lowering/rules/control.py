@@ -329,7 +329,7 @@ def emit_at_once(ctx: Context, p: Program, xs: Sequence[Value]) -> list[Value] |
     """The outputs of a program that cost.whole_refusal lets be one kernel of ours; None where it
     is not one after all."""
     values = (*p.inputs, *p.outputs)
-    if not _has_kernel(ctx) or not p.equations or len(values) > MOST_BINDINGS or any(
+    if not _has_kernel(ctx) or not p.equations or any(
             v.aval.dtype not in DTYPES or not v.aval.size for v in values):
         return None
     return emit_whole(ctx, p, xs, [physical(o.aval) for o in p.outputs])

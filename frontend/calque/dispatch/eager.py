@@ -117,8 +117,7 @@ class Compiled:
             if r.kind == "argument":
                 results.append(buffers[r.position].with_shape(r.aval.shape))
             elif r.kind == "empty":
-                results.append(Buffer.from_numpy(np.zeros(r.aval.shape, r.aval.dtype),
-                                                 self.device))
+                results.append(Buffer.of_host(np.zeros(r.aval.shape, r.aval.dtype), self.device))
             else:
                 one = computed[r.position]
                 results.append(one.with_shape(r.aval.shape) if r.position in taken else one)

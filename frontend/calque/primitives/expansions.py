@@ -194,6 +194,8 @@ def _running(name: str) -> Callable[..., list[Any]]:
         n, dtype = shape_of(x)[axis], dtype_of(x)
         if dtype.itemsize < 4 and dtype.kind not in "iu" and name not in ("cummax", "cummin"):
             raise NoExpansion("halves, whose running sums are in float32")
+        if n == 1:
+            return [x]
         order = [axis, *[i for i in range(ndim_of(x)) if i != axis]]
         back = list(np.argsort(order))
         rows = sh.transpose(x, order) if axis else x
