@@ -382,7 +382,6 @@ class Buffer:
         return (1, 0)
 
 
-
 def _give_up(buffer: Buffer, hal_devices: Collection[Any]) -> None:
     if buffer.device.is_of(hal_devices):
         buffer.delete()

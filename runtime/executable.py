@@ -134,8 +134,8 @@ class Executable:
       array([-1., -1.], dtype=float32)
     """
 
-    __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_may_share", "_module",
-                 "_must_run_inline", "_on_sync", "_on_task", "_output_buffers", "_result_bytes",
+    __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_may_share",
+                 "_module", "_must_run_inline", "_on_sync", "_on_task", "_output_buffers", "_result_bytes",
                  "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
                  "_transient_bytes", "_transients", "device", "entry", "name", "result_specs")
 
@@ -371,7 +371,7 @@ class Executable:
         given = Counter(map(id, args)) if len(set(map(id, args))) < len(args) else None
         for position in donated:
             arg = args[position]
-            if given is not None and given[id(arg)] > 1:  # f(x, x): the other reads what this writes
+            if given is not None and given[id(arg)] > 1:  # f(x, x): it reads what this writes
                 arg = arg.copy()
             elif arg.is_alone():  # (the usual case, and the quickest)
                 view = views[position] = arg.view

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from calque.core import dtypes
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var, inner_of
+from calque.core.words import forms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.empty import without_empty
-from calque.primitives.expansions import NoExpansion
-from calque.primitives.words import program_in_words
 
 
 def legalize(p: Program) -> Program:
@@ -46,12 +45,10 @@ def whole_in_words(p: Program) -> Program | None:
         return None
     plain = Program([*p.const_vars, *p.inputs], p.equations, p.outputs, name=p.name)
     for masked in (False, True):
-        try:
-            made = without_empty(program_in_words(plain, masked))
-        except NoExpansion:
+        words = forms.program(plain, masked)
+        if words is None or words.const_vars:
             return None
-        if made.const_vars:
-            return None
+        made = without_empty(words)
         if any(cost.whole_refusal(made, many=many) is None for many in (False, True)):
             return made
     return None

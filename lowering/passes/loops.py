@@ -14,11 +14,10 @@ import numpy as np
 from calque.core.config import is_off
 from calque.core.program import Atom, Equation, Program, inner_of
 from calque.core.types import Shape
+from calque.core.words import forms
 from calque.lowering.emit.dtypes import BOOL
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.plan.refusal import Refusal
-from calque.primitives.expansions import NoExpansion
-from calque.primitives.words import program_in_words
 
 BITS = "bitcast_convert_type"
 DECOMPOSED = 32  # rows and columns of a matrix that a loop decomposes by itself
@@ -128,10 +127,7 @@ def _in_words(p: Program) -> Program:
     """What eigenvalues are sorted by, in operations that kernels have, where it has such."""
     if not any(e.primitive.kernel == "expanded" for e in p.equations):
         return p
-    try:
-        return program_in_words(p)
-    except NoExpansion:
-        return p
+    return forms.program(p, False) or p
 
 
 def passes(p: Program, loose: bool = False) -> int:

@@ -153,7 +153,7 @@ class Scalars:
 
     # ---- equations
     def equation(self, e: Equation, xs: list[Grid]) -> list[Grid]:
-        name, p = e.name, e.params
+        name = e.name
         if any(isinstance(x, Table) for x in xs) and name not in READING:
             raise Unfit
         if is_map(e):

@@ -21,7 +21,6 @@ from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import emit_kernel, emit_whole
 from calque.lowering.kernels.forms import form_of
 from calque.lowering.passes.cost import (
-    MOST_BINDINGS,
     calls_python,
     is_cheap,
     is_stepped,
