@@ -135,8 +135,8 @@ class Executable:
     """
 
     __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_may_share",
-                 "_module", "_must_run_inline", "_on_sync", "_on_task", "_output_buffers", "_result_bytes",
-                 "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
+                 "_module", "_must_run_inline", "_on_sync", "_on_task", "_output_buffers",
+                 "_result_bytes", "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
                  "_transient_bytes", "_transients", "device", "entry", "name", "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, call: CallSpec, entry: str = "main",

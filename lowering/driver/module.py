@@ -155,11 +155,11 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         p, why = plain, None
     leading = () if options.bake_consts else program.const_vars
     positions = {v: i for i, v in enumerate((*leading, *program.inputs))}
-    if cpu and options.whole and why is not None and not options.bake_consts:
-        if (worded := whole_in_words(plain)) is not None:
-            positions |= {v: positions[old] for v, old in zip(
-                worded.inputs, (*plain.const_vars, *plain.inputs))}
-            p, plain, why = worded, worded, None
+    if cpu and options.whole and why is not None and not options.bake_consts and (
+            worded := whole_in_words(plain)) is not None:
+        positions |= {v: positions[old] for v, old in zip(
+            worded.inputs, (*plain.const_vars, *plain.inputs))}
+        p, plain, why = worded, worded, None
     baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     results, computed = _plan_results(p, avals, positions)

@@ -32,7 +32,7 @@ from calque.trees.nodes import (
     register_static,
     wanted,
 )
-from calque.trees.spec import PyTreeDef, raw, structure_of
+from calque.trees.spec import PyTreeDef, check, raw, structure_of
 
 __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "Partial", "PyTreeDef",
@@ -147,7 +147,9 @@ def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list
       >>> tree_util.tree_leaves({"b": 2, "a": (1, None)})
       [1, 2]
     """
-    return flatten(tree, is_leaf)[0]
+    leaves, spec = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    check(spec)
+    return leaves
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
