@@ -88,7 +88,7 @@ class Buffer:
     __slots__ = ("__weakref__", "_base", "_host", "_later", "_readers", "_sharing", "device",
                  "dtype", "fence", "owned", "shape", "view")
 
-    view: Any  # HalBufferView; None once deleted; unset until somebody asks
+    view: Any  # HalBufferView; None once deleted; unset, while _host or _later is there, till asked
     _host: Array | None  # the value, where NumPy computed it
     _later: tuple[Callable[..., Any], int, list[int]] | None  # what gives the view till then
     fence: Any  # None when the value is there, else the HalSemaphore that will reach 1
@@ -104,26 +104,21 @@ class Buffer:
         self.dtype = dtype
         self.device = device
         self.fence = fence
-        if not owned:
-            self.owned = False
+        self.owned = owned
+        self._host = self._later = self._sharing = self._base = self._readers = None
 
     def __getattr__(self, name: str) -> Any:
-        """What most buffers never need is made at first use: it would cost 0.1 us a buffer."""
-        if name in ("_sharing", "_base", "_readers", "_host", "_later"):
-            setattr(self, name, None)
-            return None
-        if name == "view":
-            later = self._later
-            if later is None:
-                assert self._host is not None
-                self.view, self.fence = _copied(self._host, self.device)
-            else:
-                later[2][1] += 1
-                self.view, self._later = later[0](later[1], rt.HalBufferView), None
-            return self.view
-        if name == "owned":
-            return True
-        raise AttributeError(f"'Buffer' object has no attribute {name!r}")
+        """The view, for whom asks first: many buffers never need one."""
+        if name != "view":
+            raise AttributeError(f"'Buffer' object has no attribute {name!r}")
+        later = self._later
+        if later is None:
+            assert self._host is not None
+            self.view, self.fence = _copied(self._host, self.device)
+        else:
+            later[2][1] += 1
+            self.view, self._later = later[0](later[1], rt.HalBufferView), None
+        return self.view
 
     # ---- construction
 
@@ -140,8 +135,9 @@ class Buffer:
         """A buffer of a C-contiguous array that nobody will write to (IREE sees a copy of it)."""
         made = Buffer.__new__(Buffer)
         array.flags.writeable = False
-        made._host, made._later = array, None
-        made.shape, made.dtype, made.device, made.fence = array.shape, array.dtype, device, None
+        made._host, made.owned = array, True
+        made.shape, made.dtype, made.device = array.shape, array.dtype, device
+        made.fence = made._later = made._sharing = made._base = made._readers = None
         return made
 
     @staticmethod
@@ -152,8 +148,9 @@ class Buffer:
         `asked[1]` counts the calls.
         """
         made = Buffer.__new__(Buffer)
-        made._later = get, index, asked
-        made.shape, made.dtype, made.device, made.fence = shape, dtype, device, None
+        made._later, made.owned = (get, index, asked), True
+        made.shape, made.dtype, made.device = shape, dtype, device
+        made.fence = made._host = made._sharing = made._base = made._readers = None
         return made
 
     @staticmethod
@@ -184,10 +181,7 @@ class Buffer:
 
     def is_deleted(self) -> bool:
         """True after `delete()` and after donation."""
-        try:
-            return _view_of(self) is None
-        except AttributeError:  # nobody has asked for it
-            return False
+        return self._later is None and self._host is None and self.view is None
 
     def is_ready(self) -> bool:
         """True when the value is there (False for one whose computation failed)."""
@@ -313,6 +307,11 @@ class Buffer:
             return False
         return self._sharing is None or not self._sharing.has_others(self)
 
+    def is_alone(self) -> bool:
+        """True where the value is there, and nobody but its holder has ever seen the memory."""
+        return (self.fence is None and self._sharing is None and self._base is None
+                and self._readers is None and self.owned and not self.is_deleted())
+
     def note_reader(self, semaphore: Any) -> None:
         """Remember a queued program that reads the memory, until it is done."""
         readers = self._readers
@@ -383,9 +382,6 @@ class Buffer:
         return (1, 0)
 
 
-_view_of = Buffer.__dict__["view"].__get__  # without __getattr__, which would make one
-
-
 def _give_up(buffer: Buffer, hal_devices: Collection[Any]) -> None:
     if buffer.device.is_of(hal_devices):
         buffer.delete()
@@ -407,7 +403,8 @@ def _copy(array: Array, device: Device) -> tuple[Any, Any]:
     element = element_type(array.dtype)
     check_not_forked()
     source = array if array.flags.c_contiguous else array.copy(order="C")
-    source = source.view(carrier(array.dtype))
+    if (kind := carrier(array.dtype)) is not array.dtype:
+        source = source.view(kind)
     if not device.is_host:
         return _sent(source, element, device)
     try:

@@ -34,8 +34,9 @@ class CallSpec:
       donated: arguments that the program may overwrite.  A record says it of the function's
         arguments, so it is not in the JSON.
       may_alias: results that may be an argument's own memory, or another result's (a reshape, a
-        loop that runs zero times); None where that is not known: all are looked at.  It is not in
-        the JSON, because a file that lies about it would have memory overwritten.
+        loop that runs zero times), each with the positions of those: k of an argument, -1 - k of a
+        result; None where that is not known: all are looked at.  It is not in the JSON, because a
+        file that lies about it would have memory overwritten.
       output_buffers: results that the program writes into memory given by the caller, as extra
         arguments after the others: their pages are then reused from call to call (fresh pages cost
         more than the arithmetic), and local-task's own pool loses memory (runtime/pending).
@@ -55,7 +56,7 @@ class CallSpec:
     work: Expression | None = None
     inline_below: int = 0
     donated: tuple[int, ...] = ()
-    may_alias: tuple[int, ...] | None = None
+    may_alias: Mapping[int, Sequence[int]] | None = None
     output_buffers: tuple[int, ...] = ()
     transient_bytes: int = UNKNOWN_BYTES
     transients: bool = False

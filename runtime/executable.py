@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -133,9 +134,9 @@ class Executable:
       array([-1., -1.], dtype=float32)
     """
 
-    __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_module",
-                 "_must_run_inline", "_on_sync", "_on_task", "_output_buffers", "_result_bytes",
-                 "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
+    __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_may_share",
+                 "_module", "_must_run_inline", "_on_sync", "_on_task", "_output_buffers",
+                 "_result_bytes", "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
                  "_transient_bytes", "_transients", "device", "entry", "name", "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, call: CallSpec, entry: str = "main",
@@ -151,23 +152,25 @@ class Executable:
         self._module = vmfb if isinstance(vmfb, Module) else Module(vmfb)
         self._must_run_inline = call.must_run_inline and device.is_host
         self._runs_inline = (call.run_inline or call.must_run_inline) and device.is_host
-        self._donated = frozenset(call.donated)
+        self._donated = dict.fromkeys(sorted(call.donated))  # (in their order)
         # messages: while some are under way, others queue behind them
         self._sends = any([getattr(c[0], "into", False) for c in self._module.callbacks])
         self._slow_path = self._sends or not self._runs_inline or bool(
-            call.donated or call.output_buffers or call.transients)
-        self._lazy_views = self.result_specs is not None and call.may_alias == () and sum(
+            call.output_buffers or call.transients)
+        self._lazy_views = self.result_specs is not None and call.may_alias == {} and sum(
             math.prod(shape) * dtype.itemsize for shape, dtype in self.result_specs) <= FEW_BYTES
         self._asked = [0, 0]  # results made, and those of them whose views somebody needed
         self._may_alias = call.may_alias
+        self._may_share = call.may_alias != {}
         self._output_buffers = call.output_buffers
         self._transient_bytes = call.transient_bytes
         self._transients = call.transients
         self._storage = 0  # bytes in which it works; known when it is loaded
+        shared = frozenset(call.may_alias or ())
         # what is new memory at least; a result that may be an argument's is taken to be
         self._result_bytes = sum(
             math.prod(spec[0]) * spec[1].itemsize for i, spec in enumerate(self._specs)
-            if spec is not None and i not in (call.may_alias or ()))
+            if spec is not None and i not in shared)
         self._on_sync: tuple[Any, Any] | None = None  # (invoke, function) on device.sync
         self._on_task: tuple[Any, Any] | None = None  # the same on device.task
         self._lock = threading.Lock()
@@ -185,12 +188,20 @@ class Executable:
                 if arg.fence is not None and not arg.is_ready():
                     return self._call_slow_path(args)
                 push(arg.view)
+            if self._donated:
+                given = [args[i] for i in self._donated]
+                if not all([arg.is_alone() for arg in given]) or (
+                        len(set(map(id, args))) < len(args)):
+                    return self._call_slow_path(args)
+                for arg in given:
+                    arg.delete()
             push(NO_FENCE)
             push(NO_FENCE)
             results = _List(1)
             invoke(function, variants, results)
         except Exception as error:  # IREE maps its status codes to many classes
-            raise self._explain(error, args) from error
+            kept = [arg for i, arg in enumerate(args) if i not in self._donated]
+            raise self._explain(error, kept) from error
         specs = self.result_specs
         if specs is None:
             outputs = self._wrap(results, None)
@@ -208,7 +219,7 @@ class Executable:
             else:
                 for index, (shape, dtype) in enumerate(specs):
                     outputs.append(Buffer(get(index, _View), shape, dtype, device))
-        if self._may_alias != ():
+        if self._may_share:
             self._note_sharing(args, outputs)
         return outputs
 
@@ -279,8 +290,8 @@ class Executable:
             outputs = self._run_inline(views)
         else:
             outputs = self._run_queued(views, waits, readers)
-        if self._may_alias != ():
-            self._note_sharing(readers, outputs)
+        if self._may_share:
+            self._note_sharing(args, outputs)
         return outputs
 
     def _run_queued(self, refs: Sequence[Any], waits: list[Any], readers: Sequence[Buffer]
@@ -351,32 +362,55 @@ class Executable:
         """The views to pass and the semaphores to wait for; donated arguments are handed over."""
         waits: list[Any] = []
         views: list[Any] = [None] * len(args)
+        donated = self._donated
         for position, arg in enumerate(args):
-            if position not in self._donated:
+            if position not in donated:
                 views[position] = arg.view
-                if not arg.is_ready():
+                if arg.fence is not None and not arg.is_ready():
                     waits.append(arg.fence)
-        for position in sorted(self._donated):
+        given = Counter(map(id, args)) if len(set(map(id, args))) < len(args) else None
+        for position in donated:
             arg = args[position]
-            arg.is_ready()
-            if sum(other is arg for other in args) > 1:  # f(x, x): the other reads what this writes
+            if given is not None and given[id(arg)] > 1:  # f(x, x): it reads what this writes
                 arg = arg.copy()
+            elif arg.is_alone():  # (the usual case, and the quickest)
+                view = views[position] = arg.view
+                if view is None:
+                    raise arg.deleted_error()
+                if arg.fence is not None:  # (a copy to a GPU that asking for the view has begun)
+                    waits.append(arg.fence)
+                arg.delete()
+                continue
+            else:
+                arg.is_ready()
             views[position], fences = arg.hand_over()
             waits += fences
-        for position in self._donated:
+        for position in donated if given is not None else ():
             args[position].delete()
         return views, waits
 
     def _note_sharing(self, args: Sequence[Buffer], outputs: Sequence[Buffer]) -> None:
-        """Find results that are an argument's memory, or each other's, and note it in both."""
-        candidates = outputs if self._may_alias is None else [outputs[i] for i in self._may_alias]
-        seen = list(args)
-        for output in candidates:
-            for other in seen:
-                if other is not output and _same_memory(other, output):
-                    other.share_with(output)
+        """Find results that are an argument's memory, or each other's, and note it in both; what
+        was given away is deleted."""
+        known = self._may_alias
+        if known is None:  # an artifact, whose record is not believed
+            owners: dict[str, Buffer] = {}
+            for buffer in (*args, *outputs):
+                if buffer.view is not None:  # (its memory's address stands in the text)
+                    owner = owners.setdefault(repr(buffer.view.get_buffer().ref), buffer)
+                    if owner is not buffer:
+                        owner.share_with(buffer)
+            return
+        memory: dict[int, Any] = {}  # of what a result may share: None of what was given away
+        for i, others in known.items():
+            own = outputs[i].view.get_buffer().ref
+            for k in others:
+                if k not in memory:
+                    view = (args[k] if k >= 0 else outputs[-1 - k]).view
+                    memory[k] = None if view is None else view.get_buffer().ref
+                if memory[k] is not None and memory[k] == own:
+                    (args[k] if k >= 0 else outputs[-1 - k]).share_with(outputs[i])
                     break
-            seen.append(output)
 
     def _load_inline(self) -> tuple[Any, Any]:
         with self._lock:
@@ -461,13 +495,6 @@ def first_failure(semaphores: list[Any]) -> Exception | None:
         except RuntimeError as error:
             return error
     return None
-
-
-def _same_memory(a: Buffer, b: Buffer) -> bool:
-    # Both have been to a program, so their views are there; is_deleted() would ask for more (2 us).
-    one, other = a.view, b.view
-    return (one is not None and other is not None
-            and bool(one.get_buffer().ref == other.get_buffer().ref))
 
 
 def _give_up(program: Executable, hal_devices: Collection[Any]) -> None:

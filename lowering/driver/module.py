@@ -37,7 +37,7 @@ from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
-from calque.lowering.passes.legalize import legalize
+from calque.lowering.passes.legalize import legalize, whole_in_words
 from calque.lowering.passes.messages import combined
 from calque.lowering.passes.narrow import has_small, narrowed
 from calque.lowering.passes.rows import is_fold
@@ -136,7 +136,12 @@ def lower(program: Program, target: Target, options: LowerOptions = LowerOptions
 
 
 def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
-    plain = hoist(without_empty(eliminate_dead_code(program)))
+    plain = without_empty(eliminate_dead_code(program))
+    avals = [physical(o.aval) for o in plain.outputs]
+    if not all([a.size for a in avals]):  # what has no elements is not computed
+        plain = eliminate_dead_code(plain.replace(
+            outputs=[o for o, a in zip(plain.outputs, avals) if a.size]))
+    plain = hoist(plain)
     if has_small(plain):
         plain = hoist(narrowed(plain))
     if target.backend == "llvm-cpu":
@@ -148,11 +153,16 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     if cpu and options.whole and 2 * loops.passes(p, loose=True) > loops.passes(plain) and (
             cost.whole_refusal(plain, many=True) is None):  # groups took few of many
         p, why = plain, None
-    baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
-    inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     leading = () if options.bake_consts else program.const_vars
     positions = {v: i for i, v in enumerate((*leading, *program.inputs))}
-    results, computed = _plan_results(p, positions)
+    if cpu and options.whole and why is not None and not options.bake_consts and (
+            worded := whole_in_words(plain)) is not None:
+        positions |= {v: positions[old] for v, old in zip(
+            worded.inputs, (*plain.const_vars, *plain.inputs))}
+        p, plain, why = worded, worded, None
+    baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
+    inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
+    results, computed = _plan_results(p, avals, positions)
     used = _used(p, computed) | _measured(p, inputs)
     passed = tuple(positions[v] for v in inputs if v in used and v.aval.size != 0)
     by_position = {positions[v]: v for v in inputs}
@@ -174,7 +184,7 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     arguments = [by_position[i] for i in passed]
     if options.whole and why is not None and not baked and remainder.may_close(p, target):
         rest = grouped(plain, closing=True)
-        found, outputs = _plan_results(rest, positions)
+        found, outputs = _plan_results(rest, avals, positions)
         if found == results:
             closed = _emit(lowered, rest, arguments, outputs, baked, target, options, closing=True)
             if closed.closed:
@@ -193,15 +203,19 @@ def _call_spec(p: Program, results: Sequence[ShapedArray], donated: Sequence[int
         transient_bytes=UNKNOWN_BYTES if _is_dynamic(p) else between)
 
 
-def _plan_results(p: Program, positions: dict[Var, int]) -> tuple[list[Result], list[Atom]]:
+def _plan_results(p: Program, avals: Sequence[ShapedArray], positions: dict[Var, int]
+                  ) -> tuple[list[Result], list[Atom]]:
+    """Where results of these types come from, those with elements being p's; what is computed."""
     results: list[Result] = []
     computed: list[Atom] = []
     seen: dict[Var, int] = {}
-    for o in p.outputs:
-        aval = physical(o.aval)
+    outputs = iter(p.outputs)
+    for aval in avals:
         if not aval.size:
             results.append(Result("empty", -1, aval))
-        elif isinstance(o, Var) and o in positions:
+            continue
+        o = next(outputs)
+        if isinstance(o, Var) and o in positions:
             results.append(Result("argument", positions[o], aval))
         elif isinstance(o, Var) and o in seen:
             results.append(Result("computed", seen[o], aval))
@@ -316,7 +330,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
         mlir.erase_unread(block)
         lowered = replace(
             lowered, closed=not stepped and mlir.is_of_kernels(block), call=replace(
-                call, may_alias=tuple(i for i in aliases if i not in written),
+                call, may_alias={i: others for i, others in aliases.items() if i not in written},
                 output_buffers=written, transients=storage),
             options=(*lowered.options, *sorted(ctx.options)), callbacks=tuple(ctx.callbacks),
             needs=tuple(sorted(ctx.needs)),
@@ -389,14 +403,22 @@ def _add_memory(func: Any, block: Any, ins: list[Any], outs: list[Any], written:
     func.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
 
 
-def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]) -> tuple[int, ...]:
-    """Results whose memory may be an argument's or another result's."""
-    counts: dict[int, int] = {}
-    for v in (*arguments, *results):
-        for r in ctx.aliases.roots_of(v):
-            counts[r] = counts.get(r, 0) + 1
-    return tuple(i for i, v in enumerate(results)
-                 if any(counts[r] > 1 for r in ctx.aliases.roots_of(v)))
+def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]
+            ) -> dict[int, tuple[int, ...]]:
+    """Results whose memory may be an argument's (its position) or another result's (-1 - its
+    position)."""
+    owners: dict[Any, list[int]] = {}
+
+    def marks(v: Value) -> list[Any]:
+        return [*ctx.aliases.roots_of(v),
+                *([(v.shape, v.dtype)] if v in ctx.aliases.loops else ())]
+
+    for k, v in [*enumerate(arguments), *[(-1 - i, v) for i, v in enumerate(results)]]:
+        for r in marks(v):
+            owners.setdefault(r, []).append(k)
+    found = {i: sorted({k for r in marks(v) for k in owners[r]} - {-1 - i})
+             for i, v in enumerate(results)}
+    return {i: tuple(others) for i, others in found.items() if others}
 
 
 class Emitter:

@@ -60,7 +60,9 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
             if work_of(e) >= SPREAD_WORK:
                 ctx.plan.refuse(split_refusal(e))
             _over_memory(shell, e)
-    return shell.dispatch(ctx.entering(xs), [e])
+    made = shell.dispatch(ctx.entering(xs), [e])
+    ctx.aliases.add_loop(made)
+    return made
 
 
 def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[ShapedArray],

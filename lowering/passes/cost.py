@@ -28,7 +28,8 @@ KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup 
 WHOLE_WORK = 30_000  # the same for a whole program
 ALONE_WORK = 10_000  # and for one of a single dispatch, of which IREE may make vectors
 WHOLE_EQUATIONS = 300
-MANY_PASSES, MANY_EQUATIONS, PASS_WHOLE_WORK = 16, 2000, 16_000  # the same for many of them
+MANY_PASSES, MANY_EQUATIONS, PASS_WHOLE_WORK = 16, 6000, 16_000  # the same for many of them
+BUNDLED_BYTES = 256 * 1024  # of arrays that a kernel has no bindings for each of: they are copied
 FEW_EQUATIONS = 20_000  # of numbers and arrays of FEW elements: IREE makes many dispatches of them
 FEW = 128
 MOST_STACKED = 64 << 20  # bytes that host loops of queued programs stack
@@ -148,6 +149,12 @@ def _equations(p: Program) -> int:
         1 + sum(n * _equations(q) for q, n in inner_programs(e)) for e in p.equations))
 
 
+def _written(p: Program) -> int:
+    """Equations of a Program as a kernel has them: loops are loops."""
+    return p.derived("written", lambda: sum(
+        1 + sum(_written(q) for q, _ in inner_programs(e)) for e in p.equations))
+
+
 def is_unrolled(params: Params) -> bool:
     """Whether a scan is written out instead of looped; never one with unroll=0."""
     length: int = params["length"]
@@ -206,16 +213,17 @@ def whole_refusal(p: Program, many: bool = False) -> Refusal | None:
     alone = loops.passes(p) <= 1
     if not p.equations or alone and loops.folds(p):  # a fold is one kernel anyway (passes/rows)
         return Refusal(None, "fold alone")
-    arrays = len(p.const_vars) + len(p.inputs) + len(p.outputs)
-    if arrays > MOST_BINDINGS:
-        return Refusal(None, "arrays", arrays, MOST_BINDINGS)
+    passed = [*p.const_vars, *p.inputs, *p.outputs]
+    if len(passed) > MOST_BINDINGS and not (
+            many and sum(v.aval.nbytes for v in passed) <= BUNDLED_BYTES):
+        return Refusal(None, "arrays", len(passed), MOST_BINDINGS)
     most = ALONE_WORK if alone else WHOLE_WORK
     small = _equations(p) <= WHOLE_EQUATIONS and work(p) <= most or many and _has_many(p)
     if not (small or _has_few(p) and _equations(p) <= FEW_EQUATIONS and work(p) <= INLINE_WORK):
         return Refusal(None, "work", work(p), most) if work(p) > most else Refusal(
             None, "equations", _equations(p), WHOLE_EQUATIONS)
     missing = loops.refusal_within(p)
-    if missing is None and loops.decomposes(p):  # C is better at one
+    if missing is None and not many and loops.decomposes(p):  # C is better at one
         return Refusal(next(loops.decompositions(p)), "decomposition")
     return missing
 
@@ -225,7 +233,7 @@ def _has_many(p: Program) -> bool:
     each, compiled one by one, costs more than what they do (benchmarks/parts.py: the gradient
     through 60 stacked sums 7.1 s and 85 us, as one kernel 1.3 s and 57 us)."""
     passes = loops.passes(p)
-    return passes >= MANY_PASSES and _equations(p) <= MANY_EQUATIONS and (
+    return passes >= MANY_PASSES and _written(p) <= MANY_EQUATIONS and (
         work(p) <= min(inline_below(p), PASS_WHOLE_WORK * passes))
 
 

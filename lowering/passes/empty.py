@@ -64,6 +64,10 @@ def _taken_out(p: Program) -> Program:
                 env[e.outputs[0]] = full[0]
             else:
                 made.append(e.replace(inputs=full))
+        elif e.name == "scan" and e.params["length"] == 0:
+            start = e.inputs[e.params["num_consts"]:][:e.params["num_carry"]]
+            env |= zip(e.outputs, start)
+            made += [_spread(0, o, e) for o in e.outputs[len(start):]]
         elif e.name in ("scan", "while"):
             made += _loop(e)
         else:
@@ -82,8 +86,6 @@ def _spread(value: int, o: Var, e: Equation) -> Equation:
 def _loop(e: Equation) -> list[Equation]:
     """A loop that takes, carries and gives none, and its results that are."""
     if e.name == "scan":
-        if e.params["length"] == 0:
-            return [e]
         body = e.params["jaxpr"]
         counts = [e.params["num_consts"], e.params["num_carry"]]
         kept = [not is_empty(v.aval) for v in body.inputs]

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from calque.core import dtypes
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var, inner_of
+from calque.core.words import forms
 from calque.lowering.passes import cost, loops
+from calque.lowering.passes.empty import without_empty
 
 
 def legalize(p: Program) -> Program:
@@ -33,6 +35,29 @@ def _legalize(p: Program) -> Program:
                 written = in_words(e)
         equations += [e] if written is None else written
     return p if tuple(equations) == p.equations else p.replace(equations=equations)
+
+
+def whole_in_words(p: Program) -> Program | None:
+    """A small Program on words that is one kernel then, its consts being inputs; None where it is
+    not, or would be one anyway."""
+    if not needs_words(p) or cost.work(p) > cost.MOST_WORK or _sorts(p) or any(
+            map(cost.is_dynamic, p.equations)):
+        return None
+    plain = Program([*p.const_vars, *p.inputs], p.equations, p.outputs, name=p.name)
+    for masked in (False, True):
+        words = forms.program(plain, masked)
+        if words is None or words.const_vars:
+            return None
+        made = without_empty(words)
+        if any(cost.whole_refusal(made, many=many) is None for many in (False, True)):
+            return made
+    return None
+
+
+def _sorts(p: Program) -> bool:
+    """Whether it sorts outside of loops, where the kernel in C does it faster."""
+    return any(e.name in ("sort", "top_k") or e.primitive.kernel != "loop" and any(
+        map(_sorts, inner_of(e.params))) for e in p.equations)
 
 
 def needs_words(p: Program) -> bool:
@@ -60,6 +85,7 @@ def in_pairs(e: Equation) -> list[Equation] | None:
     and puts them together after it; None where none becomes of it."""
     assert e.primitive.pairs is not None  # (of loops, as the rule `words`)
     made: Program | None = e.primitive.pairs(e)
+    made = made and without_empty(made)
     if made is None or len(made.equations) != 1 or made.const_vars:
         return None
     (loop,) = made.equations
@@ -96,6 +122,7 @@ def in_words(e: Equation) -> list[Equation] | None:
     assert e.primitive.words is not None
     for masked in (False, True):
         made: Program | None = e.primitive.words(e, masked)
+        made = made and without_empty(made)  # (sums over one step have nothing left to add)
         if made is None or len(made.equations) != 1 or made.const_vars:
             return None
         (loop,) = made.equations

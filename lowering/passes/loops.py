@@ -14,7 +14,9 @@ import numpy as np
 from calque.core.config import is_off
 from calque.core.program import Atom, Equation, Program, inner_of
 from calque.core.types import Shape
+from calque.core.words import forms
 from calque.lowering.emit.dtypes import BOOL
+from calque.lowering.passes.empty import without_empty
 from calque.lowering.plan.refusal import Refusal
 
 BITS = "bitcast_convert_type"
@@ -117,7 +119,15 @@ def decompositions(p: Program) -> Iterator[Equation]:
 def decomposition(e: Equation) -> Program:
     """The Program of such an equation."""
     assert e.primitive.program is not None
-    return e.primitive.program(*[a.aval for a in e.inputs], **e.params)
+    p: Program = e.primitive.program(*[a.aval for a in e.inputs], **e.params)
+    return p.derived("in a kernel", lambda: without_empty(_in_words(p)))
+
+
+def _in_words(p: Program) -> Program:
+    """What eigenvalues are sorted by, in operations that kernels have, where it has such."""
+    if not any(e.primitive.kernel == "expanded" for e in p.equations):
+        return p
+    return forms.program(p, False) or p
 
 
 def passes(p: Program, loose: bool = False) -> int:

@@ -21,7 +21,7 @@ from calque.core.lists import other_axes, split_list, without
 from calque.core.program import Atom, Equation, Literal, Program, Var, inner_of
 from calque.core.types import Dtype, Function, Params, Shape
 from calque.lowering.emit.dtypes import BOOL, summed
-from calque.lowering.passes.loops import DTYPES, is_map
+from calque.lowering.passes.loops import DTYPES, decomposition, is_map
 from calque.lowering.plan.refusal import Refusal
 
 Grid = Any  # a NumPy array of symbols and of NumPy numbers
@@ -153,7 +153,7 @@ class Scalars:
 
     # ---- equations
     def equation(self, e: Equation, xs: list[Grid]) -> list[Grid]:
-        name, p = e.name, e.params
+        name = e.name
         if any(isinstance(x, Table) for x in xs) and name not in READING:
             raise Unfit
         if is_map(e):
@@ -167,7 +167,7 @@ class Scalars:
             made = form(e, *xs)
             return made if isinstance(made, list) else [made]
         if e.primitive.program is not None:  # a decomposition of a small matrix
-            return self.run(e.primitive.program(*[a.aval for a in e.inputs], **p), xs)
+            return self.run(decomposition(e), xs)
         raise Unfit
 
     def elementwise(self, e: Equation, xs: list[Grid]) -> Grid:

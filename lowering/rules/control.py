@@ -21,7 +21,6 @@ from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import emit_kernel, emit_whole
 from calque.lowering.kernels.forms import form_of
 from calque.lowering.passes.cost import (
-    MOST_BINDINGS,
     calls_python,
     is_cheap,
     is_stepped,
@@ -329,7 +328,7 @@ def emit_at_once(ctx: Context, p: Program, xs: Sequence[Value]) -> list[Value] |
     """The outputs of a program that cost.whole_refusal lets be one kernel of ours; None where it
     is not one after all."""
     values = (*p.inputs, *p.outputs)
-    if not _has_kernel(ctx) or not p.equations or len(values) > MOST_BINDINGS or any(
+    if not _has_kernel(ctx) or not p.equations or any(
             v.aval.dtype not in DTYPES or not v.aval.size for v in values):
         return None
     return emit_whole(ctx, p, xs, [physical(o.aval) for o in p.outputs])

@@ -4,7 +4,8 @@
 
 Each program runs twice, by run_library.py, one after the other; then both processes take turns at
 its step.  Results are equal where every number of an array is within 2e-3 of the largest of them.
-What is measured is kept in build/clients/table.json, row by row.
+What is measured is kept in build/clients/table.json, row by row; rows that are not there stay as
+the page has them.
 """
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ import statistics
 import subprocess
 from typing import Any
 
-from libraries import put
+from libraries import PAGE, put
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -149,6 +150,27 @@ def write(rows: dict[str, dict[str, Any]]) -> None:
     put(lines, START, END)
 
 
+def written() -> dict[str, dict[str, Any]]:
+    """The rows that the page has."""
+    text = PAGE.read_text().split(START)[1].split(END)[0]
+    names = {v: k for k, v in NAMED.items()}
+    rows: dict[str, dict[str, Any]] = {}
+    for line in text.splitlines():
+        cells = [c.strip() for c in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 6 and " of " in cells[2]:
+            distribution = cells[0].split()[0]
+            name = names.get(distribution, distribution.replace("-", "_"))
+            rows[name] = {"version": cells[0], "subject": cells[1], "jax_fails": {}, "wrong": {},
+                          "uses": int(cells[2].split()[2]),
+                          "first": [float(n) for n in cells[3].split(",")]}
+            if cells[4] != "-":
+                rows[name]["step"] = [*map(float, cells[4].split(",")), float(cells[5])]
+        elif found := re.match(r"\* (.*), `(\w+)`: `(.*)`$", line):
+            (mine,) = [r for r in rows.values() if r["version"] == found[1]]
+            mine["wrong"][found[2]] = found[3]
+    return rows
+
+
 def _clean(why: str) -> str:
     return "`" + re.sub(r"0x[0-9a-f]+|/\S*/", "", why).replace("`", "'")[:160] + "`"
 
@@ -161,7 +183,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     KEPT.parent.mkdir(parents=True, exist_ok=True)
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    kept = written() | (json.loads(KEPT.read_text()) if KEPT.exists() else {})
     for name in given.names or sorted(p.stem for p in (HERE / "libs").glob("*.py")):
         made = row(name, [given.calque, "-m", "calque.compat"], [given.jax])
         kept[name] = {**made, "version": version(name, given.jax), "subject": subject(name)}

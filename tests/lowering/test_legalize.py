@@ -344,3 +344,93 @@ def test_loops_within_what_steps_from_the_host() -> None:
     want = [inner(random.fold_in(KEY, i)) for i in range(3)]
     np.testing.assert_allclose(got, want, rtol=1e-6)
     np.testing.assert_allclose(seen, want, rtol=1e-6)
+
+
+def windows(x: Any, fold: Any, start: Any, size: int) -> Any:
+    return lax.reduce_window(x, np.asarray(start, x.dtype)[()], fold, (1, size), (1, 2),
+                             [(0, 0), (1, 2)])
+
+
+@pytest.mark.parametrize("name", ["add", "max", "min"])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
+def test_windows(name: str, dtype: str) -> None:
+    fold = {"add": lax.add, "max": lax.max, "min": lax.min}[name]
+    x = jnp.asarray(np.arange(14).reshape(2, 7) * 37 % 100, dtype)
+    start: Any = 0 if name == "add" else (
+        -np.inf if name == "max" else np.inf) if dtype == "float32" else (
+        np.iinfo(dtype).min if name == "max" else np.iinfo(dtype).max)
+
+    def step(c: Any, i: Any) -> Any:
+        return c + i.astype(dtype), [windows(c, fold, start, k) for k in (1, 2, 3, 5)]
+
+    check(step, x)  # (whole numbers: sums are exact)
+
+
+CONVOLUTIONS = {  # operands, strides, padding, dilations, layout, groups
+    "2d": ((2, 3, 6, 5), (4, 3, 3, 2), (1, 2), ((1, 1), (0, 2)), (1, 1), (1, 2), None, 1),
+    "holes": ((1, 1, 5, 4), (1, 1, 2, 3), (2, 1), ((-1, 2), (1, 0)), (2, 1), (1, 1), None, 1),
+    "last": ((2, 6, 5, 3), (3, 2, 3, 4), (2, 1), ((1, 1), (0, 2)), (1, 1), (1, 1),
+             ("NHWC", "HWIO", "NHWC"), 1),
+    "depthwise": ((1, 4, 5, 3), (2, 2, 1, 6), (1, 1), ((1, 0), (0, 1)), (1, 1), (1, 1),
+                  ("NHWC", "HWIO", "NCHW"), 3),
+    "of features": ((2, 3, 7), (6, 1, 3), (1,), ((1, 1),), (1,), (1,), None, 3),
+    "turned": ((4, 2, 3), (3, 3, 2), (1,), ((0, 0),), (1,), (1,), ("WNC", "IOW", "CWN"), 1),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_convolutions(name: str, dtype: str) -> None:
+    lhs, rhs, strides, padding, holes, spread, layout, groups = CONVOLUTIONS[name]
+    x, y = (jnp.asarray(np.arange(np.prod(s)).reshape(s) * 5 % 17 - 8, dtype) for s in (lhs, rhs))
+
+    def step(c: Any, i: Any) -> Any:
+        return c + i.astype(dtype), lax.conv_general_dilated(
+            c, y, strides, padding, holes, spread, layout, feature_group_count=groups)
+
+    check(step, x)  # (whole numbers: sums are exact)
+
+
+@pytest.mark.parametrize("shape, groups", [((1, 4, 6), 2), ((1, 2, 80), 1)],
+                         ids=["groups", "many places"])
+def test_other_convolutions_go_another_way(shape: Any, groups: int) -> None:
+    y = jnp.ones((4, shape[1] // groups, shape[2] - 1))
+
+    def loop(x: Any) -> Any:
+        return lax.scan(lambda c, _: (c + 1, lax.conv_general_dilated(
+            c, y, (1,), "VALID", feature_group_count=groups)), x, None, 3)[1]
+
+    assert not is_kernel(loop, jnp.ones(shape))
+    want = np.arange(1, 4).reshape(3, 1, 1, 1) * np.full((3, 1, 4, 2), y.size // 4)
+    np.testing.assert_allclose(calque.jit(loop)(jnp.ones(shape)), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_eigenvectors(n: int) -> None:
+    x = np.random.default_rng(n).normal(size=(n, n)).astype(np.float32)
+    x = x + x.T
+
+    def loop(c: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            w, v = jnp.linalg.eigh(c)
+            return (v * w) @ v.T, w
+        return lax.scan(step, c, None, 300)[1][:3]
+
+    assert is_kernel(loop, x)
+    np.testing.assert_allclose(calque.jit(loop)(x), [np.linalg.eigvalsh(x)] * 3,
+                               rtol=1e-5, atol=1e-5)  # float32: some ten roundings a step
+
+
+def test_loops_of_no_steps_and_sums_of_one() -> None:
+    """What they leave has no elements, which kernels have no place for."""
+    def loop(c: Any) -> Any:
+        def step(c: Any, i: Any) -> Any:
+            inner, none = lax.scan(lambda a, b: (a + b, a), c, jnp.zeros((0, 3)), length=0)
+            return jnp.cumsum(inner[None], 0)[0] + none.size, jnp.sort(inner)
+        return lax.scan(step, c, jnp.arange(N))
+
+    x = jnp.asarray([3.0, 1.0, 2.0])
+    assert is_kernel(loop, x)
+    got = calque.jit(loop)(x)
+    np.testing.assert_array_equal(got[0], x)
+    np.testing.assert_array_equal(got[1], [[1, 2, 3]] * N)

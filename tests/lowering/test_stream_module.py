@@ -266,7 +266,7 @@ def test_what_is_shared_and_given_away() -> None:
 
 
 @pytest.mark.parametrize("name, f", [
-    ("an operation of IREE's", lambda x: (jnp.cumsum(x, 0), x.sum(0))),
+    ("an operation of IREE's", lambda x: (jnp.abs(jnp.fft.fft(x)), x.sum(0))),
     ("a function from elsewhere", lambda x: (jnp.fmod(x, 1.5), x.sum(0), x.max(1)))])
 def test_what_is_refused_compiles_as_ever(name: str, f: Callable[..., Any]) -> None:
     calque.clear_caches()

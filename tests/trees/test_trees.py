@@ -143,3 +143,45 @@ def test_reductions_of_leaves() -> None:
     assert tree.reduce_associative(note, [], identity="") == ""
     with pytest.raises(TypeError, match="Must specify identity"):
         tree.reduce_associative(note, [])
+
+
+def test_keys_are_asked_for_only_where_wanted() -> None:
+    """A call flattens its arguments each time; keys take longer than leaves."""
+    asked: list[str] = []
+
+    class Named:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        def tree_flatten(self) -> Any:
+            asked.append("leaves")
+            return (self.x,), None
+
+        def tree_flatten_with_keys(self) -> Any:
+            asked.append("keys")
+            return ((tree_util.GetAttrKey("x"), self.x),), None
+
+        @classmethod
+        def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+            return cls(*children)
+
+    tree_util.register_pytree_with_keys_class(Named)
+    structure = tree_util.tree_structure([Named(1), 2])
+    assert tree_util.tree_leaves(Named(1)) == [1] and set(asked) == {"leaves"}
+    assert calque.jit(lambda n: n.x + 1)(Named(1)) == 2 and set(asked) == {"leaves"}
+    pairs, same = tree_util.tree_flatten_with_path([Named(1), 2])
+    assert [tree_util.keystr(p) for p, _ in pairs] == ["[0].x", "[1]"] and "keys" in asked
+    assert same == structure and hash(same) == hash(structure)
+
+    def fails(x: Any) -> Any:
+        raise RuntimeError("keys")
+
+    class Broken(Named):
+        tree_flatten_with_keys = fails
+
+    tree_util.register_pytree_with_keys_class(Broken)
+    with pytest.raises(RuntimeError, match="keys"):
+        tree_util.tree_flatten_with_path(Broken(1))
+    asked.clear()
+    tree_util.tree_leaves(Named(1))  # the failure has left nothing on
+    assert asked == ["leaves"]

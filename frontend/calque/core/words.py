@@ -1,16 +1,30 @@
 """Shape primitives on key arrays: a key is uint32[n], so every shape has one axis more in memory.
 
-`physical_params` rewrites the parameters; the rules then see plain uint32 arrays.
+`physical_params` rewrites the parameters; the rules then see plain uint32 arrays.  `forms.program`
+is what lowering asks for a whole Program on words.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import registry
+from calque.core.program import Program
 from calque.core.types import Params
+
+
+class _Forms:
+    """What primitives/words sets: core stands below it, lowering beside it."""
+
+    # (p, masked) -> p on words instead of keys, in operations that kernels have; None where an
+    # equation has no such form.  masked: loops with a predicate for each element go on while one
+    # of them does
+    program: Callable[[Program, bool], Program | None]
+
+
+forms = _Forms()
 
 
 def has_keys(avals: Sequence[ShapedArray]) -> bool:

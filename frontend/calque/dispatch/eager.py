@@ -107,7 +107,7 @@ class Compiled:
             return self.executable(buffers)  # type: ignore[misc]
         low = self.lowered
         for b in buffers:
-            if b._host is None and b.is_deleted():  # (most are on the host, and this costs less)
+            if b.is_deleted():
                 raise b.deleted_error()
         computed = [] if self.executable is None else self.executable(
             [buffers[i] for i in low.arguments])
@@ -117,8 +117,7 @@ class Compiled:
             if r.kind == "argument":
                 results.append(buffers[r.position].with_shape(r.aval.shape))
             elif r.kind == "empty":
-                results.append(Buffer.from_numpy(np.zeros(r.aval.shape, r.aval.dtype),
-                                                 self.device))
+                results.append(Buffer.of_host(np.zeros(r.aval.shape, r.aval.dtype), self.device))
             else:
                 one = computed[r.position]
                 results.append(one.with_shape(r.aval.shape) if r.position in taken else one)

@@ -76,7 +76,7 @@ def ndarray(value: Any, key: Any) -> Array:
     aval = table.arrays.get((value.shape, value.dtype))
     if aval is None:
         made = from_numpy(value)
-        if made.dtype == value.dtype:  # (others are converted)
+        if made._buffer.dtype == value.dtype:  # (others are converted, float0 has no memory)
             if len(table.arrays) >= MOST:
                 table.arrays.clear()
             table.arrays[value.shape, value.dtype] = made.aval

@@ -54,6 +54,7 @@ from calque.trees import util as tree_util
 MOST_NUMBERS = 16  # captured, that are arguments of a program; more are written into it
 _READER_AT = (3, 30, 300, 3000)  # calls of structures without a reader, at which one is written
 _log = logging.getLogger(__name__)
+_ARRAY = {Array}
 _current = current.get
 _local_key = config.local_key.get
 
@@ -63,7 +64,8 @@ class _Entry:
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
                  "donated", "captures_tracers", "slow_path", "run", "device", "spans", "uses",
-                 "_slow", "_checked", "_given", "quick", "told")
+                 "_slow", "_checked", "_given", "quick", "told", "has_float0",
+                 "donates")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
                  uses: Uses) -> None:
@@ -78,20 +80,22 @@ class _Entry:
         self.single = tree_util.treedef_is_leaf(out_tree)
         self.donated = tuple(i for i in donated if i not in uses.places)
         self._given: tuple[int, ...] | None = None
-        # such calls always take the slow path: donation, references, checks of results
-        self._slow = bool(donated or self.uses or config.jax_debug_nans or config.jax_debug_infs
-                          or config.jax_no_execution
-                          or any(a.dtype == dtypes.float0 for a in self.out_avals))
+        self.has_float0 = any(a.dtype == dtypes.float0 for a in self.out_avals)
+        # such calls always take the slow path: references, checks of results
+        self._slow = bool(self.uses or self.has_float0 or config.jax_debug_nans
+                          or config.jax_debug_infs or config.jax_no_execution)
         self.slow_path = True  # until it is compiled
         self.run: Any = None
         self.device: Device | None = None
         self.spans = False  # whether its arrays span processes, or are of summands
         self._checked = self._slow
         self.quick = False  # whether they are, and nothing else takes the slow path
+        self.donates = False  # whether it takes the slow path for what is given away alone
 
     def place_in(self, spans: bool) -> None:
         """Note where its arrays are; calls over several processes take the slow path."""
-        self.spans, self._checked, self._slow = spans, self._slow, self._slow or spans
+        self._checked = self._slow or bool(self.donated)
+        self.spans, self._slow = spans, self._slow or spans
 
     @property
     def given(self) -> tuple[int, ...]:
@@ -131,7 +135,8 @@ class _Entry:
             self.consts = [on_device(c, device) for c in consts]
             self.compiled, self.device = made, device
             self.run = made.executable if made.identity_abi else made
-            self.slow_path = self._slow
+            self.slow_path = self._slow or bool(self.given)
+            self.donates = bool(self.given) and not self._slow
             self.quick = self.spans and not self._checked
         return made
 
@@ -235,6 +240,13 @@ class JitFunction:
         if entry.quick and (not buffers or buffers[0].device is entry.device):
             outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
             return entry.out_tree.unflatten(map(spanning.made, outs, entry.out_avals))
+        arrays: list[Any]
+        if (entry.donates and buffers[0].device is entry.device
+                and set(map(type, leaves)) == _ARRAY
+                and len(set(map(id, buffers))) == len(buffers)):
+            outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
+            arrays = [Array(b, a) for b, a in zip(outs, entry.out_avals)]
+            return arrays[0] if entry.single else entry.out_tree.unflatten(arrays)
         if config.jax_no_execution:
             raise RuntimeError(explain(
                 f"Attempted to execute the jitted function {self._name}, but 'no_execution' is "
@@ -243,30 +255,30 @@ class JitFunction:
             escaped = next(c for c in entry.program.consts if isinstance(c, Tracer))
             raise trace.escaped_tracer_error(escaped, self._name)
         given = leaves
-        for i in entry.given:  # a number's memory is that of other calls' numbers
+        for i in entry.given if not set(map(type, leaves)) <= _ARRAY else ():
             if type(leaves[i]) in (bool, int, float, complex):
-                buffers[i] = to_array(leaves[i])._buffer
+                buffers[i] = to_array(leaves[i])._buffer  # (it was that of other calls' numbers)
         if entry.uses is not None:
             leaves = [to_array(x) for x in entry.uses.operands(self._name, leaves)]
             buffers = [x._buffer for x in leaves]
-        for b, x in zip(buffers, leaves):
-            if b is None or b.is_deleted():
+        for i, b in enumerate(buffers):  # (is_deleted, written out: training steps come here)
+            if b is None or b._later is None and b._host is None and b.view is None:
                 raise RuntimeError(explain(
-                    f"Array has been deleted with shape={aval_of(x)}.",
+                    f"Array has been deleted with shape={aval_of(leaves[i])}.",
                     fix="do not use an array after donating or deleting it."))
         device = buffers[0].device if buffers else current_device()
-        if any(b.device is not device for b in buffers):
+        if any([b.device is not device for b in buffers]):
             device, buffers = on_one(leaves, buffers)
         donation.check(self._name, buffers, entry.given)
         reason = f"{self._name}: first call with these types"
         outs = entry.ready(device, reason)([*entry.consts, *buffers])
         for i in entry.given:
-            if not buffers[i].is_deleted():
-                buffers[i].delete()
+            buffers[i].delete()
         make = spanning.made if entry.spans else Array
-        arrays: list[Any] = [
-            make(b, a) if a.dtype != dtypes.float0 else np.zeros(a.shape, dtypes.float0)
-            for b, a in zip(outs, entry.out_avals)]
+        arrays = [make(b, a) for b, a in zip(outs, entry.out_avals)]
+        if entry.has_float0:
+            arrays = [x if a.dtype != dtypes.float0 else np.zeros(a.shape, dtypes.float0)
+                      for x, a in zip(arrays, entry.out_avals)]
         if entry.uses is not None:
             rest = zip(outs[len(arrays):], entry.program.out_avals[len(arrays):])
             arrays = entry.uses.settle(given, [*arrays, *[make(b, a) for b, a in rest]])

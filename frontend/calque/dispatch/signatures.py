@@ -61,7 +61,8 @@ def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) 
                 signature.append(x.abstract)
                 buffers.append(None)
                 continue
-            x = number(x, config) if type(x) in _NUMBERS else to_array(x)
+            x = (number(x, config) if type(x) in _NUMBERS else
+                 ndarray(x, config) if type(x) is np.ndarray else to_array(x))
         signature.append(x.aval)
         buffers.append(x._own or x._buffer)  # a pending array owns none yet
     return tuple(signature), buffers, leaves

@@ -21,15 +21,18 @@ from calque.primitives import control, while_loop
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
+from calque.primitives.contract import dot_general
 from calque.primitives.cumulative import logaddexp
 from calque.primitives.index import dynamic_slice, dynamic_update_slice
 from calque.primitives.random import threefry2x32_p
+from calque.primitives.window import Window, general_window, window_count
 from calque.transforms.stage import closed, stage
 
 U32, U64, INT = np.dtype("uint32"), np.dtype("uint64"), np.dtype("int32")
 SIGNED: dict[int, Dtype] = {2: np.dtype("int16"), 4: INT, 8: np.dtype("int64")}
 MOST_SELECTED = 8  # of them that top_k finds one by one
 MOST_MERGED = 8192  # steps of merging by which a loop sorts itself: 40 us, as a sort from the host
+MOST_TAPS = 49  # places of a convolution's kernel, each a few equations: 7 x 7
 MOST_DRAWN = 1024  # numbers of one key: of more the cores' vectors are worth a step from the host
 
 
@@ -194,6 +197,8 @@ def _running(name: str) -> Callable[..., list[Any]]:
         n, dtype = shape_of(x)[axis], dtype_of(x)
         if dtype.itemsize < 4 and dtype.kind not in "iu" and name not in ("cummax", "cummin"):
             raise NoExpansion("halves, whose running sums are in float32")
+        if n == 1:
+            return [x]
         order = [axis, *[i for i in range(ndim_of(x)) if i != axis]]
         back = list(np.argsort(order))
         rows = sh.transpose(x, order) if axis else x
@@ -347,6 +352,76 @@ def _selected(key: Any, at: Any, dtype: Dtype, k: int, axis: int) -> list[Any]:
     return [sh.concatenate(values, axis), sh.concatenate(positions, axis)]
 
 
+# ---- windows
+def _windows(combine: Callable[[Any, Any], Any], identity: Callable[[Dtype], Any]
+             ) -> Callable[..., list[Any]]:
+    def expand(x: Any, **params: Any) -> list[Any]:
+        dtype = dtype_of(x)
+        if dtype.kind not in "biu" and dtype.itemsize < 4:
+            raise NoExpansion("windows of halves")
+        start = np.asarray(identity(dtype), dtype)[()]
+        return general_window([x], [start], lambda a, b: [combine(a[0], b[0])], Window.of(params))
+    return expand
+
+
+def _convolution(x: Any, y: Any, *, window_strides: Sequence[int], padding: Any,
+                 lhs_dilation: Sequence[int], rhs_dilation: Sequence[int], dimension_numbers: Any,
+                 feature_group_count: int, batch_group_count: int, preferred_element_type: Any,
+                 precision: Any, **params: Any) -> list[Any]:
+    """A sum over the kernel's places, each of a product of what it sees and its weights there."""
+    dn, dtype, rank = dimension_numbers, dtype_of(x), ndim_of(x)
+    last = dn.lhs_spec[1] == rank - 1  # features lie side by side, not places
+
+    def order(batch: Any, features: Any, space: Sequence[Any]) -> tuple[Any, ...]:
+        return (batch, *space, features) if last else (batch, features, *space)
+
+    (outputs, inputs, *kernel), (batch, features, *_) = (
+        [shape_of(v)[i] for i in spec] for v, spec in ((y, dn.rhs_spec), (x, dn.lhs_spec)))
+    if dtype.kind not in "fiu" or dtype.itemsize < 4 or preferred_element_type not in (None, dtype):
+        raise NoExpansion(f"convolutions of {dtype.name}")
+    if batch_group_count > 1 or 1 not in (feature_group_count, inputs):
+        raise NoExpansion("convolutions in groups")
+    if math.prod(kernel) > MOST_TAPS:
+        raise NoExpansion(f"kernels of {math.prod(kernel)} places")
+    x = sh.transpose(x, order(dn.lhs_spec[0], dn.lhs_spec[1], dn.lhs_spec[2:]))
+    y = sh.transpose(y, dn.rhs_spec)
+    holes = [(low, high, d - 1) for (low, high), d in zip(padding, lhs_dilation)]
+    x = sh.pad(x, dtype.type(0), order((0, 0, 0), (0, 0, 0), holes))
+    sizes = shape_of(x)[1:-1] if last else shape_of(x)[2:]
+    space = [window_count(n, (k - 1) * d + 1, s)
+             for n, k, d, s in zip(sizes, kernel, rhs_dilation, window_strides)]
+    each = outputs // features  # kernels of a feature, where it has some of its own
+    places = range(1, rank - 1) if last else range(3, rank + 1)
+    spread = (batch, *space, features, each) if last else (batch, features, each, *space)
+    found = None
+    for at in np.ndindex(*kernel):
+        first = [i * d for i, d in zip(at, rhs_dilation)]
+        end = [i + (n - 1) * s + 1 for i, n, s in zip(first, space, window_strides)]
+        seen = sh.slice_(x, order(0, 0, first), order(batch, features, end),
+                         order(1, 1, window_strides))
+        weights = sh.reshape(sh.slice_(y, (0, 0, *at), (outputs, inputs, *[i + 1 for i in at])),
+                             (outputs, inputs))
+        if outputs == 1 and inputs == 1:
+            made = ew.mul(seen, sh.broadcast_in_dim(
+                sh.reshape(weights, ()), shape_of(seen), ()))
+        elif inputs == 1:
+            own = (rank - 1, rank) if last else (1, 2)
+            made = ew.mul(
+                sh.broadcast_in_dim(seen, spread, order(0, own[0], places)),
+                sh.broadcast_in_dim(sh.reshape(weights, (features, each)), spread, own))
+        elif last:
+            made = dot_general(seen, weights, (((rank - 1,), (1,)), ((), ())), precision)
+        else:
+            made = dot_general(weights, seen, (((1,), (1,)), ((), ())), precision)
+        found = made if found is None else ew.add(found, made)
+    if inputs == 1:
+        found = sh.reshape(found, order(batch, outputs, space))
+    elif not last:
+        found = sh.transpose(found, (1, 0, *range(2, rank)))
+    spec = order(dn.out_spec[0], dn.out_spec[1], dn.out_spec[2:])
+    return [sh.transpose(found, [int(i) for i in np.argsort(spec)])]
+
+
 # ---- what keeps its operand
 def _same(*xs: Any, **params: Any) -> list[Any]:
     return list(xs)
@@ -356,6 +431,10 @@ EXPANSIONS: dict[str, Callable[..., list[Any]]] = {
     "random_bits": _bits, "random_split": _split, "random_fold_in": _fold_in, "random_seed": _seed,
     "random_wrap": _same, "random_unwrap": _same, "optimization_barrier": _same, "name": _same,
     "argmax": _argument("max"), "argmin": _argument("min"), "sort": _sort, "top_k": _top_k,
+    "conv_general_dilated": _convolution,
+    "reduce_window_sum": _windows(ew.add, lambda dtype: 0),
+    "reduce_window_max": _windows(ew.max_, lambda dtype: dtypes.extreme(dtype, False)),
+    "reduce_window_min": _windows(ew.min_, lambda dtype: dtypes.extreme(dtype, True)),
     **{name: _running(name) for name in _COMBINE}}
 
 __all__ = ["EXPANSIONS", "NoExpansion"]

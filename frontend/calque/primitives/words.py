@@ -20,7 +20,7 @@ from calque.core.lists import split_list
 from calque.core.primitive import registry
 from calque.core.program import Equation, Program, inner_of
 from calque.core.types import Params
-from calque.core.words import physical_params
+from calque.core.words import forms, physical_params
 from calque.primitives import elementwise as ew
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
@@ -51,6 +51,13 @@ def program_in_words(p: Program, masked: bool = False) -> Program:
         lambda *xs: each(p, [*p.consts, *xs], lambda a: a.value,
                          lambda e, values: _words(e, values, masked)),
         [_words_of(v.aval) for v in p.inputs], p.name))
+
+
+def _program(p: Program, masked: bool) -> Program | None:
+    try:
+        return program_in_words(p, masked)
+    except NoExpansion:
+        return None
 
 
 def _staged(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray], name: str) -> Program:
@@ -158,6 +165,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "eq": functools.partial(_compared, equal=True),
     "ne": functools.partial(_compared, equal=False)}
 
+forms.program = _program
 registry["scan"].words = registry["while"].words = loop_in_words
 for _name in EXPANSIONS:
     registry[_name].kernel = "expanded"

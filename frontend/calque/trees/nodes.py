@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import threading
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
@@ -153,6 +154,16 @@ KeyEntry = TypeVar("KeyEntry", bound=Hashable)
 KeyPath = tuple[KeyEntry, ...]
 
 
+class _Wanted(threading.local):
+    """Whether keys are asked for: most flatten leaves alone, at every call of a jitted function,
+    and keys take longer than those."""
+
+    keys = False
+
+
+wanted = _Wanted()
+
+
 # ---- registration
 def _check_new(nodetype: type) -> None:
     if nodetype in _registered:
@@ -196,7 +207,7 @@ def register_pytree_node(nodetype: type, flatten_func: Callable[[Any], tuple[Any
             children = tuple(children)
         except (TypeError, ValueError):
             raise _wrong_pair(found) from None
-        if flatten_with_keys_func is not None:
+        if flatten_with_keys_func is not None and wanted.keys:
             pairs, _ = flatten_with_keys_func(x)
             return children, aux, tuple(k if isinstance(k, _KEYS) else NamedKey(k)
                                         for k, _ in pairs)

@@ -156,6 +156,16 @@ def structure_of(spec: Any) -> PyTreeDef:
     return made
 
 
+def check(spec: Any) -> None:
+    """ValueError for a structure whose dictionaries have keys that cannot be ordered."""
+    try:
+        known = _known.get(spec) is not None
+    except Exception:  # as above
+        known = False
+    if not known:
+        structure_of(spec)
+
+
 def _static_of(spec: Any) -> list[Any] | None:
     """What is static of the nodes of a structure; None where equal structures have the same."""
     data = [node[2] for node in spec.__getstate__()[0] if node[2] is not None]

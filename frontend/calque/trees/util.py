@@ -30,8 +30,9 @@ from calque.trees.nodes import (
     register_pytree_with_keys,
     register_pytree_with_keys_class,
     register_static,
+    wanted,
 )
-from calque.trees.spec import PyTreeDef, raw, structure_of
+from calque.trees.spec import PyTreeDef, check, raw, structure_of
 
 __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "Partial", "PyTreeDef",
@@ -146,7 +147,9 @@ def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list
       >>> tree_util.tree_leaves({"b": 2, "a": (1, None)})
       [1, 2]
     """
-    return flatten(tree, is_leaf)[0]
+    leaves, spec = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    check(spec)
+    return leaves
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
@@ -578,8 +581,12 @@ def tree_flatten_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None
     """
     if is_leaf_takes_path and is_leaf is not None:
         is_leaf = by_paths(tree, is_leaf, default_registry.flatten_one_level_with_keys)
-    accessors, leaves, treedef = optree.tree_flatten_with_accessor(
-        tree, is_leaf, namespace=NAMESPACE)
+    before, wanted.keys = wanted.keys, True
+    try:
+        accessors, leaves, treedef = optree.tree_flatten_with_accessor(
+            tree, is_leaf, namespace=NAMESPACE)
+    finally:
+        wanted.keys = before
     return [(_as_key(a), x) for a, x in zip(accessors, leaves)], structure_of(treedef)
 
 
