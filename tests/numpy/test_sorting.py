@@ -89,6 +89,9 @@ def test_bins() -> None:
     same(jnp.bincount(V, X.ravel()[:20]), np.bincount(V, X.ravel()[:20]), 1e-6)
     same(jnp.histogram(X, 5, (-1, 1)), np.histogram(X, 5, (-1, 1)), 1e-6)
     same(jnp.histogram(V, edges, density=True), np.histogram(V, edges, density=True), 1e-6)
+    for f in (jnp.histogram, jnp.histogram_bin_edges, jnp.histogram2d):
+        with pytest.raises(ValueError, match="`bins` is -1"):
+            f(*[V] * (1 + (f is jnp.histogram2d)), bins=-1)
     got, want = jnp.histogram2d(V, V % 4, [3, 2]), np.histogram2d(V, V % 4, [3, 2])
     same(tuple(got), tuple(want), 1e-6)
 

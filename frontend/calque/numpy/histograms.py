@@ -135,6 +135,9 @@ def _edges(x: Any, bins: Any, range: Any) -> Any:
     if ndim_of(edges) == 1:
         return util.cast(edges, dtype)
     count = as_size("histogram_bin_edges", bins)
+    if isinstance(count, int) and count < 0:
+        raise ValueError(explain(f"histogram_bin_edges: `bins` is {count}.",
+                                 fix="pass how many bins there are, or their edges."))
     flat = util.cast(ravel(x), dtype)
     if range is None:
         if not aval_of(flat).size:
