@@ -179,6 +179,10 @@ class Executable:
         """Run the program; results come back at once, ready or behind a fence."""
         if self._slow_path or _device._forked or watchers:
             return self._call_slow_path(args)
+        given = [args[i] for i in self._donated] if self._donated else ()
+        if given and (not all([arg.is_alone() for arg in given])
+                      or len(set(map(id, args))) < len(args)):
+            return self._call_slow_path(args)
         # The hot path, written flat on purpose: a helper call costs 0.2 us of 4.
         try:
             invoke, function = self._on_sync or self._load_inline()
@@ -188,13 +192,8 @@ class Executable:
                 if arg.fence is not None and not arg.is_ready():
                     return self._call_slow_path(args)
                 push(arg.view)
-            if self._donated:
-                given = [args[i] for i in self._donated]
-                if not all([arg.is_alone() for arg in given]) or (
-                        len(set(map(id, args))) < len(args)):
-                    return self._call_slow_path(args)
-                for arg in given:
-                    arg.delete()
+            for arg in given:
+                arg.delete()
             push(NO_FENCE)
             push(NO_FENCE)
             results = _List(1)

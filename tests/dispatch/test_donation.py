@@ -74,3 +74,45 @@ def test_as_many_as_fit_are_used(ins: Any, outs: Any, data: Any) -> None:
     exact = [i for i in donated if any(
         (o.shape, o.dtype) == (a[i].shape, a[i].dtype) for o in b)]
     assert not exact or set(used) & set(exact)
+
+
+def test_uses_after_donation_say_so() -> None:
+    """Of the argument that was given away, and of one that is only read: nothing else is lost."""
+    add = calque.jit(lambda x, y: x + y, donate_argnums=0)
+    x, y = jnp.ones(8), jnp.arange(8.0)
+    first = add(x, y)
+    second = add(first, y)  # compiled by now
+    for gone in (x, first):
+        with pytest.raises(RuntimeError, match="has been deleted") as raised:
+            add(gone, y)
+        assert type(raised.value).__name__ in ("RuntimeError", "DeletedBufferError")
+    y.delete()
+    with pytest.raises(RuntimeError, match="has been deleted"):
+        add(second, y)
+    np.testing.assert_array_equal(second, 1 + 2 * np.arange(8))
+
+
+def test_what_others_see_is_not_written() -> None:
+    """Views of NumPy's, reshaped arrays, results that are arguments, numbers of other calls."""
+    double = calque.jit(lambda x: x * 2, donate_argnums=0)
+    double(jnp.ones(4))
+    want = np.arange(4.0)
+    for others in (lambda x: np.asarray(x), lambda x: x.reshape(2, 2),
+                   lambda x: calque.jit(lambda y: y)(x), lambda x: (x, x.reshape(4, 1))[1]):
+        for x in (jnp.arange(4.0), double(jnp.arange(4.0)) / 2):
+            seen = others(x)
+            np.testing.assert_array_equal(double(x), 2 * want)
+            np.testing.assert_array_equal(np.ravel(seen), want)
+    assert [float(double(3.0)) for _ in range(3)] == [6, 6, 6]
+
+
+def test_many_leaves_change_places() -> None:
+    """Results that are other arguments, of a state that is given away again and again."""
+    turn = calque.jit(lambda t: {f"x{i}": t[f"x{(i + 1) % 100}"] + (i == 0)
+                                 for i in range(100)} | {"n": t["n"] + 1}, donate_argnums=0)
+    state = {f"x{i}": jnp.full(3, float(i)) for i in range(100)} | {"n": jnp.zeros(())}
+    for _ in range(5):
+        state = turn(state)
+    want = [(i + 5) % 100 + (1 <= (i + 5) % 100 <= 5) for i in range(100)]
+    np.testing.assert_array_equal([float(state[f"x{i}"][1]) for i in range(100)], want)
+    assert state["n"] == 5
