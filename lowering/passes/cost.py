@@ -149,6 +149,11 @@ def _equations(p: Program) -> int:
         1 + sum(n * _equations(q) for q, n in inner_programs(e)) for e in p.equations))
 
 
+def is_long(p: Program) -> bool:
+    """Whether it has too many equations for one kernel, whatever they are."""
+    return _written(p) > MANY_EQUATIONS
+
+
 def _written(p: Program) -> int:
     """Equations of a Program as a kernel has them: loops are loops."""
     return p.derived("written", lambda: sum(

@@ -40,11 +40,11 @@ def _legalize(p: Program) -> Program:
 def whole_in_words(p: Program) -> Program | None:
     """A small Program on words that is one kernel then, its consts being inputs; None where it is
     not, or would be one anyway."""
-    if not needs_words(p) or cost.work(p) > cost.MOST_WORK or _sorts(p) or any(
-            map(cost.is_dynamic, p.equations)):
+    if not needs_words(p) or cost.work(p) > cost.MOST_WORK or cost.is_long(p) or (
+            _stays_apart(p) or any(map(cost.is_dynamic, p.equations))):
         return None
     plain = Program([*p.const_vars, *p.inputs], p.equations, p.outputs, name=p.name)
-    for masked in (False, True):
+    for masked in (False, True) if _has_masked(p) else (False,):
         words = forms.program(plain, masked)
         if words is None or words.const_vars:
             return None
@@ -54,10 +54,11 @@ def whole_in_words(p: Program) -> Program | None:
     return None
 
 
-def _sorts(p: Program) -> bool:
-    """Whether it sorts outside of loops, where the kernel in C does it faster."""
-    return any(e.name in ("sort", "top_k") or e.primitive.kernel != "loop" and any(
-        map(_sorts, inner_of(e.params))) for e in p.equations)
+def _stays_apart(p: Program) -> bool:
+    """Whether it sorts outside of loops, where the kernel in C does it faster, or keeps a product
+    from the sum that it is fused with in a kernel (same_bits)."""
+    return any(e.name in ("sort", "top_k", "optimization_barrier") or e.primitive.kernel != "loop"
+               and any(map(_stays_apart, inner_of(e.params))) for e in p.equations)
 
 
 def needs_words(p: Program) -> bool:
@@ -67,6 +68,11 @@ def needs_words(p: Program) -> bool:
         or any(map(needs_words, inner_of(e.params)))
         or any(dtypes.is_key(a.aval.dtype) for a in (*e.inputs, *e.outputs))
         for e in p.equations))
+
+
+def _has_masked(p: Program) -> bool:
+    return p.derived("has masked", lambda: any(
+        is_masked(e) or any(map(_has_masked, inner_of(e.params))) for e in p.equations))
 
 
 def is_masked(e: Equation) -> bool:
@@ -120,7 +126,8 @@ def in_words(e: Equation) -> list[Equation] | None:
     """A loop that is a kernel, with what converts its keys before and after it; None where none
     becomes of it."""
     assert e.primitive.words is not None
-    for masked in (False, True):
+    for masked in (False, True) if is_masked(e) or any(map(_has_masked, inner_of(e.params))) else (
+            False,):
         made: Program | None = e.primitive.words(e, masked)
         made = made and without_empty(made)  # (sums over one step have nothing left to add)
         if made is None or len(made.equations) != 1 or made.const_vars:

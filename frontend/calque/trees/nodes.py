@@ -4,11 +4,12 @@ The public names are those of calque.tree_util.  Imports nothing of calque.
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import optree
@@ -161,7 +162,17 @@ class _Wanted(threading.local):
     keys = False
 
 
-wanted = _Wanted()
+_wanted = _Wanted()
+
+
+@contextlib.contextmanager
+def with_keys() -> Iterator[None]:
+    """While it lasts, nodes give keys."""
+    before, _wanted.keys = _wanted.keys, True
+    try:
+        yield
+    finally:
+        _wanted.keys = before
 
 
 # ---- registration
@@ -207,7 +218,7 @@ def register_pytree_node(nodetype: type, flatten_func: Callable[[Any], tuple[Any
             children = tuple(children)
         except (TypeError, ValueError):
             raise _wrong_pair(found) from None
-        if flatten_with_keys_func is not None and wanted.keys:
+        if flatten_with_keys_func is not None and _wanted.keys:
             pairs, _ = flatten_with_keys_func(x)
             return children, aux, tuple(k if isinstance(k, _KEYS) else NamedKey(k)
                                         for k, _ in pairs)

@@ -30,7 +30,7 @@ from calque.trees.nodes import (
     register_pytree_with_keys,
     register_pytree_with_keys_class,
     register_static,
-    wanted,
+    with_keys,
 )
 from calque.trees.spec import PyTreeDef, check, raw, structure_of
 
@@ -581,12 +581,9 @@ def tree_flatten_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None
     """
     if is_leaf_takes_path and is_leaf is not None:
         is_leaf = by_paths(tree, is_leaf, default_registry.flatten_one_level_with_keys)
-    before, wanted.keys = wanted.keys, True
-    try:
+    with with_keys():
         accessors, leaves, treedef = optree.tree_flatten_with_accessor(
             tree, is_leaf, namespace=NAMESPACE)
-    finally:
-        wanted.keys = before
     return [(_as_key(a), x) for a, x in zip(accessors, leaves)], structure_of(treedef)
 
 
