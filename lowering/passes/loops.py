@@ -21,6 +21,7 @@ from calque.lowering.plan.refusal import Refusal
 
 BITS = "bitcast_convert_type"
 DECOMPOSED = 32  # rows and columns of a matrix that a loop decomposes by itself
+REFLECTED = 8192  # or, of one of many rows, elements times reflectors: C is better at more
 enabled = not is_off("kernels")  # tests switch them off, too, to see the portable form
 DTYPES = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8",
                                          "f2", ml_dtypes.bfloat16, "f4", "f8"))
@@ -98,8 +99,17 @@ def is_map(e: Equation) -> bool:
 
 def is_small_decomposition(e: Equation) -> bool:
     """Whether an equation decomposes a matrix that is small enough to do it among others."""
-    return e.primitive.program is not None and all(
-        max(a.aval.shape, default=1) <= DECOMPOSED for a in e.inputs)
+    if e.primitive.program is None:
+        return False
+    return all(max(a.aval.shape, default=1) <= DECOMPOSED for a in e.inputs) or (
+        e.name in ("qr", "geqrf", "householder_product", "svd") and _reflected(e) <= REFLECTED)
+
+
+def _reflected(e: Equation) -> int:
+    """Elements that the reflectors of a matrix of many rows and few columns are applied to."""
+    lead, *rest = [a.aval.shape for a in e.inputs]
+    count = rest[0][-1] if rest else min(lead[-2:])
+    return count * max(a.aval.size for a in (*e.inputs, *e.outputs))
 
 
 def decomposes(p: Program) -> bool:

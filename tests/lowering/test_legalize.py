@@ -434,3 +434,24 @@ def test_loops_of_no_steps_and_sums_of_one() -> None:
     got = calque.jit(loop)(x)
     np.testing.assert_array_equal(got[0], x)
     np.testing.assert_array_equal(got[1], [[1, 2, 3]] * N)
+
+
+def test_matrices_of_many_rows_and_few_columns() -> None:
+    """A Gauss-Newton step: they have few reflectors, and so a form in kernels."""
+    x = np.random.default_rng(0).normal(size=(52, 3)).astype(np.float32)
+    y = x @ np.float32([1, -2, 3])
+
+    def loop(c: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            q, r = jnp.linalg.qr(x)
+            c = c + 0.5 * jnp.linalg.solve(r, q.T @ (y - x @ c))
+            return c, jnp.abs(jnp.diag(r))
+        return lax.scan(step, c, None, 300)
+
+    start = jnp.zeros(3)
+    assert is_kernel(lambda c: lax.scan(lambda c, _: (c + jnp.linalg.qr(x + c)[1][0], c), c, None,
+                                        300), start)
+    got, diagonal = calque.jit(loop)(start)
+    np.testing.assert_allclose(got, [1, -2, 3], rtol=1e-5)
+    want = np.abs(np.diag(np.linalg.qr(x)[1]))
+    np.testing.assert_allclose(diagonal[0], want, rtol=1e-5)  # float32: some ten roundings

@@ -127,3 +127,41 @@ def test_weak_types_are_those_of_jax() -> None:
     for i, text in enumerate(RECORDED)])
 def test_arrays_have_the_types_that_were_traced(text: str) -> None:
     check(text, lambda f, x: f(x))
+
+
+# results of loops that start from Python numbers, carries first, as recorded from jax 0.10.2: the
+# body is traced with the weak carry, and once more only where its dtype changes
+LOOPS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "sum": (lambda x: lax.scan(lambda c, a: (c + a, c), 0.0, x), "s W"),
+    "to float": (lambda x: lax.scan(lambda c, a: (c + a, c), 0, x), "s s"),
+    "narrow": (lambda x: lax.scan(lambda c, a: (c + a, c), 0.0, x.astype("bfloat16")), "s s"),
+    "two": (lambda x: lax.scan(lambda c, a: ((c[0] + a, c[1] + 1), c), (0.0, 0), x), "s W W W"),
+    "swapped": (lambda x: lax.scan(lambda c, a: ((c[1], a), c[0]), (0.0, 0.0), x), "W s W"),
+    "weak": (lambda x: lax.scan(lambda c, a: (c * 2, c), 1.0, x), "W W"),
+    "fori": (lambda x: lax.fori_loop(0, 3, lambda i, c: (c[0] + x.sum(), c[1] * 2), (0.0, 1.0)),
+             "s W"),
+    "pairs": (lambda x: lax.associative_scan(jnp.add, jnp.full(3, 0.5)), "s"),
+    "one": (lambda x: lax.associative_scan(jnp.add, jnp.full(1, 0.5)), "W"),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("jitted", [False, True])
+def test_loops(name: str, jitted: bool) -> None:
+    f, want = LOOPS[name]
+    got = (calque.jit(f) if jitted else f)(jnp.arange(1.0, 4.0))
+    assert " ".join("sW"[v.weak_type] for v in calque.tree.leaves(got)) == want
+
+
+def test_derivatives_of_sums_from_python_numbers() -> None:
+    def f(x: Any) -> Any:
+        total, partial = lax.scan(lambda c, a: (c + a * a, c * a), 0.0, x)
+        return total + partial.sum()
+
+    x = jnp.asarray([1.0, 2.0, 3.0])  # 1 + 4 + 9 + 0 + 1 * 2 + 5 * 3
+    assert float(f(x)) == 31
+    want = [2 + 2 * 2 + 2 * 3, 4 + 1 + 4 * 3, 6 + 5]
+    for g in (calque.grad(f), calque.jacfwd(f), calque.jit(calque.grad(f))):
+        assert g(x).tolist() == want
+    rows = calque.vmap(calque.grad(f))(jnp.stack([x, x]))
+    assert rows.tolist() == [want, want]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from calque.core.avals import ndim_of, shape_of
+from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.tables import from_row
@@ -13,6 +13,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand, canonical_axis
 from calque.lax.shape import unchanged
 from calque.primitives import cumulative as cu
+from calque.primitives import elementwise as ew
 from calque.trees import util as tree_util
 
 _DOC = """{sentence} along an axis: element i of the result is that of elements 0 to i.
@@ -116,6 +117,8 @@ def associative_scan(fn: Function, elems: Any, reverse: bool = False,
 
     with lazy_eval("associative_scan"):
         outs = cu.associative_scan(combine, xs, bool(reverse), axis)
+        if shapes[0][axis] not in (0, 1):  # (else the result is the argument, weak as it may be)
+            outs = [ew.convert(x, dtype_of(x)) for x in outs]
         return tree.unflatten([unchanged(x) for x in outs])
 
 
