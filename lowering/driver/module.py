@@ -37,7 +37,7 @@ from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
-from calque.lowering.passes.legalize import legalize, whole_in_words
+from calque.lowering.passes.legalize import legalize, whole_in_pairs, whole_in_words
 from calque.lowering.passes.messages import combined
 from calque.lowering.passes.narrow import has_small, narrowed
 from calque.lowering.passes.rows import is_fold
@@ -155,11 +155,13 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         p, why = plain, None
     leading = () if options.bake_consts else program.const_vars
     positions = {v: i for i, v in enumerate((*leading, *program.inputs))}
-    if cpu and options.whole and why is not None and not options.bake_consts and (
-            worded := whole_in_words(plain)) is not None:
-        positions |= {v: positions[old] for v, old in zip(
-            worded.inputs, (*plain.const_vars, *plain.inputs))}
-        p, plain, why = worded, worded, None
+    if cpu and options.whole and why is not None and not options.bake_consts:
+        if (worded := whole_in_words(plain)) is not None:
+            positions |= {v: positions[old] for v, old in zip(
+                worded.inputs, (*plain.const_vars, *plain.inputs))}
+            p, plain, why = worded, worded, None
+        else:
+            p = whole_in_pairs(plain) or p
     baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     results, computed = _plan_results(p, avals, positions)
@@ -405,8 +407,7 @@ def _add_memory(func: Any, block: Any, ins: list[Any], outs: list[Any], written:
 
 def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]
             ) -> dict[int, tuple[int, ...]]:
-    """Results whose memory may be an argument's (its position) or another result's (-1 - its
-    position)."""
+    """Results whose memory may be an argument's (k) or another result's (-1 - k)."""
     owners: dict[Any, list[int]] = {}
 
     def marks(v: Value) -> list[Any]:

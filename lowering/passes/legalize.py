@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calque.core import dtypes
+from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var, inner_of
 from calque.core.words import forms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.empty import without_empty
+from calque.lowering.passes.remainder import WHOLE
 
 
 def legalize(p: Program) -> Program:
@@ -52,6 +54,45 @@ def whole_in_words(p: Program) -> Program | None:
         if any(cost.whole_refusal(made, many=many) is None for many in (False, True)):
             return made
     return None
+
+
+def whole_in_pairs(p: Program) -> Program | None:
+    """A small Program of complex numbers with one call of a kernel on their parts, what takes
+    arguments apart before it and puts results together after it, its consts being inputs; None
+    where it is not one kernel then."""
+    if not any(map(_has_complex, p.equations)) or cost.work(p) > cost.MOST_WORK or (
+            cost.is_long(p) or _stays_apart(p) or any(map(cost.is_dynamic, p.equations))):
+        return None
+    plain = Program([*p.const_vars, *p.inputs], p.equations, p.outputs, name=p.name)
+    inner = forms.pairs(plain)
+    if inner is not None and needs_words(inner):
+        inner = forms.program(inner, False)
+    if inner is None or inner.const_vars:
+        return None
+    inner = without_empty(inner)
+    if all(cost.whole_refusal(inner, many=many) is not None for many in (False, True)):
+        return None
+    source, scope = p.equations[0].source, p.equations[0].scope
+    before, parts, after = list[Equation](), list[Var](), list[Equation]()
+    for v in plain.inputs:
+        if v.aval.dtype.kind != "c":
+            parts.append(v)
+            continue
+        for name in ("real", "imag"):
+            part = Var(ShapedArray(v.aval.shape, dtypes.real_dtype(v.aval.dtype)))
+            parts.append(part)
+            before.append(Equation(registry[name], (v,), (part,), {}, source, scope))
+    made = [Var(a) for a in inner.out_avals]
+    rest, outputs = iter(made), list[Atom]()
+    for o in plain.outputs:
+        result = next(rest)
+        if o.aval.dtype.kind == "c":
+            both, result = (result, next(rest)), Var(o.aval)
+            after.append(Equation(registry["complex"], both, (result,), {}, source, scope))
+        outputs.append(result)
+    call = Equation(registry["jit"], tuple(parts), tuple(made), {
+        "jaxpr": inner, "name": "whole", "rows": WHOLE}, source, scope)
+    return Program(plain.inputs, [*before, call, *after], outputs, name=p.name)
 
 
 def _stays_apart(p: Program) -> bool:

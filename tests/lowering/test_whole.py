@@ -264,7 +264,7 @@ def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     (lambda n: jnp.tile(n, (20, 20)) + 1, "more work than is small for one dispatch"),
     (lambda n: (n[:0].sum(0), n[:0].sum(), n.sum(0)), "an empty operand"),
     (lambda n: (jnp.tile(n, (40, 40)).sum(0), n.max()), "more work than is small"),
-    (lambda n: (n.astype(jnp.complex64).sum(), n.max()), "a dtype that kernels do not know")])
+    (lambda n: (lax.bitcast_convert_type(n, "uint8").sum(), n.max()), "bytes of numbers")])
 def test_others_are_left_to_iree(f: Any, why: str, no_groups: None) -> None:
     assert dispatches(f, N) == 0, why
 
@@ -397,3 +397,56 @@ def test_states_of_many_leaves() -> None:
     want = physics(state, count)
     for k, v in want.items():  # some ten roundings each
         np.testing.assert_allclose(got[k], v, rtol=1e-5, atol=1e-6)
+
+
+def turned(state: Any, angle: Any, axis: int, np: Any) -> Any:
+    """A qubit of a state turned about x."""
+    gate = np.cos(angle / 2) * np.eye(2) - 1j * np.sin(angle / 2) * np.array([[0, 1], [1, 0]])
+    return np.moveaxis(np.tensordot(gate, state, ((1,), (axis,))), 0, axis)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_circuits(dtype: Any) -> None:
+    """Complex numbers are pairs in the kernel; arguments and results are as they were."""
+    with calque.enable_x64(dtype == np.complex128):
+        def f(np: Any, state: Any, angles: Any) -> Any:
+            for i in range(3):
+                state = turned(state, angles[i], i, np)
+            kept = (np.abs(state) ** 2).sum(axis=(1, 2))
+            return state, kept[0] - kept[1], np.conj(state).ravel()[::-1], np.exp(1j * angles)
+
+        start = (RNG.normal(size=8) + 1j * RNG.normal(size=8)).astype(dtype).reshape(2, 2, 2)
+        angles = RNG.normal(size=3).astype(np.zeros(0, dtype).real.dtype)
+        assert dispatches(lambda *xs: f(jnp, *xs), start, angles) == 1
+        got = calque.jit(lambda *xs: f(jnp, *xs))(start, angles)
+        for o, w in zip(got, f(np, start, angles), strict=True):
+            assert o.dtype.kind == np.asarray(w).dtype.kind and o.dtype.itemsize <= dtype().itemsize
+            eps = np.finfo(dtype).eps * 16  # a dozen roundings each
+            np.testing.assert_allclose(o, w, rtol=eps, atol=eps)
+        slope = calque.jit(calque.grad(lambda a: f(jnp, jnp.asarray(start), a)[1]))(angles)
+        step = 1e-3
+        for i in range(3):
+            ahead, behind = (f(np, start.astype(complex), angles + sign * step * np.eye(3)[i])[1]
+                             for sign in (1, -1))
+            np.testing.assert_allclose(slope[i], (ahead - behind) / (2 * step), rtol=1e-4,
+                                       atol=1e-4)  # central differences: step ** 2
+
+
+def test_complex_results_that_are_arguments_or_constants() -> None:
+    z = (RNG.normal(size=4) + 1j * RNG.normal(size=4)).astype(np.complex64)
+    known = jnp.asarray(z[::-1].copy())
+
+    def f(x: Any) -> Any:
+        return x, known * x, (known * x).sum() * known, jnp.where(x.real > 0, x, -x), x[:0]
+
+    same, product, sums, chosen, none = calque.jit(f)(z)
+    np.testing.assert_array_equal(same, z)
+    np.testing.assert_allclose(product, z * z[::-1], rtol=1e-6)
+    np.testing.assert_allclose(sums, (z * z[::-1]).sum() * z[::-1], rtol=1e-5)
+    np.testing.assert_array_equal(chosen, np.where(z.real > 0, z, -z))
+    assert none.shape == (0,) and none.dtype == np.complex64
+    huge = jnp.asarray([np.inf, 1e30, np.nan, -0.0], np.complex64)
+    for g in (lambda x: x * x, lambda x: x / (x + 1), jnp.abs, jnp.exp, jnp.sqrt):
+        def both(x: Any, g: Any = g) -> Any:
+            return g(x), g(x[::-1]).sum()
+        np.testing.assert_array_equal(np.asarray(calque.jit(both)(huge)[0]), np.asarray(g(huge)))

@@ -22,6 +22,8 @@ class _Forms:
     # equation has no such form.  masked: loops with a predicate for each element go on while one
     # of them does
     program: Callable[[Program, bool], Program | None]
+    # p on the real and imaginary parts of complex numbers; None where an equation has no such form
+    pairs: Callable[[Program], Program | None]
 
 
 forms = _Forms()

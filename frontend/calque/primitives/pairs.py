@@ -21,6 +21,7 @@ from calque.core.lists import split_list
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Equation, Program, inner_of
 from calque.core.types import Params
+from calque.core.words import forms
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.control import cond, scan
@@ -231,6 +232,15 @@ FORMS: dict[str, Callable[..., Parts]] = {
     "eq": lambda x, y: _compared(x, y, equal=True), "ne": lambda x, y: _compared(
         x, y, equal=False)}
 
+
+def _program(p: Program) -> Program | None:
+    try:
+        return program_in_pairs(p)
+    except NoPairs:
+        return None
+
+
+forms.pairs = _program
 registry["scan"].pairs = registry["while"].pairs = loop_in_pairs
 
 __all__ = ["is_complex", "loop_in_pairs", "program_in_pairs"]
