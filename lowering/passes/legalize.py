@@ -72,6 +72,8 @@ def whole_in_pairs(p: Program) -> Program | None:
     inner = without_empty(inner)
     if all(cost.whole_refusal(inner, many=many) is not None for many in (False, True)):
         return None
+    if inner.used().isdisjoint(inner.inputs):  # IREE would compute it, and take one part for both
+        return None
     source, scope = p.equations[0].source, p.equations[0].scope
     before, parts, after = list[Equation](), list[Var](), list[Equation]()
     for v in plain.inputs:

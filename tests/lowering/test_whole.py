@@ -450,3 +450,14 @@ def test_complex_results_that_are_arguments_or_constants() -> None:
         def both(x: Any, g: Any = g) -> Any:
             return g(x), g(x[::-1]).sum()
         np.testing.assert_array_equal(np.asarray(calque.jit(both)(huge)[0]), np.asarray(g(huge)))
+
+
+def test_complex_parts_of_constants_and_of_one_element() -> None:
+    """IREE takes one part for both where it computes them itself."""
+    one = jnp.full(1, 3, "complex64")
+    assert complex(calque.jit(lambda: (one / 2) / (1 + 1j) + one)()[0]) == 3.75 - 0.75j
+    for n in (1, 7):
+        x = (RNG.normal(size=n) + 1j * RNG.normal(size=n)).astype(np.complex64)
+        known, kept = calque.jit(lambda x: ((one / 2) / (1 + 1j), x * one + 1j))(x)
+        np.testing.assert_allclose(known, [0.75 - 0.75j], rtol=1e-6)
+        np.testing.assert_allclose(kept, x * 3 + 1j, rtol=1e-6)

@@ -334,8 +334,7 @@ def promoted(have: Sequence[ShapedArray], out: Sequence[ShapedArray]) -> list[Sh
     if any(b.vma - a.vma for a, b in pairs) and asked_by_ours("api"):
         return [a.marked(a.sharding, a.vma | b.vma) for a, b in pairs]
     return [ShapedArray(a.shape, dtypes.promote([(a.dtype, True), (b.dtype, b.weak_type)])[0])
-            if a.weak_type and a.shape == b.shape and a.dtype != b.dtype and (
-                not dtypes.is_key(b.dtype)) else a
+            if a.weak_type and a.shape == b.shape and a != b and not dtypes.is_key(b.dtype) else a
             for a, b in pairs]
 
 
