@@ -134,9 +134,9 @@ class Executable:
       array([-1., -1.], dtype=float32)
     """
 
-    __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_may_share",
-                 "_module", "_must_run_inline", "_on_sync", "_on_task", "_output_buffers",
-                 "_result_bytes", "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
+    __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_module",
+                 "_must_run_inline", "_on_sync", "_on_task", "_output_buffers", "_result_bytes",
+                 "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
                  "_transient_bytes", "_transients", "device", "entry", "name", "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, call: CallSpec, entry: str = "main",
@@ -152,7 +152,7 @@ class Executable:
         self._module = vmfb if isinstance(vmfb, Module) else Module(vmfb)
         self._must_run_inline = call.must_run_inline and device.is_host
         self._runs_inline = (call.run_inline or call.must_run_inline) and device.is_host
-        self._donated = dict.fromkeys(sorted(call.donated))  # (in their order)
+        self._donated = frozenset(call.donated)
         # messages: while some are under way, others queue behind them
         self._sends = any([getattr(c[0], "into", False) for c in self._module.callbacks])
         self._slow_path = self._sends or not self._runs_inline or bool(
@@ -161,16 +161,14 @@ class Executable:
             math.prod(shape) * dtype.itemsize for shape, dtype in self.result_specs) <= FEW_BYTES
         self._asked = [0, 0]  # results made, and those of them whose views somebody needed
         self._may_alias = call.may_alias
-        self._may_share = call.may_alias != {}
         self._output_buffers = call.output_buffers
         self._transient_bytes = call.transient_bytes
         self._transients = call.transients
         self._storage = 0  # bytes in which it works; known when it is loaded
-        shared = frozenset(call.may_alias or ())
         # what is new memory at least; a result that may be an argument's is taken to be
         self._result_bytes = sum(
             math.prod(spec[0]) * spec[1].itemsize for i, spec in enumerate(self._specs)
-            if spec is not None and i not in shared)
+            if spec is not None and i not in (call.may_alias or ()))
         self._on_sync: tuple[Any, Any] | None = None  # (invoke, function) on device.sync
         self._on_task: tuple[Any, Any] | None = None  # the same on device.task
         self._lock = threading.Lock()
@@ -218,7 +216,7 @@ class Executable:
             else:
                 for index, (shape, dtype) in enumerate(specs):
                     outputs.append(Buffer(get(index, _View), shape, dtype, device))
-        if self._may_share:
+        if self._may_alias or self._may_alias is None:
             self._note_sharing(args, outputs)
         return outputs
 
@@ -289,7 +287,7 @@ class Executable:
             outputs = self._run_inline(views)
         else:
             outputs = self._run_queued(views, waits, readers)
-        if self._may_share:
+        if self._may_alias or self._may_alias is None:
             self._note_sharing(args, outputs)
         return outputs
 
@@ -361,30 +359,20 @@ class Executable:
         """The views to pass and the semaphores to wait for; donated arguments are handed over."""
         waits: list[Any] = []
         views: list[Any] = [None] * len(args)
-        donated = self._donated
         for position, arg in enumerate(args):
-            if position not in donated:
+            if position not in self._donated:
                 views[position] = arg.view
                 if arg.fence is not None and not arg.is_ready():
                     waits.append(arg.fence)
-        given = Counter(map(id, args)) if len(set(map(id, args))) < len(args) else None
-        for position in donated:
+        times = Counter(map(id, args))
+        for position in sorted(self._donated):
             arg = args[position]
-            if given is not None and given[id(arg)] > 1:  # f(x, x): it reads what this writes
+            arg.is_ready()
+            if times[id(arg)] > 1:  # f(x, x): the other reads what this writes
                 arg = arg.copy()
-            elif arg.is_alone():  # (the usual case, and the quickest)
-                view = views[position] = arg.view
-                if view is None:
-                    raise arg.deleted_error()
-                if arg.fence is not None:  # (a copy to a GPU that asking for the view has begun)
-                    waits.append(arg.fence)
-                arg.delete()
-                continue
-            else:
-                arg.is_ready()
             views[position], fences = arg.hand_over()
             waits += fences
-        for position in donated if given is not None else ():
+        for position in self._donated:
             args[position].delete()
         return views, waits
 

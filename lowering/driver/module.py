@@ -32,12 +32,12 @@ from calque.lowering.emit.dtypes import F64, I64, signed
 from calque.lowering.emit.dynamic import DynamicBuilder
 from calque.lowering.emit.fusion import NUMBERS
 from calque.lowering.emit.sizes import Sizes, dimension
-from calque.lowering.passes import cost, hazards, loops, remainder, repeats
+from calque.lowering.passes import cost, hazards, remainder, repeats, whole
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
-from calque.lowering.passes.legalize import legalize, whole_in_pairs, whole_in_words
+from calque.lowering.passes.legalize import legalize
 from calque.lowering.passes.messages import combined
 from calque.lowering.passes.narrow import has_small, narrowed
 from calque.lowering.passes.rows import is_fold
@@ -148,20 +148,18 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         plain = legalize(plain)
     plain = combined(plain) if off("accumulate") else accumulate(combined(plain))
     cpu = target.backend == "llvm-cpu"
-    why = cost.whole_refusal(plain) if cpu and options.whole else None
-    p = grouped(plain) if cpu and (why is not None or not options.whole) else plain
-    if cpu and options.whole and 2 * loops.passes(p, loose=True) > loops.passes(plain) and (
-            cost.whole_refusal(plain, many=True) is None):  # groups took few of many
-        p, why = plain, None
     leading = () if options.bake_consts else program.const_vars
     positions = {v: i for i, v in enumerate((*leading, *program.inputs))}
-    if cpu and options.whole and why is not None and not options.bake_consts:
-        if (worded := whole_in_words(plain)) is not None:
+    one = whole.as_whole(plain, not options.bake_consts) if cpu and options.whole else None
+    why = cost.whole_refusal(plain) if cpu and options.whole and one is None else None
+    if one is None:
+        paired = whole.in_pairs(plain) if why is not None and not options.bake_consts else None
+        p = paired or (grouped(plain) if cpu else plain)
+    else:
+        if one is not plain:
             positions |= {v: positions[old] for v, old in zip(
-                worded.inputs, (*plain.const_vars, *plain.inputs))}
-            p, plain, why = worded, worded, None
-        else:
-            p = whole_in_pairs(plain) or p
+                one.inputs, (*plain.const_vars, *plain.inputs))}
+        p = plain = one
     baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     results, computed = _plan_results(p, avals, positions)
@@ -408,16 +406,11 @@ def _add_memory(func: Any, block: Any, ins: list[Any], outs: list[Any], written:
 def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]
             ) -> dict[int, tuple[int, ...]]:
     """Results whose memory may be an argument's (k) or another result's (-1 - k)."""
-    owners: dict[Any, list[int]] = {}
-
-    def marks(v: Value) -> list[Any]:
-        return [*ctx.aliases.roots_of(v),
-                *([(v.shape, v.dtype)] if v in ctx.aliases.loops else ())]
-
+    owners: dict[int, list[int]] = {}
     for k, v in [*enumerate(arguments), *[(-1 - i, v) for i, v in enumerate(results)]]:
-        for r in marks(v):
+        for r in ctx.aliases.roots_of(v):
             owners.setdefault(r, []).append(k)
-    found = {i: sorted({k for r in marks(v) for k in owners[r]} - {-1 - i})
+    found = {i: sorted({k for r in ctx.aliases.roots_of(v) for k in owners[r]} - {-1 - i})
              for i, v in enumerate(results)}
     return {i: tuple(others) for i, others in found.items() if others}
 

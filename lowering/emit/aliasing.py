@@ -51,7 +51,6 @@ class AliasAnalysis:
         self.made: dict[Any, int] = {}  # how many copies of a shape there are
         self.known: set[int] = set()  # roots that no equal computation gives: arguments, copies
         self.computed: dict[int, int | Dim] = {}  # bytes of what equations made, by its id
-        self.loops: set[Value] = set()  # what loops made that are kernels of ours
 
     def add_argument(self, v: Value, protected: bool) -> None:
         self.roots[v] = frozenset((id(v),))
@@ -105,12 +104,10 @@ class AliasAnalysis:
                     or isinstance(nbytes(v), Dim)]
             self.roots[out] = frozenset((id(out),)).union(*same)
 
-    def add_loop(self, values: Sequence[Value]) -> None:
-        """Note what a loop made that is a kernel: memory of its own, which another loop that does
-        the same in other words may have made, though (IREE merges such dispatches)."""
+    def add_new(self, values: Sequence[Value]) -> None:
+        """Note what a kernel of ours made: memory of its own, whatever it read."""
         for v in values:
             self.roots[v] = frozenset((id(v),))
-            self.loops.add(v)
 
     def renew(self, old: Value, new: Value) -> None:
         """Take `new` for what `old` was: the same memory."""

@@ -205,8 +205,7 @@ class _Emitter(_Layout):
             end = memory.computed("minsi", memory.add(first, each), self.strips)
             memory.loop(end, strip, start=first)
         made = shell.dispatch(self.ctx.entering(self.sources), equations)
-        for v in made:  # new memory, whatever the operands
-            self.ctx.aliases.roots[v] = frozenset((id(v),))
+        self.ctx.aliases.add_new(made)
         return made
 
     def strip(self, i: Index) -> None:

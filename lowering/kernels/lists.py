@@ -40,8 +40,7 @@ def emit_list(ctx: Context, how: List, xs: Sequence[Value], outs: Sequence[Shape
     made = dispatch(ctx, "list", ctx.sources[key], ctx.entering(xs),
                     [(o.shape, o.dtype) for o in outs], numbers=how.sizes, groups=how.groups,
                     equations=equations)
-    for v in made:  # new memory, whatever the operands
-        ctx.aliases.roots[v] = frozenset((id(v),))
+    ctx.aliases.add_new(made)
     return made
 
 

@@ -61,7 +61,7 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
                 ctx.plan.refuse(split_refusal(e))
             _over_memory(shell, e)
     made = shell.dispatch(ctx.entering(xs), [e])
-    ctx.aliases.add_loop(made)
+    ctx.aliases.add_new(made)
     return made
 
 

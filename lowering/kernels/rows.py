@@ -69,8 +69,7 @@ def emit_rows(ctx: Context, p: Program, rows: Rows, xs: Sequence[Value],
             Kernel(shell, p, rows).emit()
         shell.close()
     made = shell.call(ctx.entering(xs), p.equations)
-    for v in made:  # new memory, whatever the operands
-        ctx.aliases.roots[v] = frozenset((id(v),))
+    ctx.aliases.add_new(made)
     return made
 
 

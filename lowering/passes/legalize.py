@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var, inner_of
-from calque.core.words import forms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.empty import without_empty
-from calque.lowering.passes.remainder import WHOLE
 
 
 def legalize(p: Program) -> Program:
@@ -31,77 +28,12 @@ def _legalize(p: Program) -> Program:
         e = e.with_inner(legalize)
         written = None
         if e.primitive.words is not None and not cost.is_dynamic(e) and not cost.is_kernel(e):
-            if _has_complex(e):
+            if has_complex(e):
                 written = in_pairs(e)
             elif is_masked(e) or any(map(needs_words, inner_of(e.params))):
                 written = in_words(e)
         equations += [e] if written is None else written
     return p if tuple(equations) == p.equations else p.replace(equations=equations)
-
-
-def whole_in_words(p: Program) -> Program | None:
-    """A small Program on words that is one kernel then, its consts being inputs; None where it is
-    not, or would be one anyway."""
-    if not needs_words(p) or cost.work(p) > cost.MOST_WORK or cost.is_long(p) or (
-            _stays_apart(p) or any(map(cost.is_dynamic, p.equations))):
-        return None
-    plain = Program([*p.const_vars, *p.inputs], p.equations, p.outputs, name=p.name)
-    for masked in (False, True) if _has_masked(p) else (False,):
-        words = forms.program(plain, masked)
-        if words is None or words.const_vars:
-            return None
-        made = without_empty(words)
-        if any(cost.whole_refusal(made, many=many) is None for many in (False, True)):
-            return made
-    return None
-
-
-def whole_in_pairs(p: Program) -> Program | None:
-    """A small Program of complex numbers with one call of a kernel on their parts, what takes
-    arguments apart before it and puts results together after it, its consts being inputs; None
-    where it is not one kernel then."""
-    if not any(map(_has_complex, p.equations)) or cost.work(p) > cost.MOST_WORK or (
-            cost.is_long(p) or _stays_apart(p) or any(map(cost.is_dynamic, p.equations))):
-        return None
-    plain = Program([*p.const_vars, *p.inputs], p.equations, p.outputs, name=p.name)
-    inner = forms.pairs(plain)
-    if inner is not None and needs_words(inner):
-        inner = forms.program(inner, False)
-    if inner is None or inner.const_vars:
-        return None
-    inner = without_empty(inner)
-    if all(cost.whole_refusal(inner, many=many) is not None for many in (False, True)):
-        return None
-    if inner.used().isdisjoint(inner.inputs):  # IREE would compute it, and take one part for both
-        return None
-    source, scope = p.equations[0].source, p.equations[0].scope
-    before, parts, after = list[Equation](), list[Var](), list[Equation]()
-    for v in plain.inputs:
-        if v.aval.dtype.kind != "c":
-            parts.append(v)
-            continue
-        for name in ("real", "imag"):
-            part = Var(ShapedArray(v.aval.shape, dtypes.real_dtype(v.aval.dtype)))
-            parts.append(part)
-            before.append(Equation(registry[name], (v,), (part,), {}, source, scope))
-    made = [Var(a) for a in inner.out_avals]
-    rest, outputs = iter(made), list[Atom]()
-    for o in plain.outputs:
-        result = next(rest)
-        if o.aval.dtype.kind == "c":
-            both, result = (result, next(rest)), Var(o.aval)
-            after.append(Equation(registry["complex"], both, (result,), {}, source, scope))
-        outputs.append(result)
-    call = Equation(registry["jit"], tuple(parts), tuple(made), {
-        "jaxpr": inner, "name": "whole", "rows": WHOLE}, source, scope)
-    return Program(plain.inputs, [*before, call, *after], outputs, name=p.name)
-
-
-def _stays_apart(p: Program) -> bool:
-    """Whether it sorts outside of loops, where the kernel in C does it faster, or keeps a product
-    from the sum that it is fused with in a kernel (same_bits)."""
-    return any(e.name in ("sort", "top_k", "optimization_barrier") or e.primitive.kernel != "loop"
-               and any(map(_stays_apart, inner_of(e.params))) for e in p.equations)
 
 
 def needs_words(p: Program) -> bool:
@@ -113,20 +45,21 @@ def needs_words(p: Program) -> bool:
         for e in p.equations))
 
 
-def _has_masked(p: Program) -> bool:
-    return p.derived("has masked", lambda: any(
-        is_masked(e) or any(map(_has_masked, inner_of(e.params))) for e in p.equations))
-
-
 def is_masked(e: Equation) -> bool:
     """Whether a loop has a predicate for each element."""
     return e.name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim > 0
 
 
-def _has_complex(e: Equation) -> bool:
-    """Whether a loop has complex numbers, at any depth."""
+def has_masked(p: Program) -> bool:
+    """Whether a loop in it, at any depth, has one."""
+    return p.derived("has masked", lambda: any(
+        is_masked(e) or any(map(has_masked, inner_of(e.params))) for e in p.equations))
+
+
+def has_complex(e: Equation) -> bool:
+    """Whether an equation has complex numbers, at any depth."""
     return any(a.aval.dtype.kind == "c" for a in (*e.inputs, *e.outputs)) or any(
-        any(map(_has_complex, q.equations)) for q in inner_of(e.params))
+        any(map(has_complex, q.equations)) for q in inner_of(e.params))
 
 
 def in_pairs(e: Equation) -> list[Equation] | None:
@@ -169,7 +102,7 @@ def in_words(e: Equation) -> list[Equation] | None:
     """A loop that is a kernel, with what converts its keys before and after it; None where none
     becomes of it."""
     assert e.primitive.words is not None
-    for masked in (False, True) if is_masked(e) or any(map(_has_masked, inner_of(e.params))) else (
+    for masked in (False, True) if is_masked(e) or any(map(has_masked, inner_of(e.params))) else (
             False,):
         made: Program | None = e.primitive.words(e, masked)
         made = made and without_empty(made)  # (sums over one step have nothing left to add)

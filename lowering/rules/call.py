@@ -27,8 +27,7 @@ def _jit(op: Op) -> list[Value]:
         made = emit_padded(op.ctx, equations[0], op.x, op.outs[0]) if (
             is_spread(equations[0])) else emit_whole(
                 op.ctx, op["jaxpr"], op.operands, op.outs, "small")
-        for v in made:  # new memory, whatever the operands
-            op.ctx.aliases.roots[v] = frozenset((id(v),))
+        op.ctx.aliases.add_new(made)
         return made
     if how is not None:
         return emit_rows(op.ctx, op["jaxpr"], op["rows"], op.operands, op.outs)

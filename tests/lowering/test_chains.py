@@ -20,10 +20,9 @@ from calque.core.dtypes import bfloat16
 from calque.core.primitive import registry
 from calque.core.program import Program
 from calque.lowering.compiler.server import FUNCTIONS
-from calque.lowering.driver import module
 from calque.lowering.driver.module import LONGEST_CHAIN, lower, module_text
 from calque.lowering.kernels import stretch
-from calque.lowering.passes import chains, loops
+from calque.lowering.passes import chains, loops, whole
 from calque.lowering.passes.groups import grouped
 from calque.lowering.target.targets import TargetError, cpu_target, runnable_target
 
@@ -105,7 +104,7 @@ def test_what_has_no_kernel_is_cut(steps: int, monkeypatch: pytest.MonkeyPatch) 
             x = jnp.sin(x) * 0.5 + 0.1
         return x
     with monkeypatch.context() as patch:  # (it would be one kernel)
-        patch.setattr(module, "whole_in_pairs", lambda p: None)
+        patch.setattr(whole, "in_pairs", lambda p: None)
         assert text(f, given).count(CUT) > steps
     # the map contracts by half at least: what is left are the errors of the last steps
     np.testing.assert_allclose(np.asarray(calque.jit(f)(given)), want, rtol=4e-7)

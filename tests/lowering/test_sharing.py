@@ -99,3 +99,38 @@ def test_arithmetic_on_constants_alone() -> None:
     x = jnp.ones(3)
     got, five = calque.jit(f)(x)
     assert got.tolist() == [3.0, 3.0, 3.0] and five.tolist() == [5, 5, 5]
+
+
+def loop(x: Any, k: int = 300) -> Any:
+    return lax.fori_loop(0, k, lambda i, c: c * 0.5 + 1, x)
+
+
+def other(x: Any, k: int = 300) -> Any:
+    return lax.fori_loop(0, k, lambda i, c: 1 + c * 0.5, x)
+
+
+# loops that do the same in other words, which IREE may make one, and what writes into their results
+EQUAL: dict[str, Callable[[Any], Any]] = {
+    "first": lambda x: (loop(x).at[0].set(-5.0), other(x)),
+    "second": lambda x: (other(x), loop(x).at[0].set(-5.0)),
+    "both": lambda x: (loop(x).at[0].set(-5.0), other(x).at[1].set(-7.0)),
+    "at a position": lambda x: (lax.dynamic_update_slice(
+        loop(x), jnp.full(2, 9.0), (jnp.int32(x[0]),)), other(x), other(x).sum()),
+    "of no steps": lambda x: (x, loop(x, 0).at[0].set(1.0), other(x, 0)),
+    "one after the other": lambda x: (other(loop(x)).at[0].set(1.0), loop(other(x))),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+@pytest.mark.parametrize("n", [8, pytest.param(5000, marks=pytest.mark.slow)])
+def test_equal_loops(name: str, n: int) -> None:
+    f, x = EQUAL[name], np.arange(n, dtype=np.float32) % 7 / 10
+    with calque.disable_jit():
+        want = [np.asarray(v) for v in calque.tree.leaves(f(jnp.asarray(x)))]
+    give = calque.jit(lambda y: y * 0 - 7, donate_argnums=0)
+    for which in range(len(want)):
+        results = calque.tree.leaves(calque.jit(f)(jnp.asarray(x)))
+        give(results[which]).block_until_ready()
+        for i, (got, w) in enumerate(zip(results, want, strict=True)):
+            if i != which:  # the same roundings, but for fused multiply-adds
+                np.testing.assert_allclose(got, w, rtol=1e-6)

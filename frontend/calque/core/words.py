@@ -1,7 +1,7 @@
 """Shape primitives on key arrays: a key is uint32[n], so every shape has one axis more in memory.
 
-`physical_params` rewrites the parameters; the rules then see plain uint32 arrays.  `forms.program`
-is what lowering asks for a whole Program on words.
+`physical_params` rewrites the parameters; the rules then see plain uint32 arrays.  `forms` is what
+lowering asks for whole Programs on words, or on the parts of complex numbers.
 """
 from __future__ import annotations
 

@@ -54,7 +54,6 @@ from calque.trees import util as tree_util
 MOST_NUMBERS = 16  # captured, that are arguments of a program; more are written into it
 _READER_AT = (3, 30, 300, 3000)  # calls of structures without a reader, at which one is written
 _log = logging.getLogger(__name__)
-_ARRAY = {Array}
 _current = current.get
 _local_key = config.local_key.get
 
@@ -64,8 +63,7 @@ class _Entry:
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
                  "donated", "captures_tracers", "slow_path", "run", "device", "spans", "uses",
-                 "_slow", "_checked", "_given", "quick", "told", "has_float0",
-                 "donates")
+                 "_slow", "_checked", "_given", "quick", "told", "has_float0", "donates")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
                  uses: Uses) -> None:
@@ -242,7 +240,7 @@ class JitFunction:
             return entry.out_tree.unflatten(map(spanning.made, outs, entry.out_avals))
         arrays: list[Any]
         if (entry.donates and buffers[0].device is entry.device
-                and set(map(type, leaves)) == _ARRAY
+                and all([type(leaves[i]) is Array for i in entry.given])  # (numbers: see below)
                 and len(set(map(id, buffers))) == len(buffers)):
             outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
             arrays = [Array(b, a) for b, a in zip(outs, entry.out_avals)]
@@ -255,16 +253,16 @@ class JitFunction:
             escaped = next(c for c in entry.program.consts if isinstance(c, Tracer))
             raise trace.escaped_tracer_error(escaped, self._name)
         given = leaves
-        for i in entry.given if not set(map(type, leaves)) <= _ARRAY else ():
+        for i in entry.given:  # a number's memory is that of other calls' numbers
             if type(leaves[i]) in (bool, int, float, complex):
-                buffers[i] = to_array(leaves[i])._buffer  # (it was that of other calls' numbers)
+                buffers[i] = to_array(leaves[i])._buffer
         if entry.uses is not None:
             leaves = [to_array(x) for x in entry.uses.operands(self._name, leaves)]
             buffers = [x._buffer for x in leaves]
-        for i, b in enumerate(buffers):  # (is_deleted, written out: training steps come here)
-            if b is None or b._later is None and b._host is None and b.view is None:
+        for b, x in zip(buffers, leaves):
+            if b is None or b.is_deleted():
                 raise RuntimeError(explain(
-                    f"Array has been deleted with shape={aval_of(leaves[i])}.",
+                    f"Array has been deleted with shape={aval_of(x)}.",
                     fix="do not use an array after donating or deleting it."))
         device = buffers[0].device if buffers else current_device()
         if any([b.device is not device for b in buffers]):
