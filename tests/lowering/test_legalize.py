@@ -455,3 +455,39 @@ def test_matrices_of_many_rows_and_few_columns() -> None:
     np.testing.assert_allclose(got, [1, -2, 3], rtol=1e-5)
     want = np.abs(np.diag(np.linalg.qr(x)[1]))
     np.testing.assert_allclose(diagonal[0], want, rtol=1e-5)  # float32: some ten roundings
+
+
+def automaton(x: Any, w: Any) -> Any:
+    """Steps of a convolution, a mean and a maximum over windows; one of each is enough to differ."""
+    def step(c: Any, _: Any) -> Any:
+        seen = lax.conv_general_dilated(c, w, (1, 1), "SAME")
+        mean = lax.reduce_window(seen, 0.0, lax.add, (1, 1, 2, 2), (1,) * 4, "SAME") / 4
+        return jnp.tanh(lax.reduce_window(mean, -jnp.inf, lax.max, (1, 1, 3, 1), (1,) * 4,
+                                          "SAME")), c.sum()
+    return lax.scan(step, x, None, 4)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 5, 4), (1, 2, 1, 1), (3, 1, 1, 6)],
+                         ids=["image", "one place", "rows"])
+def test_windows_under_transformations(shape: Any) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=shape).astype(np.float32)  # (from NumPy, as arguments come)
+    w = 0.3 * rng.normal(size=(shape[1], shape[1], 3, 3)).astype(np.float32)
+    assert is_kernel(automaton, x, w)
+    with calque.disable_jit():
+        want = automaton(jnp.asarray(x), jnp.asarray(w))
+        slopes = calque.grad(lambda x, w: automaton(x, w)[0].sum(), (0, 1))(
+            jnp.asarray(x), jnp.asarray(w))
+    several = [np.stack([x, 2 * x]), np.stack([w, -w])]
+    rows = calque.jit(calque.vmap(automaton))(*several)
+    for got, value in zip(calque.tree.leaves(calque.jit(automaton)(x, w)),
+                          calque.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(got, value, rtol=1e-5, atol=1e-6)  # some ten roundings a step
+    for got, value in zip(calque.tree.leaves(rows), calque.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(got[0], value, rtol=1e-5, atol=1e-6)
+    found = calque.jit(calque.grad(lambda x, w: automaton(x, w)[0].sum(), (0, 1)))(x, w)
+    for got, value in zip(found, slopes, strict=True):
+        np.testing.assert_allclose(got, value, rtol=1e-4, atol=1e-5)
+    along = calque.jit(lambda x, w: calque.jvp(lambda x: automaton(x, w)[0].sum(), (x,), (x,)))(
+        x, w)[1]
+    np.testing.assert_allclose(along, (slopes[0] * x).sum(), rtol=1e-4, atol=1e-4)
