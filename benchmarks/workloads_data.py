@@ -156,3 +156,100 @@ def mandelbrot_120k(j: Any, more: int) -> Made:
         return j.lax.fori_loop(0, 100, step, (c * 0, j.np.zeros(c.shape, int)))[1]
     return f, (np.linspace(-2, 1, 400 + more, dtype=np.float32),
                np.linspace(-1.3, 1.3, 300, dtype=np.float32))
+
+
+# ---- steps of environments, bodies and circuits; small loops with windows and decompositions
+@workload
+def cart_pole_step(j: Any, more: int) -> Made:
+    """One call a step, with two draws in it."""
+    def f(words: Any, state: Any, action: Any) -> Any:
+        key, noise, start = j.random.split(j.random.wrap_key_data(words), 3)
+        force = j.np.where(action == 1, 10.0, -10.0) + 0.1 * j.random.normal(noise)
+        x, dx, angle, turn = state[0], state[1], state[2], state[3]
+        pull = (force + 0.05 * turn ** 2 * j.np.sin(angle)) / 1.1
+        lift = 9.8 * j.np.sin(angle) - j.np.cos(angle) * pull
+        lift = lift / (0.5 * (4 / 3 - 0.1 * j.np.cos(angle) ** 2 / 1.1))
+        push = pull - 0.05 * lift * j.np.cos(angle) / 1.1
+        state = state + 0.02 * j.np.stack([dx, push, turn, lift])
+        done = (j.np.abs(x) > 2.4) | (j.np.abs(angle) > 0.2)
+        again = j.random.uniform(start, state.shape, minval=-0.05, maxval=0.05)
+        return j.random.key_data(key), j.np.where(done, again, state), done
+    return f, (np.uint32([0, 7 + more]), normal(4) / 10, np.int32(1))
+
+
+@workload
+def circuit_gradient(j: Any, more: int) -> Made:
+    """A variational circuit of five qubits."""
+    flip, turn = np.array([[0, 1], [1, 0]]), np.array([[1, 0], [0, -1]])
+    both = np.eye(4)[[0, 1, 3, 2]].reshape(2, 2, 2, 2).astype(np.complex64)
+
+    def apply(state: Any, gate: Any, *qubits: int) -> Any:
+        k = len(qubits)
+        state = j.np.tensordot(gate, state, (tuple(range(k, 2 * k)), qubits))
+        return j.np.moveaxis(state, tuple(range(k)), qubits)
+
+    def energy(angles: Any) -> Any:
+        state = j.np.zeros((2,) * 5, j.np.complex64).at[(0,) * 5].set(1)
+        for layer in range(2 + more):
+            for q in range(5):
+                a = angles[layer, q] / 2
+                state = apply(state, j.np.cos(a) * np.eye(2) - 1j * j.np.sin(a) * flip, q)
+                state = apply(state, both, q, (q + 1) % 5)
+        return sum(j.np.vdot(state, apply(state, turn.astype(np.complex64), q)).real
+                   for q in range(5))
+    return j.top.grad(energy), (normal(2 + more, 5),)
+
+
+@workload
+def chain_of_bodies_step(j: Any, more: int) -> Made:
+    """Kinematics of 20 links, each of which stands on the one before; a state of 80 arrays."""
+    def f(state: Any) -> Any:
+        made, at, turned, torque = {}, j.np.zeros(3), j.np.eye(3), 0.0
+        for k, (angle, rate, offset, inertia) in state.items():
+            c, s = j.np.cos(angle), j.np.sin(angle)
+            zero = j.np.zeros(())
+            own = j.np.stack([j.np.stack([c, -s, zero]), j.np.stack([s, c, zero]),
+                              j.np.stack([zero, zero, zero + 1])])
+            turned = turned @ own
+            at = at + turned @ offset
+            world = turned @ inertia @ turned.T
+            torque = torque + j.np.cross(at, world @ at)[2] - 0.1 * rate
+            rate = rate + 0.01 * torque / (1 + j.np.trace(world))
+            made[k] = angle + 0.01 * rate, rate, offset, inertia + 0.01 * world
+        return made, at
+    return f, ({f"link{i:02}": (normal(seed=i), normal(seed=i + 1), normal(3, seed=i + 2) / 5,
+                                np.eye(3, dtype=np.float32)) for i in range(20 + more)},)
+
+
+@workload
+def neural_automaton(j: Any, more: int) -> Made:
+    """Convolutions and a maximum over windows in each step."""
+    def f(x: Any, seen: Any, mixed: Any) -> Any:
+        layout = ("NHWC", "HWIO", "NHWC")
+
+        def step(x: Any, _: Any) -> Any:
+            y = j.lax.conv_general_dilated(x, seen, (1, 1), "SAME", dimension_numbers=layout,
+                                           feature_group_count=8)
+            y = j.lax.conv_general_dilated(j.nn.relu(y), mixed, (1, 1), "SAME",
+                                           dimension_numbers=layout)
+            alive = j.lax.reduce_window(x[..., :1], -j.np.inf, j.lax.max, (1, 3, 3, 1), (1,) * 4,
+                                        "SAME") > 0.1
+            return j.np.where(alive, x + 0.1 * y, 0), None
+        return j.lax.scan(step, x, None, length=50)[0]
+    return f, (uniform(1, 24 + more, 24, 8), normal(3, 3, 1, 24) / 3, normal(1, 1, 24, 8) / 9)
+
+
+@workload
+def covariance_adaptation(j: Any, more: int) -> Made:
+    """Eigenvectors, a product and an order in each step."""
+    def f(points: Any, spread: Any) -> Any:
+        def step(c: Any, z: Any) -> Any:
+            mean, spread = c
+            values, vectors = j.linalg.eigh(spread)
+            x = mean + 0.3 * z @ ((vectors * j.np.sqrt(j.np.maximum(values, 1e-6))) @ vectors.T)
+            best = x[j.np.argsort((x * x).sum(1))[:6]]
+            new = best.mean(0)
+            away = (best - mean) / 0.3
+            return (new, 0.9 * spread + 0.1 * away.T @ away / 6), (new * new).sum()
+        return j.lax.scan(step, (j.np.ones(spread.shape[0]), spread), points)[1]
+    return f, (normal(60 + more, 12, 6), np.eye(6, dtype=np.float32))
