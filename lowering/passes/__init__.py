@@ -1,6 +1,7 @@
 """What is decided about a Program before it is emitted, and what is rewritten.
 
 legalize.py   loops in operations that kernels have: keys as words, draws and sorts as others
+whole.py      small Programs as one kernel, on words of keys or parts of complex numbers, too
 cost.py       how much work a Program is: small programs run inline, which loops become kernels
 hazards.py    updates in place whose operand is read elsewhere
 flat.py       calls within a loop written out, for the passes that look into it
