@@ -458,7 +458,7 @@ def test_matrices_of_many_rows_and_few_columns() -> None:
 
 
 def automaton(x: Any, w: Any) -> Any:
-    """Steps of a convolution, a mean and a maximum over windows; one of each is enough to differ."""
+    """Steps of a convolution, a mean and a maximum over windows; one of each is enough."""
     def step(c: Any, _: Any) -> Any:
         seen = lax.conv_general_dilated(c, w, (1, 1), "SAME")
         mean = lax.reduce_window(seen, 0.0, lax.add, (1, 1, 2, 2), (1,) * 4, "SAME") / 4
