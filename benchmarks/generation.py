@@ -2,6 +2,7 @@
 costs beside the function's own.
 
     python benchmarks/generation.py --width 768 --layers 12 --dtype float32
+    python benchmarks/generation.py --dtype q4_0
 
 Prints a row for docs/models.md: bytes of weights, seconds to read a prompt of 128 tokens, tokens a
 second, and the share of those that reading the weights once a token would allow.
@@ -16,8 +17,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+import calque
 import calque.numpy as jnp
 from calque import aot, dtypes, models
+from calque.primitives.quantized import KINDS
 from calque.runtime import Buffer
 
 
@@ -58,8 +61,11 @@ def main(width: int = 768, layers: int = 12, vocabulary: int = 32000, dtype: str
                                 heads=width // 64, kv_heads=width // 128, head_size=64,
                                 hidden=width * 8 // 3 // 32 * 32, tied=True)
     draw = np.random.default_rng(0)
-    weights = {n: (draw.standard_normal(s, np.float32) / np.float32(np.sqrt(s[-1])))
-               .astype(getattr(dtypes, dtype, None) or dtype) for n, s in config.shapes().items()}
+    stored = getattr(dtypes, dtype, None) or "float32"
+    weights: Any = {n: (draw.standard_normal(s, np.float32) / np.float32(np.sqrt(s[-1])))
+                    .astype(stored) for n, s in config.shapes().items()}
+    if dtype in KINDS:
+        weights = calque.quantize(weights, dtype, axis=1)
     size = sum(w.nbytes for w in weights.values())
     artifact = models.Llama(config, weights, capacity=512, chunks=(128,)).compile()
     session = aot.load(artifact).session()

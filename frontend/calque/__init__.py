@@ -125,6 +125,8 @@ from calque import test_util as test_util  # noqa: E402
 from calque import tree as tree  # noqa: E402
 from calque import tree_util as tree_util  # noqa: E402
 from calque import typing as typing  # noqa: E402
+from calque.nn.quantized import QuantizedArray as QuantizedArray  # noqa: E402
+from calque.nn.quantized import quantize as quantize  # noqa: E402
 from calque.api.autodiff import (  # noqa: E402
     fwd_and_bwd as fwd_and_bwd,
     grad as grad,

@@ -18,7 +18,8 @@ from calque.core.types import Dtype, Shape
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.emit.dtypes import F32, F64, WIDENED
+from calque.lowering.emit.dtypes import F32, F64, HALVES, WIDENED
+from calque.lowering.kernels import quantized
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.kernels.rows import turned
 from calque.lowering.passes.cost import TILED_SIZE
@@ -265,6 +266,21 @@ def vector_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) ->
                        [(shape, sums)], scalars, groups)[0]
 
 
+def narrow_product(ctx: Context, x: Value, y: Value, dims: Dims) -> Value | None:
+    """dot_general of float32 with a matrix that is a conversion of halves, whose rows lie along the
+    contracted axis: they are widened as they are read; None of others."""
+    (xc, yc), (xb, _) = dims
+    if x.dtype != F32 or xb or y.ndim != 2 or tuple(xc) != (x.ndim - 1,):
+        return None
+    source, places = transposed_source(narrow_source(y))
+    source = narrow_source(source)
+    if source.dtype not in HALVES or places[1] != yc[0] or (
+            x.shape[-1] % quantized.GROUP or math.prod(source.shape) < LEAST_VECTOR):
+        return None
+    return quantized.product(ctx, x, source, SUFFIXES[source.dtype.name],
+                             shape_of_product(x, y, dims))
+
+
 def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value | None:
     """dot_general of operands of one dtype, with sums of `dtype`; None where IREE's form stays."""
     (xc, yc), (xb, yb), target = *dims, ctx.target
@@ -282,6 +298,8 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     sizes = (batch, m, n, k)
     known = is_static(sizes)
     made = vector_product(ctx, x, y, dims, sums) if known and not off("vectors") else None
+    if made is None and known and not off("halves"):
+        made = narrow_product(ctx, x, y, dims)
     if made is not None:
         return made
     count, rows, columns, depth = expected(sizes)

@@ -98,6 +98,8 @@ def _family(source: str, entry: str) -> str:
     """The family of a C kernel (plan/record.FAMILIES)."""
     if source == "gemm":
         return "convolution" if entry.startswith("calque_convolve") else "product"
+    if source == "quantized":
+        return "move" if entry.startswith("calque_dequantize") else "product"
     return source if source in ("fft", "select") else "linalg"
 
 

@@ -36,7 +36,8 @@ _WITH_MORE = frozenset(("sort", "top_k", "fft", "cumsum", "cumprod", "cummax", "
                         "cumlogsumexp", "select_and_scatter_add", *JOINS))
 _IN_C = frozenset((
     "conv_general_dilated", "cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation",
-    "geqrf", "geqp3", "householder_product", "qr", "eigh", "svd", "tridiagonal", "hessenberg"))
+    "geqrf", "geqp3", "householder_product", "qr", "eigh", "svd", "tridiagonal", "hessenberg",
+    "quantized_dot", "dequantize"))
 _FOLDED = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative,
            "div": np.divide, "sqrt": np.sqrt,
            "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,

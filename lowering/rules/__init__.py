@@ -6,7 +6,7 @@ loops within each other: views.py),
 callback.py, collectives.py, contract.py, control.py, conv.py, cumulative.py, custom.py,
 elementwise.py, ffi.py, fft.py, gather.py, generator.py, index.py, linalg.py (with orthogonal and
 tridiagonal), messages.py, pairs.py (parts of complex functions),
-random.py (threefry; prng.py: keys), reduce.py, scatter.py, shape.py,
+quantized.py, random.py (threefry; prng.py: keys), reduce.py, scatter.py, shape.py,
 sort.py, special.py, spectral.py, window.py; client.py: those of libraries and users.
 """
 from __future__ import annotations
@@ -33,6 +33,7 @@ from calque.lowering.rules import (  # noqa: F401
     messages,
     pairs,
     prng,
+    quantized,
     reduce,
     scatter,
     shape,

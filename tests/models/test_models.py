@@ -184,7 +184,7 @@ def gguf_file(path: Path, raw: dict[str, Any], weights: dict[str, np.ndarray], k
     return made
 
 
-@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"])
 def test_gguf_files(tmp_path, kind):
     raw = {**RAW, "num_hidden_layers": 1} if kind == "F32" else PLAIN  # with Llama 3's factors,
     own = oracle.random_weights(raw)  # untied; without, tied
@@ -200,10 +200,10 @@ def test_gguf_files(tmp_path, kind):
     assert token == oracle.greedy(raw, stored, PROMPT, 1)[0]
 
 
-@pytest.mark.slow
-def test_a_gguf_file_takes_the_archives_place(tmp_path):
+@pytest.mark.parametrize("kind", [pytest.param("F32", marks=pytest.mark.slow), "Q4_0"])
+def test_a_gguf_file_takes_the_archives_place(tmp_path, kind):
     raw = {**RAW, "num_hidden_layers": 1}
-    stored = gguf_file(tmp_path / "m.gguf", raw, oracle.random_weights(raw), "F32")
+    stored = gguf_file(tmp_path / "m.gguf", raw, oracle.random_weights(raw), kind)
     found = models.load(tmp_path / "m.gguf")
     compiled = models.Llama(found.config, found.weights, capacity=16, chunks=(8,)).compile(
         parameters=True)

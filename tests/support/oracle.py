@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 import scipy.special
 
+from support import blocks
 from support.tolerances import TOLERANCES, difference, tolerance, wide  # noqa: F401
 
 Array = np.ndarray[Any, Any]
@@ -375,6 +376,16 @@ def _dot_general(params: Any, x: Array, y: Array) -> Any:
     out += [s for i, s in enumerate(xs) if i not in (*xb, *xc)]
     out += [s for j, s in enumerate(ys) if j not in (*yb, *yc)]
     return final(np.einsum(f"{''.join(xs)},{''.join(ys)}->{''.join(out)}", x, y))
+
+
+@oracle("dequantize")
+def _dequantize(params: Any, x: Array) -> Any:
+    return blocks.numbers(x, params["kind"])
+
+
+@oracle("quantized_dot")
+def _quantized_dot(params: Any, x: Array, y: Array) -> Any:
+    return wide(x) @ blocks.numbers(y, params["kind"]).T
 
 
 # ---- threefry

@@ -22,6 +22,8 @@ from calque.core.primitive import Primitive, registry
 from calque.primitives import elementwise
 from calque.primitives import special as special_functions
 from calque.transforms.stage import stage
+from support.blocks import SIZES as SIZES_OF_KINDS
+from support.blocks import random_blocks
 
 Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]
@@ -461,6 +463,23 @@ row("dot_general", ANY, (
     specials=(Sample("preferred type", (op(3, 4), op(4, 2)), lambda d: _dot(
         ((1,), (0,)), preferred=_PREFERRED.get(d))),
         Sample("large", (op(20, 70), op(70, 30)), _dot(((1,), (0,))))))
+
+
+def _blocks(kind: str, *shape: int) -> Operand:
+    return op(values=lambda d: random_blocks(kind, shape), dtype="u1")
+
+
+row("dequantize", (np.dtype("u1"),), (
+    *[sample(f"{k} {shape}", _blocks(k, *shape), kind=k) for k in SIZES_OF_KINDS
+      for shape in ((3, 2), (2, 3, 1), (5,))],
+    sample("empty", op(0, 34), kind="q8_0"), sample("no blocks", op(2, 0), kind="q4_k")))
+row("quantized_dot", (F32,), (
+    *[sample(f"{k} {lead} {n}", op(*lead, blocks * many), _blocks(k, n, blocks), kind=k)
+      for k, (many, _) in SIZES_OF_KINDS.items()
+      for lead, n, blocks in (((1,), 5, 2), ((2, 3), 33, 1), ((), 4, 3), ((18,), 14, 5))],
+    sample("empty", op(0, 32), _blocks("q8_0", 4, 1), kind="q8_0"),
+    sample("of nothing", op(2, 32), op(0, 34, dtype="u1"), kind="q8_0")), linear=(0,),
+    normwise=True, fixed=(1,))
 
 
 # ---- random

@@ -1,7 +1,8 @@
 """Weights and settings of models from their files: .safetensors beside config.json, or .gguf.
 
-Arrays are mapped, not read; those of a GGUF file in blocks (Q8_0, Q4_0, ...) are widened to float32
-by the gguf package.  Start reading at `load`.
+Arrays are mapped, not read; matrices of a GGUF file in Q8_0, Q4_0, Q4_1 and Q4_K are multiplied by
+as they lie, those in other blocks are widened to float32 by the gguf package.
+Start reading at `load`.
 """
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ from calque.core.types import Ndarray
 from calque.models.bert import BertConfig
 from calque.models.config import LlamaConfig
 from calque.models.settings import MissingPackage, ModelError
+from calque.nn.quantized import QuantizedArray
+from calque.primitives.quantized import KINDS
 from calque.runtime import archives
 from calque.runtime.parameters import load_arrays
 
@@ -32,7 +35,7 @@ class Loaded:
 
     Attributes:
       config: its sizes.
-      weights: arrays by the names that they have there.
+      weights: arrays, some of them a calque.QuantizedArray, by the names that they have there.
       path: the file, or the folder.
       settings: what a GGUF file says besides, {} of others.
 
@@ -45,7 +48,7 @@ class Loaded:
     """
 
     config: LlamaConfig | BertConfig
-    weights: Mapping[str, Ndarray]
+    weights: Mapping[str, Ndarray | QuantizedArray]
     path: Path
     settings: Mapping[str, Any]
 
@@ -56,8 +59,8 @@ def load(path: str | Path, dtype: Any = None) -> Loaded:
     Args:
       path: a .gguf file; a folder with config.json and model.safetensors (or several with an
         index); or a .safetensors file beside a config.json.
-      dtype: what to convert matrices to; by default they stay as they are in the file, float32,
-        float16 or bfloat16, and quantised ones become float32.
+      dtype: what to convert matrices to; by default they stay as they are in the file: float32,
+        float16, bfloat16, and blocks of kinds that QuantizedArray has; of others float32.
 
     Returns:
       Its configuration and its weights, compared with each other.
@@ -98,11 +101,12 @@ def load(path: str | Path, dtype: Any = None) -> Loaded:
         weights = _read_safetensors(path)
     config.check({n: w.shape for n, w in weights.items()}, str(path))
     for name, w in weights.items():
-        if not (w.dtype.kind == "f" or w.dtype == dtypes.bfloat16 or name.endswith(config.ignored)):
+        if not (isinstance(w, QuantizedArray) or w.dtype.kind == "f"
+                or w.dtype == dtypes.bfloat16 or name.endswith(config.ignored)):
             raise ModelError(explain(f"{name} is {w.dtype}, no floating point.", str(path),
                                      "give weights of float32, float16 or bfloat16."))
     if dtype is not None:
-        weights = {n: w.astype(dtypes.canonical(dtype)) if w.ndim == 2 else w
+        weights = {n: np.asarray(w).astype(dtypes.canonical(dtype)) if w.ndim == 2 else w
                    for n, w in weights.items()}
     return Loaded(config, weights, path, settings)
 
@@ -135,7 +139,7 @@ def _read_safetensors(path: Path) -> dict[str, Ndarray]:
     return made
 
 
-def _read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Ndarray]]:
+def _read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings, and arrays with (outputs, inputs) axes."""
     found = archives.read(path, "models.load")  # every number of its tables is compared with it
     try:
@@ -148,13 +152,16 @@ def _read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Ndarray]]:
         reader = gguf.GGUFReader(path)
         settings = {name: field.contents() for name, field in reader.fields.items()
                     if not name.startswith("GGUF.")}
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for tensor in reader.tensors:
             shape = tuple(int(d) for d in reversed(tensor.shape.tolist()))
             entry = found.entries[tensor.name]
             if entry.type is not None:
                 flat = np.frombuffer(found.bytes(tensor.name), np.uint8)
                 arrays[tensor.name] = flat.view(entry.type[0]).reshape(shape)
+            elif len(shape) == 2 and (kind := tensor.tensor_type.name.lower()) in KINDS:
+                flat = np.frombuffer(found.bytes(tensor.name), np.uint8)
+                arrays[tensor.name] = QuantizedArray(flat.reshape(shape[0], -1), kind)
             else:
                 with np.errstate(all="ignore"):  # damaged scales
                     wide = gguf.quants.dequantize(tensor.data, tensor.tensor_type)

@@ -22,6 +22,7 @@ from calque.lowering.target.targets import Target
 from calque.models.config import LlamaConfig
 from calque.models.sampling import sample
 from calque.models.settings import ModelError, WeightsModule
+from calque.nn.quantized import QuantizedArray
 
 
 class Llama(WeightsModule):
@@ -33,7 +34,7 @@ class Llama(WeightsModule):
 
     Args:
       config: its sizes.
-      weights: name -> array, as in the model's files (`models.load`).
+      weights: name -> array or QuantizedArray, as in the model's files (`models.load`).
       sequences: how many there are.
       capacity: tokens that each may have, prompt included.
       chunks: numbers of tokens for which there are programs of prefill; longer prompts are given
@@ -203,7 +204,10 @@ class Llama(WeightsModule):
 
     def _product(self, x: Any, role: str, layer: int | None = None) -> Any:
         """x (n, inputs) times a matrix as it lies, (outputs, inputs)."""
-        w = lax.convert_element_type(self._weight(role, layer), jnp.float32)
+        matrix = self._weight(role, layer)
+        if isinstance(matrix, QuantizedArray):
+            return x @ matrix.T
+        w = lax.convert_element_type(matrix, jnp.float32)
         return lax.dot_general(x, w, (((1,), (1,)), ((), ())))
 
     def _norm(self, x: Any, role: str, layer: int | None = None) -> Any:
@@ -211,8 +215,11 @@ class Llama(WeightsModule):
         return x * scale * lax.convert_element_type(self._weight(role, layer), jnp.float32)
 
     def _embed(self, tokens: Any) -> Any:
+        matrix = self._weight("embedding")
+        if isinstance(matrix, QuantizedArray):
+            return matrix.rows(tokens)
         rows = lax.gather(  # (jnp.take would capture a copy of the array)
-            self._weight("embedding"), tokens[:, None], lax.GatherDimensionNumbers(
+            matrix, tokens[:, None], lax.GatherDimensionNumbers(
                 offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,)),
             slice_sizes=(1, self.config.width), mode="clip")
         return rows.astype(jnp.float32)

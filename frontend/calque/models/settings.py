@@ -106,9 +106,10 @@ class WeightsModule(aot.Module):
         """The name of an array in the model's files.
 
         Args:
-          name: weights['model.norm.weight'].
+          name: weights['model.norm.weight'], or weights['token_embd.weight'].blocks of a matrix of
+            a few bits.
 
         Returns:
-          model.norm.weight.
+          model.norm.weight, token_embd.weight.
         """
-        return name.removeprefix("weights['").removesuffix("']")
+        return name.removeprefix("weights['").removesuffix(".blocks").removesuffix("']")

@@ -4,6 +4,7 @@
   normalize.py     logsumexp, softmax, log_softmax, standardize, one_hot
   attention.py     dot_product_attention
   scaled.py        scaled_matmul, scaled_dot_general: products of operands in few bits
+  quantized.py     calque.quantize, calque.QuantizedArray: matrices of a few bits
   initializers.py  (nn.initializers) glorot_normal, he_uniform, orthogonal, ...
 """
 import types as _types

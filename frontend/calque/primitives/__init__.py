@@ -15,6 +15,7 @@
   gather.py       gather
   scatter.py      scatter, scatter-add, -sub, -mul, -min, -max
   contract.py     dot_general
+  quantized.py    dequantize, quantized_dot: matrices of blocks of a few bits
   conv.py         conv_general_dilated
   random.py       threefry keys and bits
   words.py        loops on the words of keys, in operations that kernels have; expansions.py: what

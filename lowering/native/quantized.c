@@ -1,0 +1,279 @@
+/* Products with matrices of a few bits: rows are blocks of 32 or 256 numbers that share scales, as GGUF
+ * files have them (https://github.com/ggml-org/ggml, docs/gguf.md and ggml-common.h give the layouts).
+ *
+ * Blocks are read once, as they lie, and become floats in registers; rows of both operands are taken a
+ * few at a time, so that what was unpacked serves several sums.  Conventions: README.md.
+ */
+#ifndef __clang__ /* vectors that are returned: of functions that are always inlined */
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+#ifdef __SSE4_1__
+#include <immintrin.h>
+#endif
+#include <stdint.h>
+
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define ONCE static __attribute__((noinline))
+#else /* one body: GCC would make a copy for every constant argument */
+#define ONCE static __attribute__((noinline, noclone))
+#endif
+#define UNROLL _Pragma("GCC unroll 16")
+#define TWICE _Pragma("GCC unroll 2")
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#define TILE 4
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#define TILE 3
+#else
+#define VECTOR_BYTES 16
+#define TILE 3
+#endif
+
+enum {
+  VL = VECTOR_BYTES / 4,
+  GROUP = 32, /* numbers that share a scale */
+  PARTS = GROUP / VL,
+  LINE = 16, /* floats of a cache's line */
+  WIDE = 2,  /* rows of the matrix, and */
+  TALL = VL > 4 ? 4 : 2, /* of the other operand that are taken at once */
+  STRIP = 12,            /* rows of the matrix that are unpacked at once for many rows, */
+  DEPTH = 1024,          /* so many numbers of each */
+  SHARED = 4             /* rows that a tile of TILE unpacked ones is multiplied by */
+};
+
+typedef float V __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+typedef uint8_t HALF_GROUP __attribute__((vector_size(16), aligned(1), may_alias));
+typedef int8_t SIGNED __attribute__((vector_size(16), aligned(1), may_alias));
+
+INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
+
+/* VL signed bytes as floats. */
+INLINE V widened(const int8_t *at) {
+#if defined(__AVX512F__)
+  return (V)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)at)));
+#elif defined(__AVX2__)
+  return (V)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)at)));
+#elif defined(__SSE4_1__)
+  int32_t four;
+  __builtin_memcpy(&four, at, 4);
+  return (V)_mm_cvtepi32_ps(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(four)));
+#else
+  V x;
+  UNROLL for (int i = 0; i < VL; i++) x[i] = at[i];
+  return x;
+#endif
+}
+
+/* IEEE half precision at any address. */
+INLINE float half(const uint8_t *at) {
+  uint32_t bits = at[0] | (uint32_t)at[1] << 8;
+#ifdef __F16C__
+  return _cvtsh_ss((uint16_t)bits);
+#else
+  union {
+    uint32_t bits;
+    float value;
+  } x, least = {.bits = 0x38800000};
+  uint32_t size = (bits & 0x7fff) << 13, exponent = size & 0x0f800000;
+  if (exponent == 0) { /* a subnormal number: by a subtraction */
+    x.bits = size + 0x38800000;
+    x.value -= least.value;
+  } else
+    x.bits = size + (exponent == 0x0f800000 ? 0x70000000 : 0x38000000);
+  x.bits |= (bits & 0x8000) << 16;
+  return x.value;
+#endif
+}
+
+INLINE float total(V x) {
+  float part[VL];
+  UNROLL for (int i = 0; i < VL; i++) part[i] = x[i];
+  UNROLL for (int h = VL / 2; h > 0; h /= 2)
+    for (int i = 0; i < h; i++) part[i] += part[i + h];
+  return part[0];
+}
+
+/* y[j * y_apart + i] (+)= row i of a times row j of x, of `wide` rows of a, DEPTH apart, and `tall` of
+ * x; `depth` is a multiple of GROUP. */
+INLINE void tile(const int wide, const int tall, float *restrict y, int64_t y_apart,
+                 const float *restrict a, const float *restrict x, int64_t x_apart, int64_t depth,
+                 int64_t add) {
+  V sum[TILE][SHARED] = {{{0}}};
+  for (int64_t p = 0; p < depth; p += VL) {
+    V row[SHARED];
+    UNROLL for (int j = 0; j < tall; j++) row[j] = *(const V *)(x + j * x_apart + p);
+    UNROLL for (int i = 0; i < wide; i++) {
+      V by = *(const V *)(a + i * DEPTH + p);
+      UNROLL for (int j = 0; j < tall; j++) sum[i][j] += by * row[j];
+    }
+  }
+  UNROLL for (int i = 0; i < wide; i++)
+    UNROLL for (int j = 0; j < tall; j++) {
+      float *to = y + j * y_apart + i;
+      *to = total(sum[i][j]) + (add ? *to : 0);
+    }
+}
+
+/* The same of a strip of a and all rows of x. */
+ONCE void tiles(float *restrict y, int64_t y_apart, const float *restrict a, int64_t strip,
+                const float *restrict x, int64_t x_apart, int64_t rows, int64_t depth, int64_t add) {
+  for (int64_t j = 0; j < rows; j += SHARED)
+    for (int64_t i = 0; i < strip; i += TILE) {
+      float *to = y + j * y_apart + i;
+      const float *from = a + i * DEPTH, *by = x + j * x_apart;
+      int64_t tall = smaller(SHARED, rows - j), wide = smaller(TILE, strip - i);
+      if (tall == SHARED && wide == TILE)
+        tile(TILE, SHARED, to, y_apart, from, by, x_apart, depth, add);
+      else if (tall == SHARED)
+        for (int64_t r = 0; r < wide; r++)
+          tile(1, SHARED, to + r, y_apart, from + r * DEPTH, by, x_apart, depth, add);
+      else
+        for (int64_t r = 0; r < tall; r++) {
+          if (wide == TILE)
+            tile(TILE, 1, to + r * y_apart, y_apart, from, by + r * x_apart, x_apart, depth, add);
+          else
+            for (int64_t c = 0; c < wide; c++)
+              tile(1, 1, to + r * y_apart + c, y_apart, from + c * DEPTH, by + r * x_apart, x_apart,
+                   depth, add);
+        }
+    }
+}
+
+/* Numbers of 4 bits less `zero`: the lower halves of 16 bytes, or the upper ones. */
+INLINE void lower(int8_t *to, const uint8_t *at, int8_t zero) {
+  *(SIGNED *)to = (SIGNED)(*(const HALF_GROUP *)at & 15) - zero;
+}
+INLINE void upper(int8_t *to, const uint8_t *at, int8_t zero) {
+  *(SIGNED *)to = (SIGNED)(*(const HALF_GROUP *)at >> 4) - zero;
+}
+
+/* Each kind: bytes and groups of a block, whether numbers have an offset, and how to unpack group g of
+ * a block: numbers = scale * integers + offset.  It says where the integers are. */
+#define SUFFIX q8_0
+#define BYTES 34
+#define GROUPS 1
+#define OFFSETS 0
+INLINE const int8_t *unpack_q8_0(const uint8_t *block, int g, int8_t *room, float *scale,
+                                 float *offset) {
+  (void)g, (void)room, (void)offset;
+  *scale = half(block);
+  return (const int8_t *)block + 2;
+}
+#include "quantized.inc.h"
+
+#define SUFFIX q4_0
+#define BYTES 18
+#define GROUPS 1
+#define OFFSETS 0
+INLINE const int8_t *unpack_q4_0(const uint8_t *block, int g, int8_t *room, float *scale,
+                                 float *offset) {
+  (void)g, (void)offset;
+  *scale = half(block);
+  lower(room, block + 2, 8);
+  upper(room + 16, block + 2, 8);
+  return room;
+}
+#include "quantized.inc.h"
+
+#define SUFFIX q4_1
+#define BYTES 20
+#define GROUPS 1
+#define OFFSETS 1
+INLINE const int8_t *unpack_q4_1(const uint8_t *block, int g, int8_t *room, float *scale,
+                                 float *offset) {
+  (void)g;
+  *scale = half(block);
+  *offset = half(block + 2);
+  lower(room, block + 4, 0);
+  upper(room + 16, block + 4, 0);
+  return room;
+}
+#include "quantized.inc.h"
+
+/* scales and offsets are 6 bits each: those of the first four groups in the lower bits of 8 bytes, the
+ * others in 4 bytes of halves and the upper bits */
+#define SUFFIX q4_k
+#define BYTES 144
+#define GROUPS 8
+#define OFFSETS 1
+INLINE const int8_t *unpack_q4_k(const uint8_t *block, int g, int8_t *room, float *scale,
+                                 float *offset) {
+  const uint8_t *six = block + 4, *at = block + 16 + 32 * (g / 2);
+  int s = six[g < 4 ? g : g + 4], m = six[g + 4];
+  if (g < 4) {
+    s &= 63;
+    m &= 63;
+  } else {
+    s = (s & 15) | six[g - 4] >> 6 << 4;
+    m = m >> 4 | six[g] >> 6 << 4;
+  }
+  *scale = half(block) * (float)s;
+  *offset = -half(block + 2) * (float)m;
+  if (g % 2) {
+    upper(room, at, 0);
+    upper(room + 16, at + 16, 0);
+  } else {
+    lower(room, at, 0);
+    lower(room + 16, at + 16, 0);
+  }
+  return room;
+}
+#include "quantized.inc.h"
+
+/* Halves, which have no scales: the operand is an array of them. */
+typedef uint16_t SHORTS __attribute__((vector_size(VL * 2), aligned(1), may_alias));
+typedef uint32_t WORDS __attribute__((vector_size(VECTOR_BYTES)));
+
+INLINE V of_bfloat16(const int8_t *at) {
+#if defined(__AVX512F__)
+  return (V)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)at)), 16);
+#elif defined(__AVX2__)
+  return (V)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)at)), 16);
+#elif defined(__SSE4_1__)
+  return (V)_mm_slli_epi32(_mm_cvtepu16_epi32(_mm_loadl_epi64((const void *)at)), 16);
+#else
+  return (V)(__builtin_convertvector(*(const SHORTS *)at, WORDS) << 16);
+#endif
+}
+
+INLINE V of_float16(const int8_t *at) {
+#if defined(__AVX512F__)
+  return (V)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)at));
+#elif defined(__F16C__)
+  return (V)_mm256_cvtph_ps(_mm_loadu_si128((const void *)at));
+#else
+  V x;
+  UNROLL for (int i = 0; i < VL; i++) x[i] = half((const uint8_t *)at + 2 * i);
+  return x;
+#endif
+}
+
+INLINE const int8_t *unpack_bf16(const uint8_t *block, int g, int8_t *room, float *scale,
+                                 float *offset) {
+  (void)g, (void)room, (void)offset;
+  *scale = 1;
+  return (const int8_t *)block;
+}
+#define unpack_f16 unpack_bf16
+
+#define SUFFIX bf16
+#define BYTES 64
+#define GROUPS 1
+#define OFFSETS 0
+#define UNIT 2
+#define VECTOR(from, p) of_bfloat16((from) + 2 * (p) * VL)
+#include "quantized.inc.h"
+
+#define SUFFIX f16
+#define BYTES 64
+#define GROUPS 1
+#define OFFSETS 0
+#define UNIT 2
+#define VECTOR(from, p) of_float16((from) + 2 * (p) * VL)
+#include "quantized.inc.h"
