@@ -20,7 +20,7 @@ import typer
 import calque
 import calque.numpy as jnp
 from calque import aot, dtypes, models
-from calque.primitives.quantized import KINDS
+from calque.core.blocks import KINDS
 from calque.runtime import Buffer
 
 

@@ -285,6 +285,9 @@ def generate(model: Annotated[Path, typer.Argument(
              tokenizer: Annotated[Path, typer.Option(
                  "--tokenizer", metavar="FILE.json", show_default=False,
                  help="the tokenizer; by default the model's own")] = Path(),
+             quantize: Annotated[str, typer.Option(
+                 "--quantize", "-q", metavar="KIND", show_default=False,
+                 help="store matrices of floats in a few bits: q8_0, q4_0 or q4_1")] = "",
              save: Annotated[Path, typer.Option(
                  "--save", metavar="FILE.vmfb", show_default=False,
                  help="write the artifact, with its weights beside it; the prompt may then be left "
@@ -300,14 +303,15 @@ def generate(model: Annotated[Path, typer.Argument(
 
     - `calque generate model.gguf --prompt 'Once upon a time'`
 
-    - `calque generate model_folder --save model.vmfb --capacity 2048`
+    - `calque generate model_folder --quantize q8_0 --save model.vmfb --capacity 2048`
 
     - `calque generate model.vmfb --tokenizer tokenizer.json --prompt 'Once' --temperature 0.8`
     """
     from calque.dispatch.eager import named_target
     from calque_cli.models import Sampling, generate_text
     generate_text(model, prompt, tokens, Sampling(most, temperature, top_k, top_p, seed), capacity,
-                  sequences, tokenizer if tokenizer.name else None, save if save.name else None,
+                  sequences, tokenizer if tokenizer.name else None, quantize,
+                  save if save.name else None,
                   [named_target(t) for names in target for t in names.split(",") if t.strip()])
 
 

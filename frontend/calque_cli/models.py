@@ -13,8 +13,10 @@ from typing import Any
 
 import typer
 
+import calque
 from calque import aot, models
 from calque.lowering.target.targets import Target, portable_target
+from calque.nn.quantized import MADE
 from calque.runtime.session import Session
 from calque_cli.report import UsageError, progress, size_text
 
@@ -31,13 +33,13 @@ class Sampling:
 
 
 def generate_text(model: Path, prompt: str, tokens: str, sampling: Sampling, capacity: int,
-                  sequences: int, tokenizer: Path | None, save: Path | None,
+                  sequences: int, tokenizer: Path | None, quantize: str, save: Path | None,
                   targets: Sequence[Target]) -> None:
     """Print what a model writes behind a prompt, as it comes."""
     if (prompt != "") == (tokens != "") and not (save and not prompt and not tokens):
         raise UsageError("a prompt is wanted, as text or as tokens.",
                          "give --prompt TEXT, or --tokens 1,15043.")
-    session, loaded = _session(model, capacity, sequences, save, targets)
+    session, loaded = _session(model, capacity, sequences, quantize, save, targets)
     if save is not None and not prompt and not tokens:
         return
     words = None
@@ -67,20 +69,26 @@ def generate_text(model: Path, prompt: str, tokens: str, sampling: Sampling, cap
                    "second", err=True)
 
 
-def _session(model: Path, capacity: int, sequences: int, save: Path | None,
+def _session(model: Path, capacity: int, sequences: int, quantize: str, save: Path | None,
              targets: Sequence[Target]) -> tuple[Session, models.Loaded | None]:
     """Of an artifact, or of a model's own files, which are compiled."""
     if model.suffix == ".vmfb":
-        if save is not None:
-            raise UsageError(f"{model} is compiled already.", "leave --save away.")
+        if save is not None or quantize:
+            raise UsageError(f"{model} is compiled already.", "leave --save and --quantize away.")
         return aot.load(model).session(), None
     loaded = models.load(model)
     if not isinstance(loaded.config, models.LlamaConfig):
         raise UsageError(f"{model} is an encoder, which generates no text.",
                          "give a Llama-shaped model; models.Bert embeds texts.")
+    weights = loaded.weights
+    if quantize:
+        if quantize not in MADE:
+            raise UsageError(f"--quantize {quantize}: it is none of {', '.join(MADE)}.",
+                             "give one of them.")
+        weights = calque.quantize(weights, quantize, axis=1)
     with progress("compiling") as advance:
         advance("compiling")
-        llama = models.Llama(loaded.config, loaded.weights, sequences=sequences, capacity=capacity)
+        llama = models.Llama(loaded.config, weights, sequences=sequences, capacity=capacity)
         artifact = llama.compile(targets=targets or ([portable_target()] if save else ["cpu"]))
     if save is not None:
         artifact.save(save)

@@ -18,7 +18,7 @@ from calque.core.lists import other_axes, without
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Shape
-from calque.lowering.emit.dtypes import BOOL, F32, WIDENED
+from calque.lowering.emit.dtypes import BOOL, F32, HALVES, WIDENED
 from calque.lowering.passes import cost, loops, picks, strided
 from calque.lowering.passes.graph import Graph
 from calque.lowering.passes.strided import Layout
@@ -83,14 +83,21 @@ class Finder(Graph):
         self.widened = {i for i, e in enumerate(equations) if self._is_widened(e)}  # stay alone
 
     def _is_widened(self, e: Equation) -> bool:
-        """Whether products with vectors widen what e does, as they read it (kernels/gemm)."""
+        """Whether products widen what e does, as they read it (kernels/gemm)."""
         if e.name != "convert_element_type" or (
                 e.inputs[0].aval.dtype not in WIDENED or e.outputs[0].aval.dtype != F32):
             return False
-        wide = e.outputs[0]
+        return self._is_multiplied(e.outputs[0], e.inputs[0].aval.dtype in HALVES)
+
+    def _is_multiplied(self, wide: Var, of_halves: bool, axes: Axes = (0, 1)) -> bool:
+        """Whether only products read a matrix that they widen, or its transposition, whose axes are
+        these of it."""
         users = [self.equations[u] for u in self.users.get(wide, ())]
         return bool(users) and wide not in self.results and all(
-            _is_by_vector(u, wide) for u in users)
+            self._is_multiplied(u.outputs[0], of_halves, tuple(
+                axes[i] for i in u.params["permutation"])) if (
+                    u.name == "transpose" and wide.aval.ndim == 2) else
+            _is_by_vector(u, wide) or of_halves and _is_by_rows(u, wide, axes) for u in users)
 
     def is_at_hand(self, v: Var) -> bool:
         """Whether a value is in memory, and not what IREE computes where it is read."""
@@ -308,6 +315,16 @@ def _is_by_vector(e: Equation, matrix: Var) -> bool:
     return any(x is not matrix and math.prod(
         x.aval.shape[i] for i in other_axes(x.aval.ndim, c, b)) == 1
         for x, c, b in zip(e.inputs, contracted, batch))
+
+
+def _is_by_rows(e: Equation, matrix: Var, axes: Axes) -> bool:
+    """Whether e is a product of rows with those of a matrix; axes: where its own are in memory."""
+    if e.name != "dot_general" or e.inputs[1] is not matrix or e.inputs[0] is matrix:
+        return False
+    (xc, yc), (xb, _) = e.params["dimension_numbers"]
+    x = e.inputs[0].aval
+    return not xb and matrix.aval.ndim == 2 and xc == (x.ndim - 1,) and (
+        axes[yc[0]] == 1 and x.dtype == F32)
 
 
 def is_elementwise(e: Equation) -> bool:

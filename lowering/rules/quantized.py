@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
+from calque.core.blocks import KINDS
 from calque.core.dims import guess, is_static
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import quantized
 from calque.lowering.kernels.forms import form_of
-from calque.primitives.quantized import KINDS
 
 
 @rule("dequantize", "quantized_dot")

@@ -356,6 +356,10 @@ def test_the_command_generates(folder, artifact, weights, tmp_path):
     tokens = ",".join(map(str, PROMPT))
     wanted = " ".join(map(str, oracle.greedy(RAW, weights, PROMPT, 4)))
     assert said(artifact, "--tokens", tokens, "--most", 4) == f"0 {wanted}\n"
+    quantised = said(folder, "--tokens", tokens, "--most", 2, "--quantize", "q8_0")
+    assert quantised.startswith("0 ") and len(quantised.split()) == 3
+    assert "is compiled already" in said(artifact, "--tokens", tokens, "--quantize", "q8_0")
+    assert "q5: it is none of q8_0" in said(folder, "--tokens", tokens, "--quantize", "q5")
     assert said(artifact) == ("2 calque: a prompt is wanted, as text or as tokens.\n"
                               "  Fix: give --prompt TEXT, or --tokens 1,15043.\n")
     assert "are no numbers" in said(artifact, "--tokens", "a")

@@ -383,6 +383,7 @@ left_out("jax", "over several devices: tests/devices",
        "reshard set_mesh shard_map sharding")
 left_out("lax", "tokens, which hold no numbers: tests/core/test_contexts_of_users.py",
        "after_all create_token")
+left_out("jax", "matrices of a few bits: tests/nn/test_quantized.py", "QuantizedArray quantize")
 left_out("jax", "references: tests/extras/test_refs.py", "Ref ds empty_ref free_ref freeze new_ref")
 left_out("jax", "about devices, configuration, compilation or trees: no function of arrays",
        "Array Device ShapeDtypeStruct ad_checkpoint block_until_ready check_tracer_leaks "

@@ -1,6 +1,7 @@
 """The Program, what types it, and what carries values to it; and JAX's names of these.  Map:
 
   program.py     Program, Equation, Var, Literal: flat, typed, immutable
+  blocks.py      layouts of blocks of numbers of a few bits
   avals.py       ShapedArray: shape and dtype of a value
   dtypes.py      dtypes, their promotion, keys
   types.py       names for the types of annotations: Shape, Params, Function

@@ -17,6 +17,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
+from calque.core.blocks import GROUP
 from calque.core.errors import explain
 from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array
@@ -92,28 +93,34 @@ class QuantizedArray:
 
     @property
     def shape(self) -> Shape:
+        """Of the numbers: (..., n, k), turned round where it is transposed."""
         *lead, n, size = shape_of(self.blocks)
         k = prims.numbers_in(size, self.kind)
         return (*lead, k, n) if self.transposed else (*lead, n, k)
 
     @property
     def ndim(self) -> int:
+        """Axes."""
         return ndim_of(self.blocks)
 
     @property
     def dtype(self) -> Any:
+        """Of products: float32."""
         return dtypes.float32
 
     @property
     def size(self) -> int:
+        """How many numbers it stands for."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def nbytes(self) -> int:
+        """Bytes of its blocks."""
         return int(np.prod(shape_of(self.blocks), dtype=np.int64))
 
     @property
     def T(self) -> QuantizedArray:
+        """The transposed matrix, of the same blocks."""
         return QuantizedArray(self.blocks, self.kind, not self.transposed)
 
     def __repr__(self) -> str:
@@ -231,9 +238,9 @@ def quantize(tree: Any, rules: str | Mapping[str, str | None] = "q8_0", *, axis:
         raise ValueError(explain(f"quantize: axis is {axis!r}.", fix="give 0 or 1."))
     chosen = {"": rules} if isinstance(rules, str) else rules
     for kind in chosen.values():
-        if kind is not None and kind not in _MAKERS:
+        if kind is not None and kind not in MADE:
             raise ValueError(explain(f"quantize: kind is {kind!r}.",
-                                     fix=f"give one of {', '.join(_MAKERS)}, or None."))
+                                     fix=f"give one of {', '.join(MADE)}, or None."))
 
     def one(path: Any, x: Any) -> Any:
         name = keystr(path)
@@ -257,8 +264,8 @@ def _why_not(x: Any, axis: int) -> str:
         return f"is a {type(x).__name__}, no array of numbers"
     if x.ndim != 2 or not dtypes.is_float(x.dtype):
         return f"is {x.dtype.name}{list(x.shape)}, no matrix of floats"
-    return "" if x.shape[axis] % prims.GROUP == 0 else (
-        f"is {list(x.shape)}, whose axis {axis} is no multiple of {prims.GROUP}")
+    return "" if x.shape[axis] % GROUP == 0 else (
+        f"is {list(x.shape)}, whose axis {axis} is no multiple of {GROUP}")
 
 
 def _quantized(x: Ndarray, kind: str, axis: int, name: str) -> QuantizedArray:
@@ -266,7 +273,7 @@ def _quantized(x: Ndarray, kind: str, axis: int, name: str) -> QuantizedArray:
         raise ValueError(explain(f"quantize: {name or 'the array'} has numbers that are not "
                                  "finite.", fix="correct them, or leave it as it is."))
     rows = np.ascontiguousarray(x.T if axis in (0, -2) else x)
-    made = _MAKERS[kind](rows.reshape(-1, prims.GROUP))
+    made = MADE[kind](rows.reshape(-1, GROUP))
     blocks = np.ascontiguousarray(made).reshape(rows.shape[0], -1)
     return QuantizedArray(asarray(blocks), kind, axis in (0, -2))
 
@@ -308,4 +315,4 @@ def _q4_1(x: Ndarray) -> Ndarray:
     return np.concatenate([*_scales(d, least), _halves(q)], axis=1)
 
 
-_MAKERS = {"q8_0": _q8_0, "q4_0": _q4_0, "q4_1": _q4_1}
+MADE = {"q8_0": _q8_0, "q4_0": _q4_0, "q4_1": _q4_1}  # of numbers, by GROUP in each row

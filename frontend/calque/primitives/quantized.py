@@ -2,19 +2,18 @@
 scales, in the layouts of GGUF files (https://github.com/ggml-org/ggml, ggml-common.h).
 
 Of a matrix only its bytes are an operand, uint8[n, bytes of a row]; what a byte means is the
-parameter `kind`.  All arithmetic is float32's.  Start reading at `KINDS`.
+parameter `kind` (core/blocks).  All arithmetic is float32's.  Start reading at `quantized_dot`.
 """
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from calque.core.avals import ShapedArray, ndim_of, shape_of
+from calque.core.blocks import GROUP, KINDS
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, UndefinedPrimal
 from calque.core.program import Program
@@ -27,19 +26,6 @@ from calque.transforms.stage import stage
 from calque.transforms.vmap import batch_first, to_front
 
 F32, U8 = np.dtype("float32"), np.dtype("uint8")
-GROUP = 32  # numbers that share a scale
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A layout of blocks: how many numbers one holds, and in how many bytes."""
-
-    numbers: int
-    bytes: int
-
-
-KINDS = {"q8_0": Kind(GROUP, 34), "q4_0": Kind(GROUP, 18), "q4_1": Kind(GROUP, 20),
-         "q4_k": Kind(8 * GROUP, 144)}
 
 dequantize_p = Primitive("dequantize", memory="fresh", weight=4)
 quantized_dot_p = Primitive("quantized_dot", memory="fresh")
@@ -223,8 +209,3 @@ def _dot_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, ki
 quantized_dot_p.abstract, quantized_dot_p.jvp = _dot_abstract, _dot_jvp
 quantized_dot_p.transpose, quantized_dot_p.batch = _dot_transpose, _dot_batch
 quantized_dot_p.program = _dot_program
-
-
-def rows_of(x: Shape) -> Any:
-    """How many rows a quantized_dot multiplies."""
-    return math.prod(x[:-1])
