@@ -50,7 +50,8 @@ def _of_program(error: BaseException) -> BaseException:
     try:
         if kind not in _kinds:
             _kinds[kind] = type(kind.__name__, (kind, DeviceError), {
-                "__module__": kind.__module__, "__qualname__": kind.__qualname__})
+                "__module__": kind.__module__, "__qualname__": kind.__qualname__,
+                "__str__": _told})
         users = [b for b in kind.__mro__ if b.__module__ != "builtins"]
         if not any("__init__" in vars(b) for b in users):
             made = _kinds[kind](*error.__reduce__()[1])  # as pickle has it
@@ -60,6 +61,12 @@ def _of_program(error: BaseException) -> BaseException:
     except Exception:
         return error
     return made.with_traceback(error.__traceback__)
+
+
+def _told(error: BaseException) -> str:
+    """What it says, and its class: handlers of DeviceError look for both in its text (equinox)."""
+    kind = type(error).__mro__[1]
+    return f"{kind.__str__(error)}\n  (a callback raised {kind.__name__}: {kind.__str__(error)})"
 
 
 def _carrier(dtype: Any) -> Any:

@@ -48,6 +48,9 @@ class LoweringContext:
         """Itself: there is one context."""
         return self
 
+    def add_keepalive(self, held: Any) -> None:
+        """Nothing: what a program calls, it holds."""
+
     @property
     def context(self) -> Any:
         """MLIR's context."""

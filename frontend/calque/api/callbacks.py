@@ -31,7 +31,8 @@ from calque.trees import util as tree_util
 
 METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
-logger = "calque.debug"  # which `log` writes to
+logger = "calque.debug"  # which `log` writes to,
+failures = "calque.callbacks"  # and which failures of callbacks are
 
 
 class HostFunction:
@@ -54,7 +55,7 @@ class HostFunction:
             try:
                 out = self.callback(*args, **kwargs)
             except BaseException:  # the caller may have gone on: it learns of it at a barrier
-                logging.getLogger("calque.callbacks").exception("jax.%s failed", self.api)
+                logging.getLogger(failures).exception("jax.%s failed", self.api)
                 raise
         if self.out_tree is None:
             return []

@@ -40,8 +40,8 @@ _TRACERS = {"JVPTracer": "jax._src.interpreters.ad",
 
 def rename_types() -> None:
     """Arrays, tracers, devices, jitted functions say that they are JAX's (autoray, PennyLane), and
-    so does the logger of debug.log."""
-    callbacks.logger = "jax._src.debugging"
+    so do the loggers of debug.log and of callbacks."""
+    callbacks.logger, callbacks.failures = "jax._src.debugging", "jax._src.callback"
     for compiled, name in _COMPILED.items():
         compiled.__module__, compiled.__name__, compiled.__qualname__ = "jaxlib._jax", name, name
     kinds: list[type] = [Tracer]

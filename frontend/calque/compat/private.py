@@ -63,12 +63,12 @@ def of(module: str, *names: str) -> dict[str, Any]:
 # ---- packages that hold modules
 @_made("jax._src", "jax._src.interpreters", "jax._src.state", "jax._src.lib", "jax._src.lib.mlir",
        "jax._src.lib.mlir.dialects", "jax._src.numpy", "jax._src.nn", "jax._src.lax",
-       "jax._src.scipy", "jaxlib.mlir", "jaxlib.mlir.dialects", "jax.experimental", "jax.lib")
+       "jax._src.scipy", "jaxlib.mlir", "jaxlib.mlir.dialects", "jax.experimental")
 def _package() -> dict[str, Any]:
     return {}
 
 
-@_made("jax.version", "jaxlib.version")
+@_made("jax.version", "jaxlib.version", "jax.lib")
 def _version() -> dict[str, Any]:
     return {"__version__": JAX_VERSION,
             "__version_info__": tuple(map(int, JAX_VERSION.split(".")))}

@@ -284,6 +284,8 @@ class ShapedArray(AbstractValue):
         """The same, not weak."""
         return self.update(weak_type=False) if self.weak_type else self
 
+    strip_weak_type = strong
+
     def tangent(self) -> ShapedArray:
         """The abstract value of a tangent of this value."""
         dtype = dtypes.tangent_dtype(self.dtype)

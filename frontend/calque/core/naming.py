@@ -34,14 +34,17 @@ def name_of(fun: Any) -> str:
 
 
 def dress(new: Any, fun: Any, attributes: bool = False) -> Any:
-    """functools.update_wrapper with what of fun is as Python has it; attributes: its own, too."""
+    """functools.update_wrapper with what of fun is as Python has it; attributes: its own, too, but
+    for those by which a class of ours works (`_internals`), or new does."""
     for name in functools.WRAPPER_ASSIGNMENTS:
         value = attribute(fun, name, inspect.Parameter.empty)
         if value is not inspect.Parameter.empty and isinstance(value, _KINDS.get(name, object)):
             setattr(new, name, value)
     own = attribute(fun, "__dict__")
     if attributes and isinstance(own, dict):
-        new.__dict__.update(own)
+        hidden = attribute(type(fun), "_internals", frozenset())
+        new.__dict__.update({k: v for k, v in own.items()
+                             if k not in hidden and k not in new.__dict__})
     new.__wrapped__ = fun
     return new
 

@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -152,6 +152,8 @@ def _with_numbers(p: Program) -> Program:
 class JitFunction:
     """A function compiled per signature; see `jit`."""
 
+    _internals: ClassVar[frozenset[str]] = frozenset()
+
     def __init__(self, fun: Function, static_argnums: tuple[int, ...],
                  static_argnames: tuple[str, ...], donate_argnums: tuple[int, ...],
                  donate_argnames: tuple[str, ...], inline: bool, keep_unused: bool) -> None:
@@ -168,7 +170,9 @@ class JitFunction:
         self._unread = 0  # calls that the reader did not know
         self._cache = Memo()
         self.share()
-        dress(self, fun)
+        if not JitFunction._internals:
+            JitFunction._internals = frozenset(vars(self))
+        dress(self, fun, attributes=True)
 
     def share(self, *more: Any) -> None:
         """Use the traces of other jitted functions of the same function and options; more: what

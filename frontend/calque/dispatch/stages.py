@@ -6,6 +6,7 @@ Start reading at `Traced`.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -345,11 +346,15 @@ def _sharding(a: ShapedArray) -> Any:
 
 
 def check_options(what: str, options: CompilerOptions | None) -> None:
-    """No option of XLA means anything here."""
-    if options:
+    """No option of XLA means anything here: those that look like one are taken, and said."""
+    odd = [o for o in options or () if not o.startswith("xla_")]
+    if odd:
         raise NotImplementedError(explain(
-            f"{what}: no compiler option is known, got {sorted(options)}.",
-            fix="leave compiler_options out; docs/cli.md has the variables that calque reads."))
+            f"{what}: no such compile option: {', '.join(map(repr, sorted(odd)))}.",
+            fix="leave it out; docs/cli.md has the variables that calque reads."))
+    for option in sorted(options or ()):
+        warnings.warn(f"{what}: the compiler option {option!r} is XLA's, and has no effect.",
+                      stacklevel=4)
 
 
 def _check_dialect(what: str, dialect: str | None) -> None:

@@ -51,7 +51,7 @@ def check_callable(fun: Any) -> None:
 def wrapped(fun: Function, new: Function, verb: str) -> Function:
     """`new` under fun's name, with a docstring that says what it is of fun."""
     new = boundary(new)
-    dress(new, fun)  # not the attributes: jit's are its own
+    dress(new, fun, attributes=True)
     own = f"\n\nOriginal documentation:\n\n{fun.__doc__}" if fun.__doc__ else ""
     new.__doc__ = f"{verb} of {name_of(fun)}.{own}"  # (as fun.__doc__ has it)
     return new

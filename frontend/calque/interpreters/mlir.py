@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.api.callbacks import io_callback, pure_callback
 from calque.api.ffi import call_kernels
 from calque.core.avals import aval_of
 from calque.core.client import ClientPrimitive
@@ -17,6 +18,7 @@ from calque.core.errors import explain
 from calque.core.kernel import PLATFORMS, Kernel, Kernels
 from calque.core.program import Program
 from calque.core.types import Function
+from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.lowering.emit import mlir as _mlir
 from calque.lowering.rules.client import LoweringContext as LoweringRuleContext
 from calque.transforms.stage import stage
@@ -208,6 +210,35 @@ def aval_to_ir_type(*ctx_and_aval: Any) -> Any:
     return _mlir.tensor_type(aval.shape, aval.dtype)
 
 
+def emit_python_callback(ctx: Any, callback: Function, token: Any, operands: Sequence[Any],
+                         operand_avals: Sequence[Any], result_avals: Sequence[Any], *,
+                         has_side_effect: bool = True, **options: Any) -> tuple[Any, Any, Any]:
+    """A call of a Python function, in a lowering rule (equinox's noinline).
+
+    Args:
+      ctx: the rule's context.
+      callback: takes arrays and returns a sequence of them.
+      token: passed on.
+      operands, operand_avals: MLIR values and their ShapedArrays.
+      result_avals: ShapedArrays of what it returns.
+      has_side_effect: whether it is called where nobody uses its results.
+      **options: accepted.
+
+    Returns:
+      MLIR values, the token, and None, what is to be kept alive.
+
+    Example:
+      >>> from calque.interpreters import mlir
+      >>> callable(mlir.emit_python_callback)   # (inside a rule: there is a context there)
+      True
+    """
+    call = io_callback if has_side_effect else pure_callback
+    shapes = [ShapeDtypeStruct(a.shape, a.dtype) for a in result_avals]
+    p = stage(lambda *xs: call(lambda *ys: tuple(callback(*ys)), tuple(shapes), *xs),
+              list(operand_avals), "callback")
+    return ctx.emit(p, operands), token, None
+
+
 def __getattr__(name: str) -> Any:
     if name == "ir":  # loaded at its first use
         return _mlir.ir()
@@ -215,7 +246,8 @@ def __getattr__(name: str) -> Any:
                          "a function of arrays: mlir.lower_fun(function).")
 
 
-__all__ = ["LoweringRuleContext", "aval_to_ir_type", "dtype_to_ir_type", "lower_fun",
+__all__ = ["LoweringRuleContext", "aval_to_ir_type", "dtype_to_ir_type",
+           "emit_python_callback", "lower_fun",
            "register_lowering"]
 
 

@@ -27,6 +27,7 @@ from calque.core.trace import (
     typed,
 )
 from calque.core.types import Function, Params
+from calque.core.zeros import Zero, is_zero
 from calque.transforms.stage import replay, stage
 
 
@@ -270,6 +271,8 @@ def broadcast_axis(x: Any, size: int, axis: int) -> Any:
     """x repeated along a new axis."""
     a = aval_of(x)
     shape = inserted(a.shape, axis, size)
+    if is_zero(x):  # (what rules of libraries give is one, too)
+        return Zero(a.update(shape=shape))
     dims = tuple(i for i in range(len(shape)) if i != axis)
     return registry["broadcast_in_dim"].bind(
         x, shape=shape, broadcast_dimensions=dims, sharding=None)
