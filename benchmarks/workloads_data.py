@@ -146,6 +146,30 @@ def complex_recurrence(j: Any, more: int) -> Made:
 
 
 @workload
+def game_of_life_256(j: Any, more: int) -> Made:
+    """100 steps, neighbours counted by a convolution."""
+    def f(cells: Any) -> Any:
+        around = j.np.ones((1, 1, 3, 3)).at[0, 0, 1, 1].set(0)
+
+        def step(_: Any, x: Any) -> Any:
+            n = j.lax.conv_general_dilated(x[None, None], around, (1, 1), "SAME")[0, 0]
+            return ((n == 3) | (x == 1) & (n == 2)).astype(x.dtype)
+        return j.lax.fori_loop(0, 100, step, cells)
+    return f, (whole(2, 256 + more, 256).astype(np.float32),)
+
+
+@workload
+def search_values(j: Any, more: int) -> Made:
+    """100 steps of a fitted value function: means of 1,000 offers at each of 100 states."""
+    def f(grid: Any, offers: Any) -> Any:
+        def at(v: Any, z: Any) -> Any:
+            return j.np.mean(j.np.maximum(j.np.interp(0.9 * z + 0.1 * offers, grid, v), 1.2))
+        return j.lax.fori_loop(0, 100, lambda _, v: 1 + 0.95 * j.top.vmap(
+            lambda z: at(v, z))(grid), grid)
+    return f, (np.linspace(0.1, 5, 100 + more, dtype=np.float32), 1 + uniform(1000))
+
+
+@workload
 def mandelbrot_120k(j: Any, more: int) -> Made:
     def f(x: Any, y: Any) -> Any:
         c = j.lax.complex(*j.np.broadcast_arrays(x[None], y[:, None]))

@@ -1,4 +1,5 @@
-"""gather and scatter in a kernel: a loop over index vectors, a window each.
+"""gather and scatter in a kernel: a loop over index vectors, a window each; and elements that a
+gather picks where something elementwise reads them (`Picked`), whole vectors of them.
 
 Positions are clamped; what a window outside gives or leaves alone follows the mode, as in
 rules/gather and rules/scatter.
@@ -6,14 +7,17 @@ rules/gather and rules/scatter.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calque.core.lists import other_axes
 from calque.core.program import Equation
 from calque.lowering.emit.builder import Value
+from calque.lowering.emit.dtypes import BOOL, I32
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
-from calque.lowering.kernels.values import SCALAR
+from calque.lowering.kernels.values import SCALAR, KernelBuilder
+from calque.lowering.passes import picks
 from calque.lowering.passes.scalars import JOINS
 
 NAMES = frozenset(("gather", *JOINS))
@@ -59,6 +63,80 @@ def gather(e: Equation, x: Memory, indices: Memory, out: Memory, copy: Copy) -> 
             b.select(xs[1], xs[0], b.splat(fill, (), x.dtype))])
 
     memory.nest(indices.shape[:-1], one)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picked:
+    """What a gather gives (passes/picks), in the place of the array: the operand and each entry of
+    the index vectors as views of its result's shape."""
+
+    equation: Equation
+    x: Memory
+    at: tuple[Memory, ...]
+    entries: tuple[tuple[int, int], ...]  # of each how far apart in x, and the greatest
+
+    @classmethod
+    def of(cls, e: Equation, x: Memory, indices: Memory) -> Picked:
+        shape = e.outputs[0].aval.shape
+        along, (*places, _) = picks.operand_axes(e, tuple(range(len(shape))))
+        strides, steps = [0] * len(shape), [0] * len(shape)
+        for i, s in zip(along, x.strides):
+            if i >= 0:
+                strides[i] += s
+        for i, s in zip(places, indices.strides):
+            steps[i] = s
+        found = picks.positions(e)
+        return cls(e, x.view(shape, strides), tuple(
+            indices.view(shape, steps, k * indices.strides[-1]) for k, _, _ in found), tuple(
+            (x.strides[axis], most) for _, axis, most in found))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.x.shape
+
+    @property
+    def arrays(self) -> tuple[Memory, ...]:
+        return (self.x, *self.at)
+
+    def is_flat(self) -> bool:
+        """Whether it can be read along one axis: none of the operand is one of the result."""
+        return not any(self.x.strides) and all(m.is_dense() for m in self.at)
+
+    def flat(self) -> Picked:
+        """The same along one axis."""
+        n = (self.x.size,)
+        return replace(self, x=self.x.view(n, (0,)), at=tuple(m.view(n, (1,)) for m in self.at))
+
+    def cut(self, axis: int, first: Index, count: int) -> Picked:
+        """count elements along an axis."""
+        return replace(self, x=self.x.cut(axis, first, count), at=tuple(
+            m.cut(axis, first, count) for m in self.at))
+
+    def load(self, b: KernelBuilder, where: Sequence[Index]) -> Value:
+        """As memory.load."""
+        each = b if any(m.strides[-1] for m in self.at) else SCALAR
+        return pick(b, each, self.equation, self.x, self.entries, [
+            memory.load(each, m, where) for m in self.at], where)
+
+
+def pick(b: KernelBuilder, each: KernelBuilder, e: Equation, x: Memory,
+         entries: Sequence[tuple[int, int]], at: Sequence[Value], where: Sequence[Index]) -> Value:
+    """The elements that a gather gives at `where`; at: its positions there, of b's lanes or of all
+    of them one (`each`); entries: of each how far apart in x and the greatest; x: without them."""
+    offset, inside = each.splat(0, (), I32), each.splat(True, (), BOOL)
+    for given, (step, most) in zip(at, entries):
+        safe = memory.clamped(given, most, each)
+        offset = offset + each.convert(safe, I32) * (step if most else 0)
+        inside = inside & given.eq(safe)
+    if each.lanes > 1:
+        found = memory.at_lanes(b, x, offset, where)
+    else:
+        found = memory.load(b, x.view(x.shape, x.strides, memory.position(offset)), where)
+    if e.params["mode"].name != "FILL_OR_DROP" or not entries:
+        return found
+    fill = e.params["fill_value"]
+    return b.select(b.to_lanes(inside) if each.lanes < b.lanes else inside, found,
+                    b.splat(0 if fill is None else fill, (), x.dtype))
 
 
 def scatter(e: Equation, x: Memory, indices: Memory, updates: Memory, copy: Copy) -> None:

@@ -52,7 +52,7 @@ def cut(x: Part, axis: int, first: int, count: int) -> Part:
     """count elements along an axis, from first on."""
     if isinstance(x, Value):
         return x
-    if isinstance(x, Memory):
+    if not isinstance(x, Joined):  # (Memory, or what is picked of it)
         return x.cut(axis, first, count)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1:])
     if axis != x.axis:
@@ -95,7 +95,7 @@ def boxes(shape: Sequence[int], sources: Sequence[Any]) -> list[list[tuple[int, 
 
 def within(x: Any, box: Sequence[tuple[int, int]]) -> Any:
     """The part of x (a scalar: itself) in a box."""
-    if isinstance(x, (Memory, Joined)):
+    if not isinstance(x, Value):
         for axis, (first, count) in enumerate(box):
             if x.shape[axis] != count:
                 x = cut(x, axis, first, count)

@@ -22,7 +22,7 @@ from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import BOOL, I32
-from calque.lowering.kernels import memory
+from calque.lowering.kernels import indexing, memory
 from calque.lowering.kernels.folds import Fold, across, fold_of
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.shell import FEW, Shell
@@ -252,22 +252,9 @@ class Kernel:
         """The value that a gather gives at one place, by its positions."""
         x, entries = self.picks[n]
         each = b if any(self.last in p.axes for p in n.operands) else SCALAR
-        offset, inside = each.splat(0, (), I32), each.splat(True, (), BOOL)
-        for given, (step, most) in zip(at, entries):
-            if each.lanes < b.lanes:  # (the same in all lanes)
-                given = memory.lane(given, 0)
-            safe = memory.clamped(given, most, each)
-            offset = offset + each.convert(safe, I32) * (step if most else 0)
-            inside = inside & given.eq(safe)
-        if each.lanes > 1:
-            found = memory.at_lanes(b, x, offset, where)
-        else:
-            found = memory.load(b, x.view(x.shape, x.strides, memory.position(offset)), where)
-        if n.what.params["mode"].name != "FILL_OR_DROP" or not entries:
-            return found
-        fill = n.what.params["fill_value"]
-        return b.select(b.to_lanes(inside) if each.lanes < b.lanes else inside, found,
-                        b.splat(0 if fill is None else fill, (), n.dtype))
+        if each.lanes < b.lanes:  # (the same in all lanes)
+            at = [memory.lane(given, 0) for given in at]
+        return indexing.pick(b, each, n.what, x, entries, at, where)
 
     def is_row(self, n: Node) -> bool:
         """Whether there is one of it in a row."""

@@ -21,9 +21,11 @@ from calque.lowering.emit.dtypes import BOOL, F32, summed
 from calque.lowering.emit.registry import Op, rules
 from calque.lowering.kernels import indexing, joined, memory
 from calque.lowering.kernels.contract import dot_general
+from calque.lowering.kernels.indexing import Picked
 from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
+from calque.lowering.passes import picks
 from calque.lowering.passes.loops import decomposition
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class Emitter:
         return target
 
 
-def elementwise(shape: Shape, targets: Sequence[Memory], parts: Sequence[Part],
+def elementwise(shape: Shape, targets: Sequence[Memory], parts: Sequence[Part | Picked],
                 body: Callable[[KernelBuilder, list[Value]], Sequence[Value]]) -> None:
     """targets = body(parts) at every index of shape."""
     if any(isinstance(s, Joined) for s in parts):
@@ -83,11 +85,13 @@ def elementwise(shape: Shape, targets: Sequence[Memory], parts: Sequence[Part],
         return
     sources = [s for s in parts if not isinstance(s, Joined)]
     arrays = [s for s in (*sources, *targets) if isinstance(s, Memory)]
-    if all(a.is_dense() for a in arrays):
+    gathers = [s for s in sources if isinstance(s, Picked)]
+    if all(a.is_dense() for a in arrays) and all(s.is_flat() for s in gathers):
         shape = (math.prod(shape),)
-        flat = {id(a): a.view(shape, (1,)) for a in arrays}
-        sources = [flat[id(s)] if isinstance(s, Memory) else s for s in sources]
-        targets = [flat[id(t)] for t in targets]
+        sources = [s.flat() if isinstance(s, Picked) else
+                   s.view(shape, (1,)) if isinstance(s, Memory) else s for s in sources]
+        targets = [t.view(shape, (1,)) for t in targets]
+    arrays += [m for s in gathers for m in s.arrays]
     dtypes = [a.dtype for a in arrays] or [F32]
     lanes = min(widest(d) for d in dtypes)
     if any(t.strides and t.strides[-1] != 1 and t.shape[-1] > 1 for t in targets):
@@ -100,6 +104,7 @@ def elementwise(shape: Shape, targets: Sequence[Memory], parts: Sequence[Part],
         def step(b: KernelBuilder, i: Index) -> None:
             where = [*outer, i]
             values = [memory.load(b, s, where) if isinstance(s, Memory) else
+                      s.load(b, where) if isinstance(s, Picked) else
                       (b.to_lanes(s) if b.lanes > 1 else s) for s in sources]
             for t, v in zip(targets, body(b, values), strict=True):
                 memory.store(b, v, t, where)
@@ -117,6 +122,7 @@ class _Run:
         self.owned, self.before = owned, len(emitter.made)
         self.env: dict[Var, Part] = dict(zip(p.inputs, args, strict=True))
         self.group: list[Equation] = []
+        self.picked: dict[Var, Picked] = {}  # of gathers in the group
         self.written: set[Var] = set()  # vars whose destinations were served
         self.uses: dict[Var, list[int]] = {}
         for i, e in enumerate(p.equations):
@@ -169,7 +175,8 @@ class _Run:
             self.env[e.outputs[0]] = self.view(e)
         elif e.primitive.kernel == "fold":
             self.env[e.outputs[0]] = self.fold(e)
-        elif name in ("concatenate", "pad") and self.join_lazily(e):
+        elif name in ("concatenate", "pad") and self.join_lazily(e) or (
+                name == "gather" and self.pick_lazily(e)):
             pass
         elif name in indexing.NAMES:
             self.env[e.outputs[0]] = self.indexed(e)
@@ -192,17 +199,20 @@ class _Run:
         if not self.group:
             return
         group, self.group = self.group, []
+        given, self.picked = self.picked, {}
         inside = {e.outputs[0] for e in group}
         last = self.position[id(group[-1])]
-        sources: dict[Atom, Part] = {}
-        for e in group:
+        computed = [e for e in group if e.outputs[0] not in given]
+        sources = dict[Atom, Part | Picked](given.items())
+        for e in computed:
             for a in e.inputs:
                 if a not in inside and a not in sources:
                     sources[a] = self.peek(a)
         shape = group[0].outputs[0].aval.shape
         boxes = len(joined.boxes(shape, list(sources.values())))
         if boxes > joined.MOST_BOXES or boxes > 1 and boxes * len(group) > joined.MOST_CODE:
-            sources = {a: self.read(a) for a in sources}
+            sources = {a: s if isinstance(s, Picked) else self.read(a)
+                       for a, s in sources.items()}
         members = {self.position[id(e)] for e in group}
         stored: list[tuple[Var, Memory]] = []
         for e in group:
@@ -222,12 +232,26 @@ class _Run:
 
         def body(b: KernelBuilder, values: list[Value]) -> list[Value]:
             env: dict[Atom, Value] = dict(zip(sources, values))
-            for e in group:
+            for e in computed:
                 env[e.outputs[0]] = self.emitter.apply(b, e, [env[a] for a in e.inputs])
             return [env[v] for v, _ in stored]
 
         elementwise(shape, [t for _, t in stored], [
             _aligned(s, shape) for s in sources.values()], body)
+
+    def pick_lazily(self, e: Equation) -> bool:
+        """What a gather picks, read by the group; False where its windows are no whole ones."""
+        out = e.outputs[0]
+        if not out.aval.size or not picks.is_picked(e) or out.aval.ndim == len(
+                e.params["dimension_numbers"].offset_dims):  # (one window: a copy)
+            return False
+        made = {v for q in self.group for v in q.outputs}
+        if not made.isdisjoint(e.inputs):
+            self.flush()
+        x, indices = [self.in_memory(self.read(a)) for a in e.inputs]
+        self.join(e)
+        self.picked[out] = Picked.of(e, x, indices)
+        return True
 
     # ---- views
     def view(self, e: Equation) -> Part:
@@ -444,7 +468,7 @@ class _Run:
                 mlir.operation("scf.yield", [], [])
 
 
-def _aligned(s: Part, shape: Shape) -> Part:
+def _aligned(s: Part | Picked, shape: Shape) -> Part | Picked:
     """Rank-0 operands among arrays are scalars."""
     if isinstance(s, Memory) and s.shape != shape:
         return memory.load(SCALAR, s, [0] * s.ndim)

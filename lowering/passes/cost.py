@@ -25,6 +25,7 @@ RESULTS = 8  # results that a dispatch writes, about, where there are many
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
 KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup does a loop
+LIGHT = 32  # so many sums and the like of a step count as one of them
 WHOLE_WORK = 30_000  # the same for a whole program
 ALONE_WORK = 10_000  # and for one of a single dispatch, of which IREE may make vectors
 WHOLE_EQUATIONS = 300
@@ -194,11 +195,35 @@ def refusal(e: Equation) -> Refusal | None:
     missing = Refusal(e, "switched off") if off("memory") else loops.refusal(e)
     if missing is not None:
         return missing
-    own = guess(total(body, True))
+    own = guess(step_work(body))
     if own <= KERNEL_WORK or own <= GROUPS * KERNEL_WORK and (
             own * part_of(e) <= rows_of(e) * KERNEL_WORK and part_of(e) > 0):
         return None
     return Refusal(e, "work of a step", own, KERNEL_WORK)
+
+
+def step_work(p: Program) -> Any:
+    """Work of a loop's step, of which the light part counts less: a kernel does it 16 numbers at a
+    time in one pass, at the memory's pace, which further cores do not raise by much, and IREE's
+    step from the host takes 2 to 25 times as long (stencils of 256 x 256 to 1024 x 1024, two
+    cores)."""
+    return total(p, True) - _light(p) * (LIGHT - 1) // LIGHT
+
+
+def _light(p: Program) -> Any:
+    """What sums and the like, and joins, of which a kernel reads the parts, count in it; not those
+    of the shape that rows are folded of: with the fold they are one pass of many workgroups from
+    the host (passes/rows)."""
+    def count() -> Any:
+        rows = {e.inputs[0].aval.shape for e in p.equations if e.outputs[0].aval.ndim and (
+            e.primitive.kernel == "fold" or e.name in ("argmax", "argmin"))}
+        return sum(
+            sum(_light(q) * n for q, n in inner) if (inner := inner_programs(e))
+            else equation_work(e, True) if e.outputs[0].aval.shape not in rows and (
+                e.name in ("concatenate", "pad")
+                or e.primitive.kernel == "map" and e.primitive.weight == 1)
+            else 0 for e in p.equations)
+    return p.derived("light", count)
 
 
 def is_whole(p: Program) -> bool:

@@ -327,6 +327,26 @@ def test_large_steps_stay_on_the_host() -> None:
     assert cost.is_kernel(loop)
 
 
+def test_large_steps_of_light_work_are_kernels() -> None:
+    """Stencils, at the memory's pace; not extrema of rows, which many workgroups share."""
+    def life(np: Any, x: Any) -> Any:
+        n = sum(np.roll(x, (i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j)
+        return ((n == 3) | (x == 1) & (n == 2)).astype(x.dtype)
+
+    def many(x: Any) -> Any:
+        return lax.fori_loop(0, 60, lambda i, x: life(jnp, x), x)
+    x = np.random.default_rng(0).integers(0, 2, (640, 600)).astype(F)
+    (loop,) = scans(many, x)
+    assert cost.is_kernel(loop)
+    want = x
+    for _ in range(60):
+        want = life(np, want)
+    np.testing.assert_array_equal(calque.jit(many)(x), want)
+    (loop,) = scans(lambda r, x: lax.fori_loop(0, 300, lambda i, x: jnp.max(
+        r + 0.5 * x[None] * r, 1), x), np.ones((1000, 1000), F), np.ones(1000, F))
+    assert not cost.is_kernel(loop)
+
+
 def test_large_steps_of_independent_rows_are_kernels() -> None:
     """Several workgroups share them."""
     def f(x: Any, w: Any) -> Any:

@@ -14,9 +14,11 @@ from test_kernels import scans
 import calque
 import calque.numpy as jnp
 from calque import lax, random
+from calque.core.config import config
 from calque.lowering.passes import cost, registers
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.legalize import legalize
+from calque.lowering.target.targets import TargetError, runnable_target
 
 Step = Callable[[Any, Any], Any]
 KEY, N = random.key(7), 5
@@ -403,6 +405,50 @@ def test_other_convolutions_go_another_way(shape: Any, groups: int) -> None:
     assert not is_kernel(loop, jnp.ones(shape))
     want = np.arange(1, 4).reshape(3, 1, 1, 1) * np.full((3, 1, 4, 2), y.size // 4)
     np.testing.assert_allclose(calque.jit(loop)(jnp.ones(shape)), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("strides, spread", [((1, 1), (1, 1)), ((2, 1), (1, 3))])
+def test_convolutions_of_one_feature_outside_of_loops(level: str, strides: Any, spread: Any
+                                                      ) -> None:
+    """They are slices there, too, under jit, vmap and grad; features side by side are not."""
+    rng = np.random.default_rng(3)
+    x, y, w = (rng.integers(-4, 5, s).astype(np.float32) for s in ((3, 70, 41), (5, 3), (3, 1)))
+    taps = [(slice(i * spread[0], None), slice(j * spread[1], None)) for i, j in np.ndindex(5, 3)]
+    places = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip((74, 41), y.shape, spread,
+                                                                   strides)]
+    padded = np.pad(x, ((0, 0), (3, 1), (0, 0)))
+    want = sum(y[at] * padded[(..., *t)][:, ::strides[0], ::strides[1]][
+        :, :places[0], :places[1]] for at, t in zip(np.ndindex(5, 3), taps))
+
+    def one(x: Any, y: Any) -> Any:
+        return lax.conv_general_dilated(x[None, None], y[None, None], strides, (
+            (3, 1), (0, 0)), rhs_dilation=spread)[0, 0]
+
+    def loss(x: Any) -> Any:
+        return (calque.vmap(one, (0, None))(x, y) * w[:, :, None]).sum()
+
+    with config.context("calque_cpu", level):
+        try:
+            runnable_target()
+        except TargetError as error:
+            pytest.skip(str(error).splitlines()[0])
+        for made in (calque.vmap(calque.jit(one), (0, None))(x, y), [
+                calque.jit(calque.jit(one))(v, y) for v in x]):
+            np.testing.assert_array_equal(made, want)
+        slope = calque.jit(calque.grad(loss))(x)
+    d = rng.integers(-4, 5, x.shape).astype(np.float32)  # what is linear is its own derivative
+    moved = sum(y[at] * np.pad(d, ((0, 0), (3, 1), (0, 0)))[(..., *t)][
+        :, ::strides[0], ::strides[1]][:, :places[0], :places[1]]
+        for at, t in zip(np.ndindex(5, 3), taps))
+    assert (np.asarray(slope) * d).sum() == (moved * w[:, :, None]).sum()
+
+    def names(f: Any, *xs: Any) -> set[str]:
+        return {e.name for e in legalize(hoist(calque.make_jaxpr(f)(*xs).jaxpr)).equations}
+    assert "conv_general_dilated" not in names(one, x[0], y)
+    assert "conv_general_dilated" in names(lambda x, y: lax.conv_general_dilated(
+        x, y, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=4),
+        np.ones((1, 9, 9, 4)), np.ones((3, 3, 1, 4)))
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])

@@ -218,6 +218,50 @@ def test_prices_by_interpolation_in_a_loop() -> None:
     np.testing.assert_allclose(made, f, rtol=1e-12)
 
 
+@pytest.mark.parametrize("level, dtype", [
+    ("x86-64-v2", "float32"), ("x86-64-v3", "float32"), ("x86-64-v4", "float32"),
+    ("x86-64-v3", "int8"), ("x86-64-v4", "bfloat16"), ("x86-64-v3", "float64")])
+@pytest.mark.parametrize("mode", ["fill", "clip"])
+def test_loops_over_memory_read_what_is_picked(level: str, dtype: str, mode: str,
+                                               loops_over_memory: None) -> None:
+    """Positions of each element, of rows, of both, of a row each; picked of what the step has just
+    computed, of a part of it and of an array that it updates afterwards; results, too."""
+    ids, rows = RNG.integers(-3, 43, (37, 21)), RNG.integers(0, 37, (19, 2))
+    start, w = np.abs(whole(40)), RNG.integers(0, 2, (37, 21)).astype(np.float32)
+
+    def pick(np: Any, x: Any, at: Any) -> Any:
+        if np is jnp:
+            return x.at[at].get(mode=mode, fill_value=3, wrap_negative_indices=False)
+        found = x[np.clip(at, 0, len(x) - 1)]
+        return found if mode == "clip" else np.where((at >= 0) & (at < len(x)), found, 3)
+
+    def step(np: Any, x: Any) -> tuple[Any, ...]:
+        y = pick(np, x, ids) * w.astype(x.dtype) + pick(np, x + 1, (ids + 5) % 45)
+        z = y[rows[:, 0]] - y[::-1][rows[:, 1], 1:-1].max(1)[:, None]
+        u = y[rows[:, 0], rows[:, 1] % 21] + np.take_along_axis(z, rows[:, 1:] % 21, 1)[:, 0]
+        new = x.at[3].add(1) if np is jnp else np.concatenate([x[:3], x[3:4] + 1, x[4:]])
+        return new, pick(np, x, ids[:, 1]), y, z, u
+
+    with calque.enable_x64(True), config.context("calque_cpu", level):
+        try:
+            runnable_target()
+        except TargetError as error:
+            pytest.skip(str(error).splitlines()[0])
+
+        def run(x: Any) -> Any:
+            def one(x: Any, _: Any) -> Any:
+                new, *rest = step(jnp, x)
+                return new, rest
+            return lax.scan(one, x, None, length=20)
+        x, stacked = calque.jit(run)(jnp.asarray(start, dtype))
+        made = [np.asarray(v, np.float64) for v in (x, *[m[-1] for m in stacked])]
+    x = start.astype(np.float64)
+    for _ in range(20):
+        x, *want = step(np, x)
+    for got, expected in zip(made, (x, *want), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
 def test_gradients() -> None:
     x, ids, w = whole(30, 40), RNG.integers(0, 30, 400), whole(400, 40)
 
