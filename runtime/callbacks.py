@@ -65,7 +65,7 @@ def _of_program(error: BaseException) -> BaseException:
 
 def _told(error: BaseException) -> str:
     """What it says, and its class: handlers of DeviceError look for both in its text (equinox)."""
-    kind = type(error).__mro__[1]
+    kind: Any = type(error).__mro__[1]
     return f"{kind.__str__(error)}\n  (a callback raised {kind.__name__}: {kind.__str__(error)})"
 
 

@@ -363,14 +363,17 @@ def _batches(finder: rows.Finder, small: list[int]) -> Iterator[list[int]]:
         found.append(i)
         return found
 
+    def is_too_much(members: list[int], more: list[int]) -> bool:
+        return not finder.is_convex([*members, *more]) or (
+            _arrays(finder, [*members, *more]) > cost.MOST_BINDINGS)
+
     members: list[int] = []
     work = 0
     for i in (i for i in order if i not in constant):
         own = cost.equation_work(finder.equations[i])
         more = with_constants(i, [])
         if members and (work + own > WORK or len(members) >= EQUATIONS
-                        or not finder.is_convex([*members, *more])
-                        or _arrays(finder, [*members, *more]) > cost.MOST_BINDINGS):
+                        or is_too_much(members, more)):
             yield members
             members, work = [], 0
         if not finder.is_convex(more):  # others follow from a constant of it, and it from those
@@ -380,7 +383,12 @@ def _batches(finder: rows.Finder, small: list[int]) -> Iterator[list[int]]:
         work += own
     if members:
         yield members
-    members = [i for i in order if i in constant - taken]
+    members = []
+    for i in (i for i in order if i in constant - taken):
+        if members and is_too_much(members, [i]):  # it follows from one that is in a kernel by now
+            yield members
+            members = []
+        members.append(i)
     if members:
         yield members
 

@@ -48,8 +48,11 @@ class LoweringContext:
         """Itself: there is one context."""
         return self
 
-    def add_keepalive(self, held: Any) -> None:
-        """Nothing: what a program calls, it holds."""
+    @property
+    def add_keepalive(self) -> Any:
+        """A function of what is to live as long as the program, which does nothing: what a program
+        calls, it holds (equinox's noinline)."""
+        return lambda held: None
 
     @property
     def context(self) -> Any:

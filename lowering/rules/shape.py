@@ -122,8 +122,11 @@ def _iota(op: Op) -> Value:
         out = op.b.complex(re, op.b.like(re, 0))
     elif dtype.kind == "V":
         out = convert(op.b, op.b.iota(shape, I32, axis), dtype)
-    elif len(shape) > 1 and is_static(shape) and shape[axis] <= ROW and math.prod(shape) >= LARGE:
-        # IREE sees an iota's axes as one and divides for every element (1000 x 1000: 0.33 to 0.13)
+    elif is_static(shape) and shape[axis] <= ROW and math.prod(shape) and (
+            op.ctx.views or len(shape) > 1 and math.prod(shape) >= LARGE):
+        # IREE sees an iota's axes as one and divides for every element (1000 x 1000: 0.33 to 0.13);
+        # and a dispatch that reads nothing, which it copies to where a branch within a loop reads
+        # it, it forgets where it stood ("expected to be in an execution region")
         return op.b.broadcast(op.b.constant(np.arange(shape[axis]).astype(dtype)), shape, (axis,))
     else:
         out = op.b.iota(shape, dtype, axis)

@@ -511,6 +511,8 @@ def test_options_that_say_nothing_are_taken() -> None:
         assert calque.jit(**options)(lambda x: x + 1)(1) == 2
     lowered = calque.jit(lambda x: x + 1).trace(1).lower(lowering_platforms=("cpu",))
     assert lowered.compile(compiler_options={})(1) == 2
+    with pytest.warns(UserWarning, match="'xla_gpu_autotune_level' is XLA's, and has no effect"):
+        assert lowered.compile(compiler_options={"xla_gpu_autotune_level": 0})(1) == 2
     with pytest.raises(TypeError, match="in_shardings"):
         calque.jit(lambda x: x, in_shardings=(None, 3))
     with pytest.raises(NotImplementedError, match="xla_x"):

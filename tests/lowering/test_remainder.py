@@ -230,3 +230,19 @@ def test_results_that_are_one_value_stay_apart() -> None:
     h = P @ Q
     for got, want in zip(made, (h, 3, h, 3, 0.25, h.T[:3], 3), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)  # sums of 160
+
+
+def test_constants_that_read_what_a_kernel_has_taken() -> None:
+    """A kernel takes one constant with what reads it; what is left of the constants that follow
+    from it follows from that kernel, so that they are not one kernel with others: it was a cycle."""
+    def f(x: Any, y: Any) -> Any:
+        eye, two = jnp.eye(28), lax.full((4,), -2.0)
+        first = (y + two)[0]  # in one kernel with what reads the product of eye
+        factors, _, _ = lax.linalg.lu((eye @ x).T * first + 9 * eye)
+        return eye * factors[0, 0] @ x, jnp.abs(two)
+
+    x, y = normal(28, 28), normal(4)
+    pivot = np.abs((x.T * (y[0] - 2) + 9 * np.eye(28))[:, 0]).max()
+    made = calque.jit(f)(x, y)
+    np.testing.assert_allclose(abs(made[0]), abs(pivot * x), rtol=1e-5)
+    np.testing.assert_array_equal(made[1], np.full(4, 2, np.float32))

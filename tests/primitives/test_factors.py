@@ -18,6 +18,7 @@ WITHOUT = {
     "message_permute message_shift",
     "Python sees whole arrays": "debug_callback io_callback pure_callback",
     "kernels of the user's see whole arrays": "ffi_call",
+    "a matrix of blocks is whole": "quantized_dot",
     "windows cross parts": "reduce_window_max reduce_window_min reduce_window_sum "
     "select_and_gather_add select_and_scatter_add",
     "sizes of elements change": "bitcast_convert_type",

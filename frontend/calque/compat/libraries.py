@@ -194,13 +194,20 @@ def _lib_client() -> dict[str, Any]:
 def _test_util() -> dict[str, Any]:
     def check_close(a: Any, b: Any, atol: Any = None, rtol: Any = None, err_msg: str = "") -> None:
         """As JAX's tests compare: tolerances of the dtype, times the number of elements."""
+        usual = {"float64": 1e-15, "complex128": 1e-15, "float16": 1e-3, "bfloat16": 1e-2}
+
+        def most(tolerance: Any, dtype: Any) -> float:
+            """A number, or what a dictionary says of a dtype."""
+            known = {np.dtype(d).name: t for d, t in tolerance.items()} if isinstance(
+                tolerance, dict) else usual
+            return float(known.get(dtype.name, usual.get(dtype.name, 0 if dtype.kind in "biu" else (
+                1e-6))) if isinstance(tolerance, dict) or tolerance is None else tolerance)
+
         for x, y in zip(*map(calque.tree_util.tree_leaves, (a, b)), strict=True):
             given, wanted = np.asarray(x), np.asarray(y)
-            usual = {"float64": 1e-15, "complex128": 1e-15, "float16": 1e-3, "bfloat16": 1e-2}.get(
-                given.dtype.name, 0 if given.dtype.kind in "biu" else 1e-6)
             np.testing.assert_allclose(given, wanted, err_msg=err_msg,
-                                       atol=(usual if atol is None else atol) * given.size,
-                                       rtol=(usual if rtol is None else rtol) * wanted.size)
+                                       atol=most(atol, given.dtype) * given.size,
+                                       rtol=most(rtol, given.dtype) * wanted.size)
     return {**of("calque.test_util", "check_grads", "check_jvp", "check_vjp"),
             "check_close": check_close}
 

@@ -113,11 +113,18 @@ def _array() -> dict[str, Any]:
 def _dtypes() -> dict[str, Any]:
     class ExtendedDType:
         """The base of dtypes that are no NumPy dtypes (of libraries: fp8 of flax)."""
+
+    def to_inexact_dtype(dtype: Any) -> Any:
+        kind = np.dtype(dtype)
+        return kind if kind.kind not in "biu" else np.dtype("f8" if kind.itemsize == 8 else "f4")
+
     extended = type("extended", (np.generic,), {"__doc__": "The scalar types of such dtypes."})
     return {"DType": np.dtype, "ExtendedDType": ExtendedDType, "extended": extended,
             "TypePromotionError": calque.errors.TypePromotionError, "float0": dtypes.float0,
             "canonicalize_dtype": dtypes.canonical, "issubdtype": calque.numpy.issubdtype,
-            "bfloat16": calque.numpy.bfloat16}
+            "bfloat16": calque.numpy.bfloat16, "to_inexact_dtype": to_inexact_dtype,
+            "to_complex_dtype": lambda dtype: np.result_type(
+                to_inexact_dtype(dtype), np.complex64)}  # tinygp's tests
 
 
 @_made("jax._src.traceback_util")

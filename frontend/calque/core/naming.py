@@ -44,7 +44,8 @@ def dress(new: Any, fun: Any, attributes: bool = False) -> Any:
     if attributes and isinstance(own, dict):
         hidden = attribute(type(fun), "_internals", frozenset())
         new.__dict__.update({k: v for k, v in own.items()
-                             if k not in hidden and k not in new.__dict__})
+                             if k not in hidden and k not in new.__dict__
+                             and not hasattr(type(new), k)})
     new.__wrapped__ = fun
     return new
 

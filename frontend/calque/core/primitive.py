@@ -52,6 +52,8 @@ class Primitive:
                  "within", "effects", "varying", "mixed", "factors", "client", *FACTS,
                  "__weakref__")
 
+    call_primitive = map_primitive = False  # interpreters of jaxprs ask (distrax)
+
     def __init__(self, name: str, *, multiple_results: bool = False, differentiable: bool = True,
                  higher_order: bool = False,
                  effects: Callable[[dict[str, Any]], bool] | None = None,

@@ -6,6 +6,7 @@ Start reading at `Traced`.
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -345,9 +346,12 @@ def _sharding(a: ShapedArray) -> Any:
     return SingleDeviceSharding(current_device()) if a.sharding is None else a.sharding
 
 
+_OF_XLA = re.compile(r"xla_(allow|backend|cpu|disable|dump|embed|enable|force|gpu|hlo|llvm|tpu)_")
+
+
 def check_options(what: str, options: CompilerOptions | None) -> None:
     """No option of XLA means anything here: those that look like one are taken, and said."""
-    odd = [o for o in options or () if not o.startswith("xla_")]
+    odd = [o for o in options or () if not _OF_XLA.match(o)]
     if odd:
         raise NotImplementedError(explain(
             f"{what}: no such compile option: {', '.join(map(repr, sorted(odd)))}.",

@@ -227,6 +227,9 @@ def emit_python_callback(ctx: Any, callback: Function, token: Any, operands: Seq
     Returns:
       MLIR values, the token, and None, what is to be kept alive.
 
+    Raises:
+      TypeError: callback cannot be called, or an aval is none.
+
     Example:
       >>> from calque.interpreters import mlir
       >>> callable(mlir.emit_python_callback)   # (inside a rule: there is a context there)

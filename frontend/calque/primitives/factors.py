@@ -257,6 +257,7 @@ for _row, _names in _TABLE.items():
 for _name in ("cholesky", "eig", "eigh", "geqp3", "geqrf", "hessenberg", "householder_product",
               "lu", "pinv", "qr", "schur", "svd", "triangular_solve", "tridiagonal"):
     registry[_name].factors = _batch(2)
+registry["dequantize"].factors = _batch(1)
 
 
 def _several(ins: Avals, outs: Avals, params: Params) -> Rule:
