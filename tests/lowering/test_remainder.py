@@ -233,8 +233,8 @@ def test_results_that_are_one_value_stay_apart() -> None:
 
 
 def test_constants_that_read_what_a_kernel_has_taken() -> None:
-    """A kernel takes one constant with what reads it; what is left of the constants that follow
-    from it follows from that kernel, so that they are not one kernel with others: it was a cycle."""
+    """A kernel takes one constant with what reads it; what is left of the constants follows from
+    that kernel, so that they are not one kernel with others: it was a cycle."""
     def f(x: Any, y: Any) -> Any:
         eye, two = jnp.eye(28), lax.full((4,), -2.0)
         first = (y + two)[0]  # in one kernel with what reads the product of eye
