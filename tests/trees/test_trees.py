@@ -7,6 +7,7 @@ import operator
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 
 import calque
@@ -185,3 +186,31 @@ def test_keys_are_asked_for_only_where_wanted() -> None:
     asked.clear()
     tree_util.tree_leaves(Named(1))  # the failure has left nothing on
     assert asked == ["leaves"]
+
+
+def test_a_class_that_takes_numbers_for_what_is_static() -> None:
+    """Its structure is the same whatever stands for its leaves meanwhile (distrax's classes)."""
+    @tree_util.register_pytree_node_class
+    class Parts:
+        def __init__(self, **parts: Any) -> None:
+            self.__dict__ = parts
+
+        def tree_flatten(self) -> Any:
+            leaves, tree = tree_util.tree_flatten(self.__dict__)
+            data = [not isinstance(x, (bool, int, float)) for x in leaves]
+            return ([x if d else None for x, d in zip(leaves, data)],
+                    ([None if d else x for x, d in zip(leaves, data)], data, tree))
+
+        @classmethod
+        def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+            static, data, tree = aux
+            return cls(**tree_util.tree_unflatten(tree, [
+                x if d else s for x, s, d in zip(children, static, data)]))
+
+    tree = Parts(inner=[Parts(x=np.ones(2, np.float32), n=3, none=None)], k=2)
+    leaves, treedef = tree_util.tree_flatten(tree)
+    assert len(leaves) == treedef.num_leaves == 1
+    again = tree_util.tree_unflatten(treedef, leaves)
+    assert again.k == 2 and again.inner[0].n == 3 and again.inner[0].x is leaves[0]
+    got = calque.jit(lambda t: t.inner[0].x * t.k + t.inner[0].n)(tree)
+    np.testing.assert_array_equal(got, np.full(2, 5, np.float32))

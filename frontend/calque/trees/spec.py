@@ -212,14 +212,16 @@ def _sorted(spec: Any) -> Any:
     if not _has_dictionary(spec):
         return spec
     try:
-        made = spec.traverse(list(range(spec.num_leaves)), node)
+        # (as JAX does: a class may take numbers for what is static of it: distrax's)
+        made = spec.traverse([object() for _ in range(spec.num_leaves)], node)
     except KeysError:
         raise ValueError(
             "Comparator raised exception while sorting pytree dictionary keys.\n"
             "  Fix: use keys of one type, for example strings.") from None
     except Exception:  # a class that refuses these leaves: its tree keeps the order it has
         return spec
-    return optree.tree_structure(made, namespace=NAMESPACE)
+    found = optree.tree_structure(made, namespace=NAMESPACE)
+    return found if found.num_leaves == spec.num_leaves else spec
 
 
 def _has_dictionary(spec: Any) -> bool:
