@@ -371,3 +371,15 @@ def test_squares_of_complex_numbers_whose_parts_cancel() -> None:
     for out in (np.asarray(jnp.square(z)), np.asarray(calque.jit(jnp.square)(z))):
         np.testing.assert_allclose(out.real, exact.real, rtol=1e-6, atol=0)
         np.testing.assert_allclose(out.imag, exact.imag, rtol=1e-6, atol=0)
+
+
+def test_einsum_labels_of_any_kind() -> None:
+    """Digits and signs are labels, as in JAX (flax writes '...kh1d')."""
+    rng = np.random.default_rng(4)
+    x, y = (rng.standard_normal((2, 3, 4)).astype(np.float32) for _ in range(2))
+    np.testing.assert_allclose(jnp.einsum("a1_,a1_->1", x, y), np.einsum("abc,abc->b", x, y),
+                               rtol=1e-5)
+    np.testing.assert_allclose(jnp.einsum("...1d,...d->...1", x, y[:, 0]),
+                               np.einsum("nbd,nd->nb", x, y[:, 0]), rtol=1e-5)
+    with pytest.raises(ValueError, match="not a valid symbol"):
+        jnp.einsum("a.b->a", x[0])

@@ -371,3 +371,36 @@ def test_a_wrong_axis_is_of_both_classes() -> None:
     for wrong in (ValueError, IndexError, np.exceptions.AxisError):
         with pytest.raises(wrong, match="axis 5 is out of bounds for array of dimension 2"):
             jnp.expand_dims(jnp.zeros(3), 5)
+
+
+class Held:
+    """An object that answers with an array's attributes, and is none (as flax's nnx.Param)."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "value"), name)
+
+    def __jax_array__(self) -> Any:
+        return self.value
+
+
+@pytest.mark.parametrize(("f", "numpy"), [
+    (lambda x, y: x * y, np.multiply), (lambda x, y: x < y, np.less),
+    (lambda x, y: jnp.subtract(x, y), np.subtract), (lambda x, y: jnp.maximum(x, y), np.maximum),
+    (lambda x, y: x @ y, np.matmul), (lambda x, y: jnp.logaddexp(x, y), np.logaddexp)])
+def test_objects_with_the_attributes_of_an_array(f: Any, numpy: Any) -> None:
+    """Of the same type as the other operand, in closures and around what is traced."""
+    x = np.array([1, 2, 3], np.float32)
+    y = Held(jnp.asarray(x[::-1].copy()))
+    for made in (f(jnp.asarray(x), y), calque.jit(lambda x: f(x, y))(x),
+                 calque.jit(lambda x, v: f(x, Held(v)))(x, y.value),
+                 calque.vmap(lambda a: f(a, y))(x[None])[0]):
+        np.testing.assert_allclose(made, numpy(x, x[::-1]), rtol=1e-6)
+
+
+def test_objects_in_loops() -> None:
+    last, sums = calque.lax.scan(lambda c, v: (c + Held(v), c), jnp.float32(0),
+                                 jnp.array([3.0, 2.0, 1.0]))
+    assert last == 6 and sums.tolist() == [0, 3, 5]

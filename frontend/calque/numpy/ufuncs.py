@@ -42,8 +42,7 @@ def binary(name: str, prim: Primitive, kind: str, x: Any, y: Any) -> Any:
     done = quick(prim, kind == _INEXACT, x, y)
     if done is not None:
         return done
-    a, b = getattr(x, "aval", None), getattr(y, "aval", None)
-    if a is not None and a is b and kind == _EXACT:
+    if kind == _EXACT and util.shared_aval(x, y) is not None:
         return prim.bind(x, y)
     x, y = util.check_arrays(name, x, y)
     return util.apply(name, prim, (x, y), *_kind(kind, *util.joined((x, y))))
@@ -82,8 +81,8 @@ def _bool_form(f: Function, number: Primitive, prim: Primitive) -> Function:
             done = quick(number, False, x, y)
             if done is not None:
                 return done
-            a, b = getattr(x, "aval", None), getattr(y, "aval", None)
-            if a is not None and a is b and a.dtype != dtypes.bool_:  # type: ignore[union-attr]
+            a = util.shared_aval(x, y)
+            if a is not None and a.dtype != dtypes.bool_:
                 return f(x, y)
         try:
             x, y = util.check_arrays(name, x, y)
@@ -190,8 +189,8 @@ def _ordered(name: str, prim: Primitive, sign_text: str, result: str) -> Functio
         done = quick(prim, False, x, y)
         if done is not None:
             return done
-        a, b = getattr(x, "aval", None), getattr(y, "aval", None)
-        if a is not None and a is b and a.dtype.kind != "c":  # type: ignore[union-attr]
+        a = util.shared_aval(x, y)
+        if a is not None and a.dtype.kind != "c":
             return prim.bind(x, y)
         x, y = util.check_arrays(name, x, y)
         if util.joined((x, y))[0].kind == "c":

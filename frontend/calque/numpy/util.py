@@ -93,6 +93,15 @@ def one_array(name: str, x: Any, position: int = 0) -> Any:
         fix="convert it with jnp.asarray."))
 
 
+def shared_aval(x: Any, y: Any) -> Any:
+    """The aval of two Arrays or tracers that have the same, else None.  (An object that answers for
+    an array with that array's attributes, such as flax's nnx.Param, is none.)"""
+    for v in (x, y):
+        if type(v) is not Array and not isinstance(v, Tracer):
+            return None
+    return x.aval if x.aval is y.aval else None
+
+
 def is_arraylike(x: Any) -> bool:
     """Whether a function takes x."""
     return (type(x) in _PASS or isinstance(x, (Tracer, np.ndarray, np.generic, *_SCALARS))
