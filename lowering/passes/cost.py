@@ -215,13 +215,14 @@ def _light(p: Program) -> Any:
     of the shape that rows are folded of: with the fold they are one pass of many workgroups from
     the host (passes/rows)."""
     def count() -> Any:
-        rows = {e.inputs[0].aval.shape for e in p.equations if e.outputs[0].aval.ndim and (
-            e.primitive.kernel == "fold" or e.name in ("argmax", "argmin"))}
+        rows = {e.inputs[0].aval.shape for e in p.equations if (
+            e.primitive.kernel == "fold" or e.name in ("argmax", "argmin"))
+            and e.outputs[0].aval.ndim}
         return sum(
             sum(_light(q) * n for q, n in inner) if (inner := inner_programs(e))
-            else equation_work(e, True) if e.outputs[0].aval.shape not in rows and (
-                e.name in ("concatenate", "pad")
-                or e.primitive.kernel == "map" and e.primitive.weight == 1)
+            else equation_work(e, True) if (
+                e.name in ("concatenate", "pad") or e.primitive.kernel == "map"
+                and e.primitive.weight == 1) and e.outputs[0].aval.shape not in rows
             else 0 for e in p.equations)
     return p.derived("light", count)
 

@@ -116,21 +116,22 @@ def _rev(op: Op) -> Value:
 def _iota(op: Op) -> Value:
     dtype = np.dtype(op["dtype"])
     shape, axis = op.out.shape, op["dimension"]
-    if dtype.kind == "c":
-        part = real_dtype(dtype)
-        re = op.b.iota(shape, part, axis)
-        out = op.b.complex(re, op.b.like(re, 0))
-    elif dtype.kind == "V":
-        out = convert(op.b, op.b.iota(shape, I32, axis), dtype)
-    elif is_static(shape) and shape[axis] <= ROW and math.prod(shape) and (
-            op.ctx.views or len(shape) > 1 and math.prod(shape) >= LARGE):
-        # IREE sees an iota's axes as one and divides for every element (1000 x 1000: 0.33 to 0.13);
-        # and a dispatch that reads nothing, which it copies to where a branch within a loop reads
-        # it, it forgets where it stood ("expected to be in an execution region")
-        return op.b.broadcast(op.b.constant(np.arange(shape[axis]).astype(dtype)), shape, (axis,))
+    made = real_dtype(dtype) if dtype.kind == "c" else I32 if dtype.kind == "V" else dtype
+    row = is_static(shape) and 0 < math.prod(shape) and shape[axis] <= ROW and (
+        op.ctx.views or shape[axis] < math.prod(shape) >= LARGE)
+    if row:
+        # IREE sees an iota's axes as one and divides for every element (1000 x 1000: 0.33 to 0.13)
+        x = op.b.constant(np.arange(shape[axis]).astype(made))
+        if op.ctx.views:  # a dispatch that reads nothing is lost, or rejected, where only a loop or
+            (x,) = op.b.barrier(x)  # a branch within its block reads it (docs/iree.md)
+        x = op.b.broadcast(x, shape, (axis,))
     else:
-        out = op.b.iota(shape, dtype, axis)
-    return op.ctx.fusion.note(out, [])
+        x = op.b.iota(shape, made, axis)
+    if dtype.kind == "c":
+        x = op.b.complex(x, op.b.like(x, 0))
+    elif dtype.kind == "V":
+        x = convert(op.b, x, dtype)
+    return x if row else op.ctx.fusion.note(x, [])
 
 
 @rule("dim_as_value")

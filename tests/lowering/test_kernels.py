@@ -368,3 +368,22 @@ def test_host_loops_that_stack_much_run_inline() -> None:
         program = calque.make_jaxpr(f, static_argnums=1)(x, length).jaxpr
         assert not cost.is_kernel(program.equations[-1])
         assert cost.must_run_inline(program) == inline
+
+
+def test_loops_with_equations_without_results() -> None:
+    """What a custom rule that returns nothing leaves in the body costs nothing."""
+    nothing = calque.custom_jvp(lambda x: ())
+    nothing.defjvp(lambda primals, tangents: ((), ()))
+
+    def f(c: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            nothing(c)
+            return c.at[(i * 7) % 50].add(jnp.roll(c, 3)[i % 50]) + jnp.cumsum(c)[::-1] * 1e-3
+        return lax.fori_loop(0, 20, step, c)
+    want = np.arange(50.0)
+    for i in range(20):
+        moved = want.copy()
+        moved[(i * 7) % 50] += np.roll(want, 3)[i % 50]
+        want = moved + np.cumsum(want)[::-1] * 1e-3
+    # cumulative sums in another order: 20 steps of 50 additions
+    np.testing.assert_allclose(calque.jit(f)(np.arange(50.0)), want, rtol=1e-13)

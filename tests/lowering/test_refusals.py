@@ -540,3 +540,20 @@ def test_iree_still_refuses_rows_that_are_no_whole_vectors() -> None:
               outs(%e : tensor<96x6xf32>) -> tensor<96x6xf32>
             return %r : tensor<96x6xf32>
           }""", parse_target("cpu:aarch64"), careful=True)
+
+
+@pytest.mark.usefixtures("host_loops")
+def test_positions_in_loops_within_loops_are_read() -> None:
+    """IREE 3.13 loses, or rejects, a dispatch without operands that only a region within its block
+    reads; seen in diffrax's Kvaerno3 of complex states (tests/clients/libs/diffrax.py)."""
+    def f(x: Any, n: Any) -> Any:
+        def inner(j: Any, x: Any) -> Any:
+            return lax.cond(x[0, 0] > 1e6, lambda x: x, lambda x: jnp.sin(
+                x @ x / 4 + jnp.eye(3)) * (jnp.arange(3) / 2), x)
+        return lax.fori_loop(0, n, lambda i, x: lax.fori_loop(0, n - 2, inner, x), x)
+    x = A[:3, :3] / 100
+    assert "iota" not in calque.jit(f).lower(x, 4).as_text()
+    want = np.asarray(x, np.float64)
+    for _ in range(8):
+        want = np.sin(want @ want / 4 + np.eye(3)) * (np.arange(3) / 2)
+    np.testing.assert_allclose(calque.jit(f)(x, 4), want, rtol=1e-5)  # eight products, float32

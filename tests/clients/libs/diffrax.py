@@ -18,6 +18,15 @@ def solvers():
     return [_solve(1.1, s).ys for s in (diffrax.Dopri5(), diffrax.Heun(), diffrax.Kvaerno5())]
 
 
+def implicit():
+    """Newton's method on complex states, in a loop: -y from [1 + 1j, 2 - 1j] for a time of one."""
+    solver = diffrax.Kvaerno3(root_finder=diffrax.VeryChord(rtol=1e-3, atol=1e-6))
+    return diffrax.diffeqsolve(
+        diffrax.ODETerm(lambda t, y, args: -y), solver, 0.0, 1.0, 0.01,
+        jnp.array([1 + 1j, 2 - 1j], jnp.complex64),
+        stepsize_controller=diffrax.PIDController(rtol=1e-3, atol=1e-6)).ys
+
+
 def dense():
     return _solve(1.1, saveat=diffrax.SaveAt(dense=True)).evaluate(2.5)
 
