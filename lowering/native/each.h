@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define JOIN_(a, b) a##_##b
-#define JOIN(a, b) JOIN_(a, b)
+#include "macros.h"
+
 #define NAME(x) JOIN(x, SUFFIX)
 #define RNAME(x) JOIN(x, REAL_SUFFIX)
 /* hidden (FLAGS), so that the linker drops what a program does not call */
@@ -21,16 +21,12 @@
   for (int64_t b = batch * group / groups, b##_end = batch * (group + 1) / groups; b < b##_end; b++)
 
 #if defined(__AVX512F__)
-#define VECTOR_BYTES 64
 #define TILE_ROWS 8
 #elif defined(__AVX__)
-#define VECTOR_BYTES 32
 #define TILE_ROWS 6
 #elif defined(__aarch64__)
-#define VECTOR_BYTES 16
 #define TILE_ROWS 8
 #else
-#define VECTOR_BYTES 16
 #define TILE_ROWS 6
 #endif
 
@@ -38,15 +34,6 @@
  * two, for the elements of a column would share the sets of the caches (measured: 5x in schur). */
 #define WHOLE(n) (((n) + 15) / 16 * 16)
 #define STRIDE(n) (WHOLE(n) + (WHOLE(n) % 64 == 0) * 16)
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNUSED __attribute__((unused))
-#ifdef __clang__
-#define ONCE static UNUSED __attribute__((noinline))
-#else /* one body: GCC would make a copy for every constant argument */
-#define ONCE static UNUSED __attribute__((noinline, noclone))
-#endif
-#define UNROLL _Pragma("GCC unroll 16")
 
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -9,17 +9,8 @@
  */
 #include <stdint.h>
 
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#elif defined(__AVX__)
-#define VECTOR_BYTES 32
-#else
-#define VECTOR_BYTES 16
-#endif
+#include "macros.h"
 
-#define INLINE static inline __attribute__((always_inline))
-#define JOIN_(a, b) a##_##b
-#define JOIN(a, b) JOIN_(a, b)
 #define NAME(x) JOIN(x, SUFFIX)
 #define TURNED_LANES 16 /* columns of one table of turns: the most lanes of any vector */
 #define CHUNK 32        /* elements of a line that are brought to lanes at a time */

@@ -8,34 +8,19 @@
  * strips (stream); so is a matrix times a vector (gemv.inc.h).  What the windows of a convolution see is an operand, too: its elements are found
  * by their places (gemm_windows.inc.h).  Conventions: README.md.
  */
-#ifndef __clang__ /* vectors that are returned: of functions that are always inlined */
-#pragma GCC diagnostic ignored "-Wpsabi"
-#endif
 #include <stddef.h>
 #include <stdint.h>
 
-#define JOIN_(a, b) a##_##b
-#define JOIN(a, b) JOIN_(a, b)
-#define INLINE static inline __attribute__((always_inline))
-#ifdef __clang__
-#define ONCE static __attribute__((noinline))
-#else /* one body: GCC would make a copy for every constant argument */
-#define ONCE static __attribute__((noinline, noclone))
-#endif
-#define UNROLL _Pragma("GCC unroll 16")
+#include "macros.h"
 
 /* The tile, TILE_ROWS x 2 vectors: sums, one row of b and an element of a fill the registers. */
 #if defined(__AVX512F__)
-#define VECTOR_BYTES 64
 #define TILE_ROWS 14
 #elif defined(__AVX__)
-#define VECTOR_BYTES 32
 #define TILE_ROWS 6
 #elif defined(__aarch64__)
-#define VECTOR_BYTES 16
 #define TILE_ROWS 12
 #else
-#define VECTOR_BYTES 16
 #define TILE_ROWS 6
 #define STEPS _Pragma("GCC unroll 1") /* GCC moves multiplications of several steps, and spills */
 #endif

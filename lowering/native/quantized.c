@@ -4,33 +4,17 @@
  * Blocks are read once, as they lie, and become floats in registers; rows of both operands are taken a
  * few at a time, so that what was unpacked serves several sums.  Conventions: README.md.
  */
-#ifndef __clang__ /* vectors that are returned: of functions that are always inlined */
-#pragma GCC diagnostic ignored "-Wpsabi"
-#endif
 #ifdef __SSE4_1__
 #include <immintrin.h>
 #endif
 #include <stdint.h>
 
-#define JOIN_(a, b) a##_##b
-#define JOIN(a, b) JOIN_(a, b)
-#define INLINE static inline __attribute__((always_inline))
-#ifdef __clang__
-#define ONCE static __attribute__((noinline))
-#else /* one body: GCC would make a copy for every constant argument */
-#define ONCE static __attribute__((noinline, noclone))
-#endif
-#define UNROLL _Pragma("GCC unroll 16")
-#define TWICE _Pragma("GCC unroll 2")
+#include "macros.h"
 
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
+#define TWICE _Pragma("GCC unroll 2")
+#ifdef __AVX512F__
 #define TILE 4
-#elif defined(__AVX__)
-#define VECTOR_BYTES 32
-#define TILE 3
 #else
-#define VECTOR_BYTES 16
 #define TILE 3
 #endif
 

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define JOIN_(a, b) a##_##b
-#define JOIN(a, b) JOIN_(a, b)
+#include "macros.h"
+
 enum { ROOM = 1024, BLOCK = 64, MOST = 256 }; /* MOST: the largest k */
 
 #define KEY uint32_t
