@@ -22,23 +22,24 @@ enum {
   VL = VECTOR_BYTES / 4,
   GROUP = 32, /* numbers that share a scale */
   PARTS = GROUP / VL,
-  LINE = 16, /* floats of a cache's line */
-  WIDE = 2,  /* rows of the matrix, and */
+  LINE = 16,             /* floats of a cache's line */
+  WIDE = 2,              /* rows of the matrix, and */
   TALL = VL > 4 ? 4 : 2, /* of the other operand that are taken at once */
+  CHAINS = 4,            /* sums that do not wait for one another */
+  NEAR = 4096,           /* floats that lie next to the core: fewer are read for each row of the matrix */
+  AHEAD = 4096,          /* bytes between what is asked for and what is read */
   STRIP = 12,            /* rows of the matrix that are unpacked at once for many rows, */
   DEPTH = 1024,          /* so many numbers of each */
   SHARED = 4             /* rows that a tile of TILE unpacked ones is multiplied by */
 };
 
 typedef float V __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
-typedef uint8_t HALF_GROUP __attribute__((vector_size(16), aligned(1), may_alias));
-typedef int8_t SIGNED __attribute__((vector_size(16), aligned(1), may_alias));
 
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
 
 /* VL signed bytes as floats. */
-INLINE V widened(const int8_t *at) {
+INLINE V widened(const uint8_t *at) {
 #if defined(__AVX512F__)
   return (V)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)at)));
 #elif defined(__AVX2__)
@@ -49,7 +50,31 @@ INLINE V widened(const int8_t *at) {
   return (V)_mm_cvtepi32_ps(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(four)));
 #else
   V x;
-  UNROLL for (int i = 0; i < VL; i++) x[i] = at[i];
+  UNROLL for (int i = 0; i < VL; i++) x[i] = (int8_t)at[i];
+  return x;
+#endif
+}
+
+/* The lower halves of VL bytes less `zero` as floats, or the upper ones. */
+INLINE V nibbles(const uint8_t *at, const int upper, const int zero) {
+#if defined(__AVX512F__)
+  V values;
+  UNROLL for (int i = 0; i < VL; i++) values[i] = (float)(i - zero);
+  __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)at));
+  return (V)_mm512_permutexvar_ps(upper ? _mm512_srli_epi32(x, 4) : x, (__m512)values);
+#elif defined(__AVX2__)
+  __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)at));
+  x = upper ? _mm256_srli_epi32(x, 4) : _mm256_and_si256(x, _mm256_set1_epi32(15));
+  return (V)_mm256_cvtepi32_ps(x) - (float)zero;
+#elif defined(__SSE4_1__)
+  int32_t four;
+  __builtin_memcpy(&four, at, 4);
+  __m128i x = _mm_cvtepu8_epi32(_mm_cvtsi32_si128(four));
+  x = upper ? _mm_srli_epi32(x, 4) : _mm_and_si128(x, _mm_set1_epi32(15));
+  return (V)_mm_cvtepi32_ps(x) - (float)zero;
+#else
+  V x;
+  UNROLL for (int i = 0; i < VL; i++) x[i] = (float)((upper ? at[i] >> 4 : at[i] & 15) - zero);
   return x;
 #endif
 }
@@ -129,84 +154,57 @@ ONCE void tiles(float *restrict y, int64_t y_apart, const float *restrict a, int
     }
 }
 
-/* Numbers of 4 bits less `zero`: the lower halves of 16 bytes, or the upper ones. */
-INLINE void lower(int8_t *to, const uint8_t *at, int8_t zero) {
-  *(SIGNED *)to = (SIGNED)(*(const HALF_GROUP *)at & 15) - zero;
-}
-INLINE void upper(int8_t *to, const uint8_t *at, int8_t zero) {
-  *(SIGNED *)to = (SIGNED)(*(const HALF_GROUP *)at >> 4) - zero;
-}
-
-/* Each kind: bytes and groups of a block, whether numbers have an offset, and how to unpack group g of
- * a block: numbers = scale * integers + offset.  It says where the integers are. */
+/* Each kind: bytes and groups of a block, whether numbers have an offset, the scales of its groups,
+ * and vector p of the integers of group g, NUMBERS: numbers = scale * integers + offset. */
 #define SUFFIX q8_0
 #define BYTES 34
 #define GROUPS 1
 #define OFFSETS 0
-INLINE const int8_t *unpack_q8_0(const uint8_t *block, int g, int8_t *room, float *scale,
-                                 float *offset) {
-  (void)g, (void)room, (void)offset;
-  *scale = half(block);
-  return (const int8_t *)block + 2;
+#define NUMBERS(block, g, p) widened((block) + 2 + (p) * VL)
+INLINE void scales_q8_0(const uint8_t *block, float *scale, float *offset) {
+  (void)offset;
+  scale[0] = half(block);
 }
 #include "quantized.inc.h"
+
+/* 16 bytes: the first half of a group below, the second above */
+#define HALVES(at, p, zero) nibbles((at) + (p) % (PARTS / 2) * VL, (p) >= PARTS / 2, zero)
 
 #define SUFFIX q4_0
 #define BYTES 18
 #define GROUPS 1
 #define OFFSETS 0
-INLINE const int8_t *unpack_q4_0(const uint8_t *block, int g, int8_t *room, float *scale,
-                                 float *offset) {
-  (void)g, (void)offset;
-  *scale = half(block);
-  lower(room, block + 2, 8);
-  upper(room + 16, block + 2, 8);
-  return room;
-}
+#define NUMBERS(block, g, p) HALVES((block) + 2, p, 8)
+#define scales_q4_0 scales_q8_0
 #include "quantized.inc.h"
 
 #define SUFFIX q4_1
 #define BYTES 20
 #define GROUPS 1
 #define OFFSETS 1
-INLINE const int8_t *unpack_q4_1(const uint8_t *block, int g, int8_t *room, float *scale,
-                                 float *offset) {
-  (void)g;
-  *scale = half(block);
-  *offset = half(block + 2);
-  lower(room, block + 4, 0);
-  upper(room + 16, block + 4, 0);
-  return room;
+#define NUMBERS(block, g, p) HALVES((block) + 4, p, 0)
+INLINE void scales_q4_1(const uint8_t *block, float *scale, float *offset) {
+  scale[0] = half(block);
+  offset[0] = half(block + 2);
 }
 #include "quantized.inc.h"
 
 /* scales and offsets are 6 bits each: those of the first four groups in the lower bits of 8 bytes, the
- * others in 4 bytes of halves and the upper bits */
+ * others in 4 bytes of halves and the upper bits; 32 bytes hold a group below and the next above */
 #define SUFFIX q4_k
 #define BYTES 144
 #define GROUPS 8
 #define OFFSETS 1
-INLINE const int8_t *unpack_q4_k(const uint8_t *block, int g, int8_t *room, float *scale,
-                                 float *offset) {
-  const uint8_t *six = block + 4, *at = block + 16 + 32 * (g / 2);
-  int s = six[g < 4 ? g : g + 4], m = six[g + 4];
-  if (g < 4) {
-    s &= 63;
-    m &= 63;
-  } else {
-    s = (s & 15) | six[g - 4] >> 6 << 4;
-    m = m >> 4 | six[g] >> 6 << 4;
+#define NUMBERS(block, g, p) nibbles((block) + 16 + 32 * ((g) / 2) + (p) * VL, (g) % 2, 0)
+INLINE void scales_q4_k(const uint8_t *block, float *scale, float *offset) {
+  const uint8_t *six = block + 4;
+  float by = half(block), less = -half(block + 2);
+  UNROLL for (int g = 0; g < 4; g++) {
+    scale[g] = by * (float)(six[g] & 63);
+    offset[g] = less * (float)(six[g + 4] & 63);
+    scale[g + 4] = by * (float)((six[g + 8] & 15) | six[g] >> 6 << 4);
+    offset[g + 4] = less * (float)(six[g + 8] >> 4 | six[g + 4] >> 6 << 4);
   }
-  *scale = half(block) * (float)s;
-  *offset = -half(block + 2) * (float)m;
-  if (g % 2) {
-    upper(room, at, 0);
-    upper(room + 16, at + 16, 0);
-  } else {
-    lower(room, at, 0);
-    lower(room + 16, at + 16, 0);
-  }
-  return room;
 }
 #include "quantized.inc.h"
 
@@ -214,7 +212,7 @@ INLINE const int8_t *unpack_q4_k(const uint8_t *block, int g, int8_t *room, floa
 typedef uint16_t SHORTS __attribute__((vector_size(VL * 2), aligned(1), may_alias));
 typedef uint32_t WORDS __attribute__((vector_size(VECTOR_BYTES)));
 
-INLINE V of_bfloat16(const int8_t *at) {
+INLINE V of_bfloat16(const uint8_t *at) {
 #if defined(__AVX512F__)
   return (V)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)at)), 16);
 #elif defined(__AVX2__)
@@ -226,32 +224,30 @@ INLINE V of_bfloat16(const int8_t *at) {
 #endif
 }
 
-INLINE V of_float16(const int8_t *at) {
+INLINE V of_float16(const uint8_t *at) {
 #if defined(__AVX512F__)
   return (V)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)at));
 #elif defined(__F16C__)
   return (V)_mm256_cvtph_ps(_mm_loadu_si128((const void *)at));
 #else
   V x;
-  UNROLL for (int i = 0; i < VL; i++) x[i] = half((const uint8_t *)at + 2 * i);
+  UNROLL for (int i = 0; i < VL; i++) x[i] = half(at + 2 * i);
   return x;
 #endif
 }
 
-INLINE const int8_t *unpack_bf16(const uint8_t *block, int g, int8_t *room, float *scale,
-                                 float *offset) {
-  (void)g, (void)room, (void)offset;
-  *scale = 1;
-  return (const int8_t *)block;
+INLINE void scales_bf16(const uint8_t *block, float *scale, float *offset) {
+  (void)block, (void)offset;
+  scale[0] = 1;
 }
-#define unpack_f16 unpack_bf16
+#define scales_f16 scales_bf16
 
 #define SUFFIX bf16
 #define BYTES 64
 #define GROUPS 1
 #define OFFSETS 0
 #define UNIT 2
-#define VECTOR(from, p) of_bfloat16((from) + 2 * (p) * VL)
+#define NUMBERS(block, g, p) of_bfloat16((block) + 2 * (p) * VL)
 #include "quantized.inc.h"
 
 #define SUFFIX f16
@@ -259,5 +255,5 @@ INLINE const int8_t *unpack_bf16(const uint8_t *block, int g, int8_t *room, floa
 #define GROUPS 1
 #define OFFSETS 0
 #define UNIT 2
-#define VECTOR(from, p) of_float16((from) + 2 * (p) * VL)
+#define NUMBERS(block, g, p) of_float16((block) + 2 * (p) * VL)
 #include "quantized.inc.h"
