@@ -127,16 +127,17 @@ class Llama(WeightsModule):
         fits = (sequence >= 0) & (sequence < self.sequences) & (count >= 1) & (
             count <= tokens.shape[0]) & (start + count <= self.limit)
         positions = start + jnp.arange(tokens.shape[0], dtype=jnp.int32)
+        turn, seen = self._turn(positions), self._seen(positions)
         x = self._embed(tokens)
         for layer in range(self.config.layers):
-            q, k, v = self._projected(x, layer, positions)  # (n, heads, head)
+            q, k, v = self._projected(x, layer, turn)  # (n, heads, head)
             cache = self.cache[layer]
             for name, value in (("k", k), ("v", v)):
                 cache = {**cache, name: lax.dynamic_update_slice(
                     cache[name], value.transpose(1, 0, 2)[None], (sequence, 0, start, 0))}
             self.cache = [*self.cache[:layer], cache, *self.cache[layer + 1:]]
             k, v = (lax.dynamic_index_in_dim(cache[n], sequence, keepdims=False) for n in "kv")
-            x = self._behind(x, self._attend(q.swapaxes(0, 1), k, v, positions), layer)
+            x = self._behind(x, self._attend(q.swapaxes(0, 1), k, v, seen), layer)
         x = lax.dynamic_slice_in_dim(x, count - 1, 1)
         logits = self._logits(x)
         old = lax.dynamic_slice_in_dim(self.logits, sequence, 1)
@@ -166,9 +167,10 @@ class Llama(WeightsModule):
         """
         goes = active & (self.lengths < self.limit) & (self.lengths > 0)
         positions = self.lengths
+        turn, seen = self._turn(positions), self._seen(positions)[:, None]
         x = self._embed(self.last)
         for layer in range(self.config.layers):
-            q, k, v = self._projected(x, layer, positions)
+            q, k, v = self._projected(x, layer, turn)
             cache = self.cache[layer]
             for name, value in (("k", k), ("v", v)):
                 held = cache[name]
@@ -177,8 +179,7 @@ class Llama(WeightsModule):
                                                     (i, 0, positions[i], 0))
                 cache = {**cache, name: held}
             self.cache = [*self.cache[:layer], cache, *self.cache[layer + 1:]]
-            mixed = vmap(self._attend)(q[:, :, None, :], cache["k"], cache["v"],
-                                       positions[:, None])[:, 0]
+            mixed = vmap(self._attend)(q[:, :, None, :], cache["k"], cache["v"], seen)[:, 0]
             x = self._behind(x, mixed, layer)
         logits = self._logits(x)
         self.logits = jnp.where(goes[:, None], logits, self.logits)
@@ -231,34 +232,47 @@ class Llama(WeightsModule):
         """A random key for each sequence and position: what is drawn depends on nothing else."""
         return vmap(lambda seed, at: random.fold_in(random.PRNGKey(seed), at))(seeds, positions)
 
-    def _projected(self, x: Any, layer: int, positions: Any) -> tuple[Any, Any, Any]:
+    def _projected(self, x: Any, layer: int, turn: Any) -> tuple[Any, Any, Any]:
         """Queries, keys and values: (n, heads, head_size) each."""
         c, n = self.config, x.shape[0]
         x = self._norm(x, "attention_norm", layer)
         q, k, v = (self._product(x, role, layer).reshape(n, -1, c.head_size) for role in "qkv")
-        return self._turned(q, positions), self._turned(k, positions), v
+        return self._turned(q, *turn), self._turned(k, *turn), v
 
-    def _turned(self, x: Any, positions: Any) -> Any:
-        """Rotary positions: pairs of elements turn with the position."""
+    def _turn(self, positions: Any) -> tuple[Any, Any]:
+        """What the first and the second of each pair of elements are multiplied by, to give both:
+        cosine and sine of the angle by which the position turns them, and -sine and cosine; (n, 1,
+        2, head_size / 2), or (n, 1, head_size / 2, 2) where pairs lie side by side."""
         angle = positions.astype(jnp.float32)[:, None, None] * jnp.array(self.angles, jnp.float32)
         cos, sin = jnp.cos(angle), jnp.sin(angle)
+        axis = -1 if self.config.interleaved else -2
+        return jnp.stack([cos, sin], axis), jnp.stack([-sin, cos], axis)
+
+    def _seen(self, positions: Any) -> Any:
+        """Which places of a cache each position sees, itself and those before: (n, room)."""
+        room = self.cache[0]["k"].shape[2]
+        return jnp.arange(room, dtype=jnp.int32)[None, :] <= positions[:, None]
+
+    def _turned(self, x: Any, first: Any, second: Any) -> Any:
+        """Rotary positions (Su et al., 2021): one pass, without halves to be put together."""
         n, heads, size = x.shape
         if self.config.interleaved:
             pairs = x.reshape(n, heads, size // 2, 2)
-            a, b = pairs[..., 0], pairs[..., 1]
-            return jnp.stack([a * cos - b * sin, a * sin + b * cos], axis=-1).reshape(x.shape)
-        a, b = x[..., :size // 2], x[..., size // 2:]
-        return jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
+            made = first * pairs[..., :1] + second * pairs[..., 1:]
+        else:
+            pairs = x.reshape(n, heads, 2, size // 2)
+            made = first * pairs[..., :1, :] + second * pairs[..., 1:, :]
+        return made.reshape(x.shape)
 
-    def _attend(self, q: Any, k: Any, v: Any, positions: Any) -> Any:
-        """Of one sequence: q (heads, n, head), k and v (kv_heads, room, head) -> (n, heads *
-        head); each position sees itself and those before it."""
+    def _attend(self, q: Any, k: Any, v: Any, seen: Any) -> Any:
+        """Of one sequence: q (heads, n, head), k and v (kv_heads, room, head), seen (n, room) ->
+        (n, heads * head)."""
         c, n, room = self.config, q.shape[1], k.shape[1]
         shared = c.heads // c.kv_heads
-        q = q.reshape(c.kv_heads, shared * n, c.head_size) * (c.head_size ** -0.5)
+        q = q.reshape(c.kv_heads, shared * n, c.head_size)
         scores = lax.dot_general(q, k, (((2,), (2,)), ((0,), (0,))))  # (kv, shared * n, room)
-        seen = jnp.arange(room, dtype=jnp.int32)[None, :] <= positions[:, None]
-        scores = jnp.where(seen, scores.reshape(c.kv_heads, shared, n, room), -jnp.inf)
+        scores = scores.reshape(c.kv_heads, shared, n, room) * (c.head_size ** -0.5)
+        scores = jnp.where(seen, scores, -jnp.inf)
         weights = nn.softmax(scores, axis=-1).reshape(c.kv_heads, shared * n, room)
         mixed = lax.dot_general(weights, v, (((2,), (1,)), ((0,), (0,))))
         return mixed.reshape(c.heads, n, c.head_size).swapaxes(0, 1).reshape(n, -1)
