@@ -75,11 +75,13 @@ INLINE void IN(adds)(const int steps, R *restrict y, const T *restrict a, int64_
   }
 }
 
-/* Rows of y from where it begins, of a matrix whose rows lie in memory (a_column is 1). */
+/* Rows of y from where it begins, of a matrix whose rows lie in memory (a_column is 1); `one` at a time:
+ * then a matrix is read from its beginning to its end. */
 ONCE void IN(along)(R *restrict y, const T *restrict a, int64_t apart, const R *restrict x,
-                    int64_t rows, int64_t k) {
+                    int64_t rows, int64_t k, int64_t one) {
   int64_t i = 0;
-  for (; i + ROWS <= rows; i += ROWS) IN(dots)(ROWS, y + i, a + i * apart, apart, x, k);
+  if (!one)
+    for (; i + ROWS <= rows; i += ROWS) IN(dots)(ROWS, y + i, a + i * apart, apart, x, k);
   for (; i < rows; i++) IN(dots)(1, y + i, a + i * apart, apart, x, k);
 }
 
@@ -100,12 +102,14 @@ ONCE void IN(down)(R *restrict y, const T *restrict a, int64_t apart, const R *r
 }
 
 /* y (batch, n) = a x, of a (batch, n, k) whose elements lie a_row and a_column apart, one of them 1,
- * and dense vectors x; each group takes its part of the rows, whole lines of y. */
+ * and dense vectors x; each group takes its part of the rows, whole lines of y.  Short rows of what no
+ * cache next to the core holds go one after another (15000 x 150 of f32: 17 for 9 GB/s a core). */
 void IN(calque_gemv)(const T *a_base, int64_t a_at, const R *x_base, int64_t x_at, R *y_base,
                      int64_t y_at, int64_t batch, int64_t n, int64_t k, int64_t a_batch,
                      int64_t a_row, int64_t a_column, int64_t x_batch, int64_t group,
                      int64_t groups) {
   int64_t unit = LINE / (int64_t)sizeof(R), units = parts(n, unit), every = batch * units;
+  int64_t row = k * (int64_t)sizeof(T), one = row < SHORT && batch * n * row >= NEAR;
   for (int64_t at = every * group / groups, end = every * (group + 1) / groups; at < end;) {
     int64_t which = at / units, first = at % units * unit;
     int64_t last = smaller(units, at % units + end - at), rows = smaller(n, last * unit) - first;
@@ -113,7 +117,7 @@ void IN(calque_gemv)(const T *a_base, int64_t a_at, const R *x_base, int64_t x_a
     const R *x = x_base + x_at + which * x_batch;
     R *y = y_base + y_at + which * n + first;
     if (a_column == 1)
-      IN(along)(y, a, a_row, x, rows, k);
+      IN(along)(y, a, a_row, x, rows, k, one);
     else
       IN(down)(y, a, a_column, x, rows, k);
     at += last - at % units;
