@@ -42,6 +42,7 @@ class Settings:
       batching: whether requests are put together at all.
       max_queue: how many requests may wait.
       max_body_mb: size of a body, in MiB.
+      sessions: batches of a language model beside each other.
       max_sessions: sequences of modules with state at most.
       grace_s: seconds that requests under way have when the server ends.
 
@@ -64,6 +65,8 @@ class Settings:
     batching: bool = True
     max_queue: int = _setting(256, 1, 1 << 20, "how many requests may wait")
     max_body_mb: float = _setting(64.0, 1e-3, 1 << 14, "size of a body at most, in MiB")
+    sessions: int = _setting(1, 1, 256, "batches of a language model beside each other, each with "
+                             "its sequences and a thread")
     max_sessions: int = _setting(64, 1, 1 << 16, "sequences of a module with state at most")
     grace_s: float = _setting(30.0, 0, 86_400, "seconds that requests under way have when the "
                               "server ends")
