@@ -1,12 +1,12 @@
 """calque.runtime.serving: artifacts over HTTP; needs aiohttp and prometheus-client, no compiler.
 
-Module map: settings.py (where to listen, limits), errors.py (what is answered instead of a result),
-entries.py (an artifact's functions by name), tensors.py (bodies of the Open Inference Protocol),
-batching.py (which calls may be one), scheduler.py (when they run, and in which thread), sequences.py
-(states of modules by their clients' identifiers), engine.py (continuous batching of a language
-model), text.py (tokens to text as they come), completions.py (bodies in OpenAI's shape),
-generating.py (from those to the engine), metrics.py (what is counted), served.py (all of this of one
-artifact), app.py (paths and answers), server.py (listen, end).
+Module map: settings.py (where to listen, limits), errors.py (what is answered instead of a
+result), entries.py (an artifact's functions by name), tensors.py (bodies of the Open Inference
+Protocol), batching.py (which calls may be one), scheduler.py (when they run, and in which thread),
+sequences.py (states of modules by their clients' identifiers), engine.py (continuous batching of a
+language model), text.py (tokens to text as they come), completions.py (bodies in OpenAI's shape),
+generating.py (from those to the engine), metrics.py (what is counted), served.py (all of this of
+one artifact), app.py (paths and answers), server.py (listen, end).
 `python -m calque.runtime.serving FILE.vmfb` serves where calque-runtime alone is installed.
 Start reading at served.py, then app.py.
 """

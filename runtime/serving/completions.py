@@ -30,7 +30,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 class Completion:
     """A request that was read: prompts, each text or tokens, and how to go on from them."""
 
-    prompts: list[str] | list[list[int]]
+    prompts: list[str | list[int]]
     most: int | None
     temperature: float
     top_k: int
@@ -130,7 +130,7 @@ def _tokens(value: Any, name: str) -> list[int]:
     return value
 
 
-def _prompts(value: Any) -> list[str] | list[list[int]]:
+def _prompts(value: Any) -> list[str | list[int]]:
     """Text, tokens, or a list of one of them."""
     if isinstance(value, str):
         return [value]

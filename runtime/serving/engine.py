@@ -80,9 +80,11 @@ class Engine:
         self.places, self.vocabulary = map(int, first.read("logits").shape)
         self.capacity = int(first.read("capacity"))
         self.stop = frozenset(map(int, first.read("stop")))
+        _warm(first, chunk_sizes(artifact), self.places)
         made = [first, *[artifact.session() for _ in range(sessions - 1)]]
-        self._threads = [threading.Thread(target=_Worker(self, s).run, daemon=True,
-                                          name=f"calque decode {i}") for i, s in enumerate(made)]
+        self.workers = [_Worker(self, s) for s in made]
+        self._threads = [threading.Thread(target=w.run, daemon=True, name=f"calque decode {i}")
+                         for i, w in enumerate(self.workers)]
         for thread in self._threads:
             thread.start()
 
@@ -167,6 +169,14 @@ class Engine:
             thread.join()
 
 
+def _warm(session: Session, sizes: Sequence[int], places: int) -> None:
+    """Load the programs, before the first request needs them."""
+    for size in sizes:
+        session.call("prefill", np.zeros(size, np.int32), np.int32(1), np.int32(0))
+    session.call("decode", np.arange(places) == 0).numpy()
+    session.call("clear", np.int32(0))
+
+
 def _ending() -> RequestError:
     return RequestError(503, "the server is ending.", "", "ask another one.", retry_after=5)
 
@@ -184,7 +194,7 @@ class _Worker:
 
     def __init__(self, engine: Engine, session: Session) -> None:
         self._engine = engine
-        self._session = session
+        self.session = session
         self._sizes = chunk_sizes(engine.artifact)
         self._places: list[_Place | None] = [None] * engine.places
         self._turn = 0  # whose prompt is next
@@ -208,7 +218,7 @@ class _Worker:
                 failed.__cause__ = error
                 for number in self._taken():
                     self._end(number, failed)
-                self._session = self._engine.artifact.session()
+                self.session = self._engine.artifact.session()
 
     def _taken(self) -> list[int]:
         return [i for i, p in enumerate(self._places) if p is not None]
@@ -221,8 +231,8 @@ class _Worker:
             self._places[number] = _Place(one, deque(pieces(one.prompt, self._sizes)))
             self._engine.metrics.running.inc()
         for number, one in placed:
-            self._session.call("clear", np.int32(number))
-            set_sampling(self._session, number, one.temperature, one.top_k, one.top_p, one.seed)
+            self.session.call("clear", np.int32(number))
+            set_sampling(self.session, number, one.temperature, one.top_k, one.top_p, one.seed)
 
     def step(self) -> None:
         """A piece of one prompt, then a token for each sequence whose prompt is in."""
@@ -236,7 +246,7 @@ class _Worker:
             return
         active = np.zeros(len(self._places), np.bool_)
         active[going] = True
-        tokens = self._session.call("decode", active).numpy().tolist()
+        tokens = self.session.call("decode", active).numpy().tolist()
         self._engine.metrics.steps.inc()
         self._engine.metrics.step_sequences.observe(len(going))
         for number in going:
@@ -252,7 +262,7 @@ class _Worker:
         place = self._places[number]
         assert place is not None
         padded, count = place.pieces.popleft()
-        token = self._session.call("prefill", padded, np.int32(count), np.int32(number))
+        token = self.session.call("prefill", padded, np.int32(count), np.int32(number))
         self._engine.metrics.tokens.labels("prompt").inc(count)
         if not place.pieces:
             first = int(token.numpy())

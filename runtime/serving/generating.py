@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from calque.runtime.serving.completions import Answer, Completion, choice, usage
@@ -17,17 +17,6 @@ from calque.runtime.serving.text import Decoder, Words
 
 _LONG = 4096  # letters of a text that is encoded on another thread
 _Event = tuple[int, int | None, "str | Exception | None"]
-
-
-@dataclass(slots=True)
-class _Choice:
-    """One of an answer's choices as it comes."""
-
-    prompt: Sequence[int]
-    decoder: Decoder
-    tokens: list[int] = field(default_factory=list)
-    text: str = ""
-    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +53,7 @@ class Generator:
                         "give stop_token_ids, or serve with --tokenizer FILE.json.")
         made = []
         for i, prompt in enumerate(request.prompts):
-            tokens = prompt if not isinstance(prompt, str) else await self._encoded(prompt, where)
+            tokens = await self._encoded(prompt, where) if isinstance(prompt, str) else prompt
             most = self.engine.check(tokens, request.most, where)
             stop = self.engine.stop | {*request.stop_tokens}
             made.append(Generation(tokens, most, lambda *_: None, request.temperature,
@@ -83,7 +72,7 @@ class Generator:
             words.encode(text)
 
     async def parts(self, request: Completion, generations: Sequence[Generation]
-                    ) -> AsyncIterator[Part]:
+                    ) -> AsyncGenerator[Part, None]:
         """What comes, choice by choice, as it comes; left early, the sequences end.
 
         Raises:
@@ -91,33 +80,29 @@ class Generator:
         """
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[_Event] = asyncio.Queue()
-        choices = [_Choice(g.prompt, Decoder(self._words, request.stop)) for g in generations]
+        decoders = [Decoder(self._words, request.stop) for _ in generations]
+        going = {*range(len(generations))}
         for i, one in enumerate(generations):
             def listener(token: int | None, why: str | Exception | None, i: int = i) -> None:
                 with contextlib.suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(events.put_nowait, (i, token, why))
             one.listener = listener
         self.engine.submit(generations)
-        left = len(choices)
         try:
-            while left:
+            while going:
                 index, token, why = await events.get()
-                one = choices[index]
-                if one.reason is not None:  # ended by a string: what comes behind it
+                if index not in going:  # a string has ended it: what comes behind it
                     continue
                 if isinstance(why, Exception):
                     raise why
-                if token is not None:
-                    part = Part(index, one.decoder.push(token), [token], None)
-                    if one.decoder.is_stopped:
-                        generations[index].is_cancelled = True
-                        part = Part(index, part.text, [token], "stop")
-                else:
-                    part = Part(index, one.decoder.finish(), [],
-                                "stop" if one.decoder.is_stopped else str(why))
-                one.reason = part.reason
-                left -= part.reason is not None
-                yield part
+                decoder = decoders[index]
+                text = decoder.finish() if token is None else decoder.push(token)
+                reason = None if token is not None else str(why)
+                if decoder.is_stopped:
+                    generations[index].is_cancelled, reason = True, "stop"
+                if reason is not None:
+                    going.discard(index)
+                yield Part(index, text, [] if token is None else [token], reason)
         finally:
             for generation in generations:
                 generation.is_cancelled = True

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from calque.runtime.serving.batching import Batching
 from calque.runtime.serving.entries import Array, Entry

@@ -26,12 +26,12 @@ class _Listening:
         self.app = App(served)
         self.url = ""
         self._runner = web.AppRunner(self.app.application(), handle_signals=False,
-                                     access_log=None, handler_cancellation=True)
+                                     access_log=None, handler_cancellation=True, shutdown_timeout=1)
 
     async def start(self) -> None:
         settings = self.served.settings
         await self._runner.setup()
-        site = web.TCPSite(self._runner, settings.host, settings.port, shutdown_timeout=1)
+        site = web.TCPSite(self._runner, settings.host, settings.port)
         try:
             await site.start()
         except OSError as error:
@@ -115,6 +115,7 @@ class Running:
         self._started.wait()
         if self._error is not None:
             self._thread.join()
+            self._loop.close()
             served.close()
             raise self._error
 

@@ -176,6 +176,8 @@ def _from_bytes(rest: bytes, at: int, size: Any, shape: tuple[int, ...], dtype: 
 def _from_json(tensor: Mapping[str, Any], shape: tuple[int, ...], dtype: np.dtype[Any], where: str
                ) -> Array:
     data = tensor.get("data")
+    if not shape and type(data) in (int, float, bool):
+        data = [data]
     if not isinstance(data, list):
         raise wrong(f"data is {shown(data)}.", where,
                     "give a list of numbers, or bytes behind the JSON and binary_data_size.")
@@ -189,7 +191,7 @@ def _from_json(tensor: Mapping[str, Any], shape: tuple[int, ...], dtype: np.dtyp
     except (ValueError, OverflowError, RecursionError, KeyError, TypeError):
         raise wrong(f"data is {shown(data)}, no array of numbers.", where,
                     'give numbers, in rows of one length, or all in one list ("NaN", "Infinity" '
-                    "and \"-Infinity\" are numbers, too).") from None
+                    'and "-Infinity" are numbers, too).') from None
     if found.size != math.prod(shape) or found.ndim > 1 and found.shape != shape:
         raise wrong(f"data has {_counted(found)}, and the shape is {list(shape)}.", where,
                     f"give {math.prod(shape)} numbers, flat or in that shape.")
@@ -231,7 +233,7 @@ def _converted(found: Array, dtype: np.dtype[Any], data: Any, where: str) -> Arr
     if found.dtype.kind == "f" and bool((np.isinf(made) & ~np.isinf(found)).any()) or (
             found.dtype.kind in "iu" and bool(np.isinf(made).any())):
         raise wrong(f"data has a number that is too large for {datatype(dtype)}.", where,
-                    "send smaller numbers, or \"Infinity\".")
+                    'send smaller numbers, or "Infinity".')
     return made
 
 
