@@ -333,7 +333,8 @@ def serve(model: Annotated[Path, typer.Argument(
               "--max-batch", metavar="N", show_default=False, help="rows of a batch at most; by "
               "default as many as the largest program of a known size has, else 64")] = 0,
           max_wait_ms: Annotated[float, typer.Option(
-              "--max-wait-ms", metavar="T", help="how long a request may wait for others")] = 1.0,
+              "--max-wait-ms", metavar="T", help="milliseconds that a request may wait "
+              "for others though a thread is free")] = 0.0,
           batching: Annotated[bool, typer.Option(
               "--batching/--no-batching", metavar="",
               help="whether requests are put together")] = True,

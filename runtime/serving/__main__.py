@@ -8,15 +8,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from calque.runtime import ArtifactError, load
+from calque.runtime.serving import Served, Settings, SettingsError, serve
+
 
 def main(words: list[str]) -> int:
     """Serve a file; the exit code."""
-    try:
-        from calque.runtime import ArtifactError, load
-        from calque.runtime.serving import Served, Settings, SettingsError, serve
-    except ModuleNotFoundError as error:
-        print(error, file=sys.stderr)
-        return 2
     parser = argparse.ArgumentParser(prog="python -m calque.runtime.serving",
                                      description="Serve an artifact over HTTP.")
     parser.add_argument("file", type=Path, metavar="FILE.vmfb")

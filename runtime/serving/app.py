@@ -36,6 +36,17 @@ class App:
 
     Args:
       served: the artifact and how it is run.
+
+    Example:
+      >>> from aiohttp import web
+      >>> from calque import aot, runtime
+      >>> import calque.numpy as jnp
+      >>> from calque.runtime import serving
+      >>> artifact = runtime.load(aot.compile(jnp.negative, "f32[b,2]").vmfb)
+      >>> served = serving.Served(artifact, "m", serving.Settings())
+      >>> isinstance(serving.App(served).application(), web.Application)
+      True
+      >>> served.close()
     """
 
     def __init__(self, served: Served) -> None:

@@ -30,9 +30,9 @@ class Metrics:
       steps: calls of decode.
 
     Example:
-      >>> from calque.runtime.serving.metrics import Metrics  # doctest: +SKIP
-      >>> metrics = Metrics()  # doctest: +SKIP
-      >>> metrics.requests.labels("f", "200").inc()  # doctest: +SKIP
+      >>> from calque.runtime.serving.metrics import Metrics
+      >>> metrics = Metrics()
+      >>> metrics.requests.labels("f", "200").inc()
     """
 
     def __init__(self) -> None:

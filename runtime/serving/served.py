@@ -46,10 +46,12 @@ class Served:
     Example:
       >>> from calque import aot, runtime
       >>> import calque.numpy as jnp
-      >>> from calque.runtime import serving  # doctest: +SKIP
+      >>> from calque.runtime import serving
       >>> artifact = runtime.load(aot.compile(jnp.negative, "f32[b,2]").vmfb)
-      >>> serving.Served(artifact, "model", serving.Settings()).notes  # doctest: +SKIP
+      >>> served = serving.Served(artifact, "model", serving.Settings())
+      >>> served.notes
       ['negative: batches of up to 64 rows']
+      >>> served.close()
     """
 
     def __init__(self, artifact: Artifact, name: str, settings: Settings, tokenizer: Any = None,

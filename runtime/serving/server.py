@@ -63,6 +63,18 @@ def serve(served: Served, ready: Callable[[str], None] = lambda url: None) -> bo
 
     Raises:
       SettingsError: the address cannot be listened at.
+
+    Example:
+      >>> import os, signal
+      >>> from calque import aot, runtime
+      >>> import calque.numpy as jnp
+      >>> from calque.runtime import serving
+      >>> artifact = runtime.load(aot.compile(jnp.negative, "f32[b,2]").vmfb)
+      >>> served = serving.Served(artifact, "model", serving.Settings(port=0))
+      >>> def ended(url):
+      ...     os.kill(os.getpid(), signal.SIGTERM)
+      >>> serving.serve(served, ended)
+      True
     """
     return asyncio.run(_until_signal(served, ready))
 
@@ -101,6 +113,18 @@ class Running:
     Attributes:
       url: where it listens.
       served: what it serves.
+
+    Args:
+      served: what to serve.
+
+    Example:
+      >>> from calque import aot, runtime
+      >>> import calque.numpy as jnp
+      >>> from calque.runtime import serving
+      >>> artifact = runtime.load(aot.compile(jnp.negative, "f32[b,2]").vmfb)
+      >>> server = serving.Running(serving.Served(artifact, "m", serving.Settings(port=0)))
+      >>> server.stop()
+      True
     """
 
     def __init__(self, served: Served) -> None:
@@ -171,10 +195,10 @@ def running(served: Served) -> Iterator[Running]:
       >>> from urllib.request import urlopen
       >>> from calque import aot, runtime
       >>> import calque.numpy as jnp
-      >>> from calque.runtime import serving  # doctest: +SKIP
+      >>> from calque.runtime import serving
       >>> artifact = runtime.load(aot.compile(jnp.negative, "f32[b,2]").vmfb)
-      >>> settings = serving.Settings(port=0)  # doctest: +SKIP
-      >>> with serving.running(serving.Served(artifact, "m", settings)) as server:  # doctest: +SKIP
+      >>> settings = serving.Settings(port=0)
+      >>> with serving.running(serving.Served(artifact, "m", settings)) as server:
       ...     urlopen(server.url + "/v2/health/live").read()
       b'{"live": true}'
     """

@@ -38,7 +38,7 @@ class Settings:
       host, port: where to listen; port 0 takes a free one.
       threads: how many calls run at the same time.
       max_batch: rows of a batch at most; 0: as the largest program of a known size has, else 64.
-      max_wait_ms: how long a request may wait for others, in milliseconds.
+      max_wait_ms: how long a request may wait for others though a thread is free, in milliseconds.
       batching: whether requests are put together at all.
       max_queue: how many requests may wait.
       max_body_mb: size of a body, in MiB.
@@ -61,7 +61,8 @@ class Settings:
                             "how many calls run at the same time")
     max_batch: int = _setting(0, 0, 1 << 20, "rows of a batch at most; 0: as many as the largest "
                               "program of a known size has, else 64")
-    max_wait_ms: float = _setting(1.0, 0, 60_000, "how long a request may wait for others")
+    max_wait_ms: float = _setting(0.0, 0, 60_000, "milliseconds that a "
+                                  "request may wait for others though a thread is free")
     batching: bool = True
     max_queue: int = _setting(256, 1, 1 << 20, "how many requests may wait")
     max_body_mb: float = _setting(64.0, 1e-3, 1 << 14, "size of a body at most, in MiB")
