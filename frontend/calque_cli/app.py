@@ -381,7 +381,7 @@ def serve(model: Annotated[Path, typer.Argument(
     options = {"host": host, "port": port, "max_batch": max_batch, "max_wait_ms": max_wait_ms,
                "batching": batching, "max_queue": max_queue, "max_body_mb": max_body_mb,
                "sessions": sessions, "max_sessions": max_sessions, "grace_s": grace_s,
-               **({"threads": threads} if threads else {})}
+               "threads": threads}
     serve_model(model, name, options, parameters if parameters.name else None,
                 tokenizer if tokenizer.name else None, capacity, sequences, quantize)
 

@@ -24,6 +24,7 @@ from calque.runtime.serving.generating import told
 from calque.runtime.serving.served import Served
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_LARGE = 1 << 18  # bytes that another thread reads and writes, so that the loop goes on
 RETRY_S = 5  # seconds after which another server is to be asked
 
 
@@ -182,7 +183,9 @@ class App:
     async def _infer(self, request: web.Request) -> web.Response:
         served, entry = self.served, self._entry(request)
         body = await self._body(request)
-        asked = tensors.parse(body, request.headers.get(tensors.HEADER), entry)
+        length = request.headers.get(tensors.HEADER)
+        asked = (await asyncio.to_thread(tensors.parse, body, length, entry)
+                 if len(body) > _LARGE else tensors.parse(body, length, entry))
         session, ended = (None, None) if not entry.has_state or served.sequences is None else \
             served.sequences.session(asked.parameters, entry.name)
         entry.check(asked.arrays)
@@ -191,7 +194,9 @@ class App:
         finally:
             if ended is not None and served.sequences is not None:
                 served.sequences.end(ended)
-        made, size = tensors.answer(entry, asked, results)
+        is_large = sum(r.nbytes for r in results) > _LARGE
+        made, size = (await asyncio.to_thread(tensors.answer, entry, asked, results)
+                      if is_large else tensors.answer(entry, asked, results))
         if size is None:
             return web.Response(body=made, content_type="application/json")
         return web.Response(body=made, content_type="application/octet-stream",

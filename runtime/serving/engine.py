@@ -72,7 +72,7 @@ class Engine:
                  sessions: int = 1) -> None:
         self.metrics = metrics
         self._artifact = artifact
-        self._max_queue = max_queue
+        self.max_queue = max_queue
         self._changed = threading.Condition()
         self._waiting: deque[Generation] = deque()
         self._is_closed = False
@@ -130,9 +130,9 @@ class Engine:
             if self._is_closed:
                 raise RequestError(503, "the server is ending.", "", "ask another one.",
                                    retry_after=5)
-            if len(self._waiting) + len(sequences) > self._max_queue:
+            if len(self._waiting) + len(sequences) > self.max_queue:
                 raise RequestError(429, f"{len(self._waiting)} sequences wait, and no more than "
-                                   f"{self._max_queue} may.", "", "ask again later, or serve with "
+                                   f"{self.max_queue} may.", "", "ask again later, or serve with "
                                    "a larger --max-queue.", retry_after=1)
             self._waiting.extend(sequences)
             self.metrics.waiting.set(len(self._waiting))

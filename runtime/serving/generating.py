@@ -51,12 +51,16 @@ class Generator:
         if request.stop and self._words is None:
             raise wrong("stop is text, and the server has no tokenizer.", where,
                         "give stop_token_ids, or serve with --tokenizer FILE.json.")
+        most = self.engine.max_queue
+        if len(request.prompts) > most:
+            raise wrong(f"there are {len(request.prompts)} prompts.", where,
+                        f"give at most {most} at once.")
         made = []
         for i, prompt in enumerate(request.prompts):
             tokens = await self._encoded(prompt, where) if isinstance(prompt, str) else prompt
-            most = self.engine.check(tokens, request.most, where)
+            length = self.engine.check(tokens, request.most, where)
             stop = self.engine.stop | {*request.stop_tokens}
-            made.append(Generation(tokens, most, lambda *_: None, request.temperature,
+            made.append(Generation(tokens, length, lambda *_: None, request.temperature,
                                    request.top_k, request.top_p,
                                    min(request.seed + i, 2**31 - 1), stop))
         return made

@@ -46,7 +46,7 @@ class Scheduler:
         self._settings = settings
         self._batchings = batchings
         self._metrics = metrics
-        self._pool = ThreadPoolExecutor(settings.threads, "calque serve")
+        self._pool = ThreadPoolExecutor(settings.thread_count, "calque serve")
         self._groups: dict[Hashable, deque[_Call]] = {}  # oldest first, as dicts are ordered
         self._waiting = 0
         self._running = 0
@@ -91,7 +91,7 @@ class Scheduler:
 
     def _start(self) -> None:
         """Start what is due, as long as threads are free."""
-        while self._running < self._settings.threads:
+        while self._running < self._settings.thread_count:
             chosen = self._chosen()
             if chosen is None:
                 return

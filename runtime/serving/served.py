@@ -13,7 +13,7 @@ from calque.runtime.aot import Artifact
 from calque.runtime.generation import is_language_model
 from calque.runtime.serving.batching import Batching, batching_of, rows_are_independent
 from calque.runtime.serving.engine import Engine
-from calque.runtime.serving.entries import entries_of
+from calque.runtime.serving.entries import Entry, entries_of
 from calque.runtime.serving.generating import Generator
 from calque.runtime.serving.metrics import Metrics
 from calque.runtime.serving.scheduler import Scheduler
@@ -76,24 +76,30 @@ class Served:
                 + ("" if tokenizer is not None else "; tokens only, there is no tokenizer"))
         self.batchings: dict[str, Batching] = {}
         for entry in self.entries.values():
-            batching = batching_of(entry, settings.max_batch) if settings.batching else None
-            independent = None if batching is None else rows_are_independent(batching)
-            if batching is not None and independent:
-                self.batchings[entry.name] = batching
-                sizes = sorted({n for found in batching.sizes.values() for n in found})
-                self.notes.append(
-                    f"{entry.name}: batches of up to {batching.limit} rows"
-                    + (f", programs for {', '.join(map(str, sizes))}" if sizes else "")
-                    + (" and any" if sizes and batching.any_size else ""))
-            else:
-                self.notes.append(f"{entry.name}: " + (
-                    "a state for each sequence" if entry.has_state else
-                    "one by one" + ("" if batching is None else
-                                    "; its rows depend on each other" if independent is False else
-                                    "; no sizes were found to try batches with")))
+            self.notes.append(f"{entry.name}: {self._tried(entry)}")
         self.scheduler = Scheduler(settings, self.batchings, self.metrics)
         has_state = INITIAL_STATE in artifact.functions and self.generator is None
         self.sequences = Sequences(artifact, settings.max_sessions) if has_state else None
+
+    def _tried(self, entry: Entry) -> str:
+        """Find out whether calls of a function may be one; how it is called."""
+        if entry.has_state:
+            return "a state for each sequence"
+        batching = batching_of(entry, self.settings.max_batch) if self.settings.batching else None
+        if batching is None:
+            return "one by one"
+        try:
+            independent = rows_are_independent(batching)
+        except RuntimeError as error:  # it fails for random rows, or for lack of memory
+            return f"one by one; a batch could not be tried: {str(error).splitlines()[0]}"
+        if not independent:
+            return "one by one; " + ("its rows depend on each other" if independent is False else
+                                     "no sizes were found to try a batch with")
+        self.batchings[entry.name] = batching
+        sizes = sorted({n for found in batching.sizes.values() for n in found})
+        return (f"batches of up to {batching.limit} rows"
+                + (f", programs for {', '.join(map(str, sizes))}" if sizes else "")
+                + (" and any" if sizes and batching.any_size else ""))
 
     def told(self, url: str) -> str:
         """What is written when it is served: the address, and how each function is called."""

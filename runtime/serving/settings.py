@@ -36,7 +36,7 @@ class Settings:
 
     Attributes:
       host, port: where to listen; port 0 takes a free one.
-      threads: how many calls run at the same time.
+      threads: how many calls run at the same time; 0: as many as there are cores, 4 at most.
       max_batch: rows of a batch at most; 0: as the largest program of a known size has, else 64.
       max_wait_ms: how long a request may wait for others though a thread is free, in milliseconds.
       batching: whether requests are put together at all.
@@ -57,8 +57,8 @@ class Settings:
 
     host: str = "127.0.0.1"
     port: int = _setting(8000, 0, 65535, "where to listen; 0 takes a free one")
-    threads: int = _setting(min(4, os.cpu_count() or 1), 1, 1024,
-                            "how many calls run at the same time")
+    threads: int = _setting(0, 0, 1024, "how many calls run at the same time; 0: as many as there "
+                            "are cores, 4 at most")
     max_batch: int = _setting(0, 0, 1 << 20, "rows of a batch at most; 0: as many as the largest "
                               "program of a known size has, else 64")
     max_wait_ms: float = _setting(0.0, 0, 60_000, "milliseconds that a "
@@ -86,6 +86,11 @@ class Settings:
                     f"give a {'whole ' if whole and f.name != 'port' else ''}number from "
                     f"{least:g} to {most:g}." if f.name != "port" else
                     "give a number from 0 to 65535."))
+
+    @property
+    def thread_count(self) -> int:
+        """How many calls run at the same time."""
+        return self.threads or min(4, os.cpu_count() or 1)
 
     @property
     def max_body(self) -> int:

@@ -148,7 +148,8 @@ def _tensors(raw: Mapping[str, Any], entry: Entry) -> list[dict[str, Any]]:
 def _shape(tensor: Mapping[str, Any], record: ArgumentRecord, where: str) -> tuple[int, ...]:
     shape = tensor.get("shape")
     if not isinstance(shape, list) or not all(
-            type(d) is int and 0 <= d < 2**40 for d in shape) or len(shape) > 64:
+            type(d) is int and 0 <= d < 2**40 for d in shape) or len(shape) > 64 or math.prod(
+            d for d in shape if d) * record.dtype.itemsize >= 2**62:  # (NumPy has no larger ones)
         raise wrong(f"shape is {shown(shape)}.", where,
                     "give a list of whole numbers from 0 on, such as [2, 3].")
     if len(shape) != len(record.shape):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -227,6 +228,7 @@ TENSOR: dict[str, tuple[dict[str, Any], str]] = {
     "negative": ({"shape": [-1, 4]}, "shape is [-1, 4]"),
     "absurd": ({"shape": [10**30, 4]}, "shape is ["),
     "large": ({"shape": [10**9, 4]}, "data has the shape [1, 4], and the shape is [1000000000, 4]"),
+    "empty": ({"shape": [0, 2**39], "data": []}, "x of shape (0, 549755813888)"),
     "boolean": ({"shape": [True, 4]}, "shape is [True, 4]"),
     "float": ({"shape": [1.0, 4]}, "shape is [1.0, 4]"),
     "NaN": ({"shape": [float("nan"), 4]}, "shape is [nan, 4]"),
@@ -263,6 +265,27 @@ def test_wrong_numbers_of_integers_and_booleans(client):
              "not all booleans")]:
         status, made = client.json("POST", f"/v2/models/{name}/infer", {"inputs": tensors})
         assert status == 400 and said in made["error"], made
+
+
+def test_a_shape_that_no_array_has(client):
+    """NumPy refuses it, though it has no elements."""
+    from calque.runtime.serving.errors import RequestError
+    from calque.runtime.serving.tensors import parse
+    entry = SimpleNamespace(name="f", outputs=[], inputs=[("x", SimpleNamespace(
+        dtype=np.dtype(F32), shape=(1, 1, 1)))])
+    body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "data": [],
+                                   "shape": [0, 2**39, 2**39]}]})
+    with pytest.raises(RequestError, match="shape is"):
+        parse(body.encode(), None, entry)
+
+
+def test_a_function_that_cannot_be_tried_is_called_one_by_one(artifact, monkeypatch):
+    def fails(batching):
+        raise RuntimeError("no memory\nat all")
+    monkeypatch.setattr("calque.runtime.serving.served.rows_are_independent", fails)
+    with server(artifact) as (client, running):
+        assert "scores: one by one; a batch could not be tried: no memory" in running.served.notes
+        assert client.infer("scores", x=rows(0))["result"].shape == (1, 3)
 
 
 def test_wrong_paths_and_lengths(client):
@@ -321,7 +344,7 @@ def test_mutated_bodies_never_end_the_server(client, artifact):
 
 
 def test_settings_say_what_is_wrong():
-    for name, value in (("port", 70000), ("threads", 0), ("max_wait_ms", float("nan")),
+    for name, value in (("port", 70000), ("threads", -1), ("max_wait_ms", float("nan")),
                         ("max_queue", 1.5), ("grace_s", -1)):
         with pytest.raises(serving.SettingsError, match=f"{name} is .*") as error:
             serving.Settings(**{name: value})
