@@ -29,20 +29,21 @@ from calque import aot, models, nn
 
 PAGE = Path(__file__).parents[1] / "docs" / "serving.md"
 HEADER = "Inference-Header-Content-Length"
-SIZES = (784, 512, 512, 10)
+FEATURES = 784
+NETWORKS = {512: (1, 8, 32, 128), 2048: (1, 8, 32)}  # width of two layers: numbers of clients
 
 
-def mlp(folder: Path) -> Path:
-    """A small network with programs for 1, 8, 64 rows and for any."""
-    draw = np.random.default_rng(0)
+def mlp(folder: Path, width: int) -> Path:
+    """A network with programs for 1, 8, 64 rows and for any."""
+    draw, sizes = np.random.default_rng(0), (FEATURES, width, width, 10)
     weights = [draw.normal(0, n ** -.5, (n, m)).astype(np.float32)
-               for n, m in zip(SIZES, SIZES[1:])]
+               for n, m in zip(sizes, sizes[1:])]
 
     def predict(x: Any) -> Any:
         for w in weights[:-1]:
             x = nn.relu(x @ w)
         return nn.softmax(x @ weights[-1])
-    made = aot.compile(predict, f"f32[b,{SIZES[0]}]", buckets=(1, 8, 64), parameters=True)
+    made = aot.compile(predict, f"f32[b,{FEATURES}]", buckets=(1, 8, 64), parameters=True)
     made.save(folder / "predict.vmfb")
     return folder / "predict.vmfb"
 
@@ -82,7 +83,7 @@ async def metric(session: aiohttp.ClientSession, url: str, name: str) -> float:
 
 async def load(url: str, clients: int, seconds: float) -> tuple[float, float, float, float]:
     """p50, p99 and requests a second, of rounds of a second the best; rows of a call."""
-    x = np.random.default_rng(1).normal(size=(1, SIZES[0])).astype(np.float32)
+    x = np.random.default_rng(1).normal(size=(1, FEATURES)).astype(np.float32)
     head = json.dumps({"inputs": [{
         "name": "x", "datatype": "FP32", "shape": list(x.shape),
         "parameters": {"binary_data_size": x.nbytes}}],
@@ -116,16 +117,18 @@ async def load(url: str, clients: int, seconds: float) -> tuple[float, float, fl
     return p50, p99, rate, rows / runs
 
 
-def requests_table(file: Path, seconds: float) -> Iterator[str]:
-    yield "| clients | batching | p50 | p99 | requests a second | rows of a call |"
-    yield "|---|---|---|---|---|---|"
-    for clients in (1, 8, 32, 128):
-        for name, words in (("none", ["--no-batching"]), ("what waits", []),
-                            ("waits 2 ms", ["--max-wait-ms", "2"])):
-            with served(file, *words) as url:
-                p50, p99, rate, rows = asyncio.run(load(url, clients, seconds))
-            yield (f"| {clients} | {name} | {p50 * 1e3:.2f} ms | {p99 * 1e3:.2f} ms | {rate:.0f} | "
-                   f"{rows:.1f} |")
+def requests_table(folder: Path, seconds: float) -> Iterator[str]:
+    yield "| network | clients | batching | p50 | p99 | requests a second | rows of a call |"
+    yield "|---|---|---|---|---|---|---|"
+    for width, numbers in NETWORKS.items():
+        file = mlp(folder, width)
+        for clients in numbers:
+            for name, words in (("none", ["--no-batching"]), ("what waits", []),
+                                ("waits 2 ms", ["--max-wait-ms", "2"])):
+                with served(file, *words) as url:
+                    p50, p99, rate, rows = asyncio.run(load(url, clients, seconds))
+                yield (f"| {width} | {clients} | {name} | {p50 * 1e3:.2f} ms | "
+                       f"{p99 * 1e3:.2f} ms | {rate:.0f} | {rows:.1f} |")
 
 
 async def generated(url: str, clients: int, most: int) -> tuple[float, list[float]]:
@@ -168,7 +171,7 @@ def main(seconds: float = 8, tokens: int = 128, write: bool = False) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         lines: list[str] = []
-        for line in requests_table(mlp(folder), seconds):
+        for line in requests_table(folder, seconds):
             lines.append(line)
             print(line, flush=True)
         lines.append("")

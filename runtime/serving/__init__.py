@@ -15,9 +15,8 @@ from __future__ import annotations
 from calque.runtime.errors import explain
 
 try:
-    from calque.runtime.serving.app import App
     from calque.runtime.serving.served import Served
-    from calque.runtime.serving.server import Running, running, serve
+    from calque.runtime.serving.server import running, serve
 except ModuleNotFoundError as error:
     if error.name not in ("aiohttp", "prometheus_client"):
         raise
@@ -28,8 +27,7 @@ except ModuleNotFoundError as error:
 from calque.runtime.serving.errors import RequestError
 from calque.runtime.serving.settings import Settings, SettingsError
 
-__all__ = ["App", "RequestError", "Running", "Served", "Settings", "SettingsError", "running",
-           "serve"]
+__all__ = ["RequestError", "Served", "Settings", "SettingsError", "running", "serve"]
 
 
 def __dir__() -> list[str]:

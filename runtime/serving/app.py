@@ -43,9 +43,10 @@ class App:
       >>> from calque import aot, runtime
       >>> import calque.numpy as jnp
       >>> from calque.runtime import serving
+      >>> from calque.runtime.serving.app import App
       >>> artifact = runtime.load(aot.compile(jnp.negative, "f32[b,2]").vmfb)
       >>> served = serving.Served(artifact, "m", serving.Settings())
-      >>> isinstance(serving.App(served).application(), web.Application)
+      >>> isinstance(App(served).application(), web.Application)
       True
       >>> served.close()
     """

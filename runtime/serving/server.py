@@ -51,7 +51,7 @@ class _Listening:
         return finished
 
 
-def serve(served: Served, ready: Callable[[str], None] = lambda url: None) -> bool:
+def serve(served: Served, ready: Callable[[str], None] | None = None) -> bool:
     """Serve until a signal (SIGTERM, SIGINT) says to end; a second one does not wait any more.
 
     Args:
@@ -79,7 +79,7 @@ def serve(served: Served, ready: Callable[[str], None] = lambda url: None) -> bo
     return asyncio.run(_until_signal(served, ready))
 
 
-async def _until_signal(served: Served, ready: Callable[[str], None]) -> bool:
+async def _until_signal(served: Served, ready: Callable[[str], None] | None) -> bool:
     loop = asyncio.get_running_loop()
     listening, asked, hurried = _Listening(served), asyncio.Event(), asyncio.Event()
 
@@ -96,7 +96,8 @@ async def _until_signal(served: Served, ready: Callable[[str], None]) -> bool:
     except BaseException:
         served.close()
         raise
-    ready(listening.url)
+    if ready is not None:
+        ready(listening.url)
     await asked.wait()
     stopping = asyncio.create_task(listening.stop(served.settings.grace_s))
     hurry = asyncio.create_task(hurried.wait())
@@ -121,8 +122,9 @@ class Running:
       >>> from calque import aot, runtime
       >>> import calque.numpy as jnp
       >>> from calque.runtime import serving
+      >>> from calque.runtime.serving.server import Running
       >>> artifact = runtime.load(aot.compile(jnp.negative, "f32[b,2]").vmfb)
-      >>> server = serving.Running(serving.Served(artifact, "m", serving.Settings(port=0)))
+      >>> server = Running(serving.Served(artifact, "m", serving.Settings(port=0)))
       >>> server.stop()
       True
     """
