@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,11 +39,18 @@ def artifact() -> runtime.Artifact:
 
 
 @pytest.fixture(scope="session")
-def model() -> runtime.Artifact:
+def model_file(tmp_path_factory) -> Path:
     """A language model of random weights."""
     config = models.LlamaConfig(vocabulary=32, width=16, layers=1, heads=2, kv_heads=1,
                                 head_size=8, hidden=32, tied=True)
     draw = np.random.default_rng(3)
     weights = {n: draw.normal(0, 0.5, s).astype(np.float32) for n, s in config.shapes().items()}
-    return runtime.load(models.Llama(config, weights, sequences=3, capacity=24, chunks=(4,)
-                                     ).compile().vmfb)
+    path = tmp_path_factory.mktemp("model") / "model.vmfb"
+    models.Llama(config, weights, sequences=3, capacity=24, chunks=(4,)).compile(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def model(model_file) -> runtime.Artifact:
+    """The same, loaded."""
+    return runtime.load(model_file)

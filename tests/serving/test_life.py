@@ -89,3 +89,23 @@ def test_what_is_wrong_is_said_before_it_listens(file, tmp_path):
 def test_without_the_packages_it_says_what_to_install(file, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "there is no aiohttp. Fix: pip install 'calque[serve]'." in failed(file)
+
+
+def test_a_model_is_served_with_its_tokenizer(model_file, tmp_path, monkeypatch):
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
+    words.save(str(tmp_path / "tokenizer.json"))
+    seen = []
+
+    def serve(served: Any, ready: Any) -> bool:
+        seen.append(served)
+        ready("http://here")
+        return not seen[1:]
+    monkeypatch.setattr("calque.runtime.serving.serve", serve)
+    for more, code in ((["--tokenizer", tmp_path / "tokenizer.json"], 0), ([], 1)):
+        result = CliRunner().invoke(app, ["serve", str(model_file), *map(str, more), "--name", "m"])
+        seen[-1].close()
+        assert result.exit_code == code, result.output
+        assert result.stdout.startswith("serving m at http://here\n  m: completions, 3 sequences")
+        assert ("tokens only" in result.stdout) == (not more)
+    assert "before all requests were answered" in result.stderr
