@@ -2,7 +2,7 @@
 
 A session's state has room for a fixed number of sequences, each of its own length; a thread goes on
 with all of them at once, a token each a step (Yu et al., Orca, 2022).  A new sequence takes a free
-place, and its prompt goes in piece by piece, one between two steps, so that the others do not wait
+slot, and its prompt goes in piece by piece, one between two steps, so that the others do not wait
 for all of it.  What is drawn for a sequence depends on its seed and position alone: tokens are
 those that it has when it runs alone.  Several sessions share the artifact's weights.
 
@@ -77,10 +77,10 @@ class Engine:
         self._waiting: deque[Generation] = deque()
         self._is_closed = False
         first = artifact.session()
-        self.places, self.vocabulary = map(int, first.read("logits").shape)
+        self.slots, self.vocabulary = map(int, first.read("logits").shape)
         self.capacity = int(first.read("capacity"))
         self.stop = frozenset(map(int, first.read("stop")))
-        _warm(first, chunk_sizes(artifact), self.places)
+        _warm(first, chunk_sizes(artifact), self.slots)
         made = [first, *[artifact.session() for _ in range(sessions - 1)]]
         self.workers = [_Worker(self, s) for s in made]
         self._threads = [threading.Thread(target=w.run, daemon=True, name=f"calque decode {i}")
@@ -169,11 +169,11 @@ class Engine:
             thread.join()
 
 
-def _warm(session: Session, sizes: Sequence[int], places: int) -> None:
+def _warm(session: Session, sizes: Sequence[int], slots: int) -> None:
     """Load the programs, before the first request needs them."""
     for size in sizes:
         session.call("prefill", np.zeros(size, np.int32), np.int32(1), np.int32(0))
-    session.call("decode", np.arange(places) == 0).numpy()
+    session.call("decode", np.arange(slots) == 0).numpy()
     session.call("clear", np.int32(0))
 
 
@@ -182,8 +182,8 @@ def _ending() -> RequestError:
 
 
 @dataclass(eq=False, slots=True)
-class _Place:
-    """A place of a batch, and the pieces of its prompt that are to come."""
+class _Slot:
+    """A slot of a batch, and the pieces of its prompt that are to come."""
 
     sequence: Generation
     pieces: deque[tuple[Array, int]]
@@ -196,14 +196,14 @@ class _Worker:
         self._engine = engine
         self.session = session
         self._sizes = chunk_sizes(engine.artifact)
-        self._places: list[_Place | None] = [None] * engine.places
+        self._slots: list[_Slot | None] = [None] * engine.slots
         self._turn = 0  # whose prompt is next
 
     def run(self) -> None:
         """Go on until the engine is closed."""
         while True:
-            free = self._places.count(None)
-            new = self._engine.take(free, free == len(self._places))
+            free = self._slots.count(None)
+            new = self._engine.take(free, free == len(self._slots))
             if new is None:
                 for number in self._taken():
                     self._end(number, _ending())
@@ -221,30 +221,30 @@ class _Worker:
                 self.session = self._engine.artifact.session()
 
     def _taken(self) -> list[int]:
-        return [i for i, p in enumerate(self._places) if p is not None]
+        return [i for i, p in enumerate(self._slots) if p is not None]
 
     def _admit(self, new: Sequence[Generation]) -> None:
-        """Give new sequences free places."""
-        free = [i for i, p in enumerate(self._places) if p is None]
-        placed = [*zip(free, new)]
-        for number, one in placed:  # first of all, so that each is told where one fails
-            self._places[number] = _Place(one, deque(pieces(one.prompt, self._sizes)))
+        """Give new sequences free slots."""
+        free = [i for i, p in enumerate(self._slots) if p is None]
+        admitted = [*zip(free, new)]
+        for number, one in admitted:  # first of all, so that each is told where one fails
+            self._slots[number] = _Slot(one, deque(pieces(one.prompt, self._sizes)))
             self._engine.metrics.running.inc()
-        for number, one in placed:
+        for number, one in admitted:
             self.session.call("clear", np.int32(number))
             set_sampling(self.session, number, one.temperature, one.top_k, one.top_p, one.seed)
 
     def step(self) -> None:
         """A piece of one prompt, then a token for each sequence whose prompt is in."""
         for number in self._taken():
-            place = self._places[number]
-            if place is not None and place.sequence.is_cancelled:
+            slot = self._slots[number]
+            if slot is not None and slot.sequence.is_cancelled:
                 self._end(number, "cancelled")
         self._read_prompt()
-        going = [i for i, p in enumerate(self._places) if p is not None and not p.pieces]
+        going = [i for i, p in enumerate(self._slots) if p is not None and not p.pieces]
         if not going:
             return
-        active = np.zeros(len(self._places), np.bool_)
+        active = np.zeros(len(self._slots), np.bool_)
         active[going] = True
         tokens = self.session.call("decode", active).numpy().tolist()
         self._engine.metrics.steps.inc()
@@ -254,26 +254,26 @@ class _Worker:
 
     def _read_prompt(self) -> None:
         """Put in the next piece of a prompt, of each in turn."""
-        reading = [i for i, p in enumerate(self._places) if p is not None and p.pieces]
+        reading = [i for i, p in enumerate(self._slots) if p is not None and p.pieces]
         if not reading:
             return
         number = next((i for i in reading if i >= self._turn), reading[0])
         self._turn = number + 1
-        place = self._places[number]
-        assert place is not None
-        padded, count = place.pieces.popleft()
+        slot = self._slots[number]
+        assert slot is not None
+        padded, count = slot.pieces.popleft()
         token = self.session.call("prefill", padded, np.int32(count), np.int32(number))
         self._engine.metrics.tokens.labels("prompt").inc(count)
-        if not place.pieces:
+        if not slot.pieces:
             first = int(token.numpy())
-            self._engine.metrics.first_token.observe(time.perf_counter() - place.sequence.began)
+            self._engine.metrics.first_token.observe(time.perf_counter() - slot.sequence.began)
             self._got(number, first)
 
     def _got(self, number: int, token: int) -> None:
         """A token of a sequence: tell of it, and whether it was the last."""
-        place = self._places[number]
-        assert place is not None
-        one = place.sequence
+        slot = self._slots[number]
+        assert slot is not None
+        one = slot.sequence
         if token < 0:  # the caches are full
             self._end(number, "length")
             return
@@ -287,8 +287,8 @@ class _Worker:
             self._end(number, "length")
 
     def _end(self, number: int, why: str | Exception) -> None:
-        place = self._places[number]
-        assert place is not None
-        self._places[number] = None
+        slot = self._slots[number]
+        assert slot is not None
+        self._slots[number] = None
         self._engine.metrics.running.dec()
-        place.sequence.listener(None, why)
+        slot.sequence.listener(None, why)

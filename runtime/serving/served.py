@@ -71,7 +71,7 @@ class Served:
             engine = Engine(artifact, self.metrics, settings.max_queue, settings.sessions)
             self.generator = Generator(engine, None if tokenizer is None else Words(tokenizer, bos))
             self.notes.append(
-                f"{name}: completions, {engine.places * settings.sessions} sequences of up to "
+                f"{name}: completions, {engine.slots * settings.sessions} sequences of up to "
                 f"{engine.capacity} tokens at a time"
                 + ("" if tokenizer is not None else "; tokens only, there is no tokenizer"))
         self.batchings: dict[str, Batching] = {}
