@@ -8,7 +8,8 @@ flat.py: arrays of any shape), memory.py (what a device gives, and what when it 
 leaving.py (what a process does that ends), pending.py (calls under way), waiting.py (how a thread
 waits), callbacks.py (Python functions as imports), lane.py (messages of queued programs),
 staging.py (copies to and from GPUs), watch.py (who looks on), aot.py (load a self-describing .vmfb
-and call it by name), session.py (the state of modules), target.py (can this machine run it),
+and call it by name), session.py (the state of modules), generation.py (those of
+language models), serving/ (artifacts over HTTP), target.py (can this machine run it),
 variants.py (which of several forms is called), dims.py (sizes in its record), container.py,
 archives.py and parameters.py (what the files hold), program.py (what a module holds, read without
 IREE: flatbuffer.py, bytecode.py, bytecode.json, elf.py), hosting.py (for the C++ library in cpp).

@@ -182,13 +182,39 @@ class Session:
         if not way.is_flat or len(args) != len(way.trees):
             given = _flatten(way.trees, args, way.function.record)
         form = way.form(given) if way.forms else way
+        return _unflatten(form.tree, self._run(form, given))
+
+    def call_flat(self, name: str, leaves: Sequence[Any]) -> list[Buffer]:
+        """Call a function with the state, its own arguments and results as flat lists.
+
+        Args:
+          name: of the function.
+          leaves: the arrays of its own arguments' trees, in order.
+
+        Returns:
+          The arrays of its results' tree; Buffers, which may be pending.
+
+        Raises:
+          ArtifactError: there is no such function.
+          TypeError, ValueError: the arguments are not those it takes; the state stays as it was.
+        """
+        way = self._ways.get(name)
+        if way is None:
+            way = self._ways[name] = _Way(self._artifact[name])
+        if len(leaves) != len(way.shapes):
+            raise TypeError(explain(
+                f"{name}() takes {len(way.shapes)} arrays besides the state, got {len(leaves)}.",
+                way.function.record.signature(), "pass one for each."))
+        return self._run(way.form(leaves) if way.forms else way, leaves)
+
+    def _run(self, way: _Way, given: Sequence[Any]) -> list[Buffer]:
         with self._lock:
             held = self._leaves
             rest = iter(given)
-            made = form.function(*[next(rest) if n is None else held[n] for n in form.args])
-            for i, n in form.state:
+            made = way.function(*[next(rest) if n is None else held[n] for n in way.args])
+            for i, n in way.state:
                 held[n] = made[i]
-        return _unflatten(form.tree, [made[i] for i in form.own])
+        return [made[i] for i in way.own]
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self._artifact.functions:

@@ -59,6 +59,7 @@ NAMESPACES = {
     "calque.experimental.sparse.linalg": "sparse systems of equations",
     "calque.experimental.multihost_utils": "exchange of values between processes",
     "calque.runtime": "running compiled programs without the compiler",
+    "calque.runtime.serving": "artifacts over HTTP",
     "calque.export": "portable functions, to and from JAX",
     "calque.stages": "a jitted function traced, lowered, compiled",
     "calque.aot": "artifacts: programs compiled ahead of time",

@@ -317,6 +317,77 @@ def generate(model: Annotated[Path, typer.Argument(
 
 @app.command()
 @reported
+def serve(model: Annotated[Path, typer.Argument(
+              metavar="MODEL", show_default=False,
+              help="an artifact (.vmfb), or a language model: a .gguf file, a folder with "
+                   "config.json and model.safetensors")],
+          host: Annotated[str, typer.Option(help="where to listen")] = "127.0.0.1",
+          port: Annotated[int, typer.Option(
+              "--port", "-p", help="where to listen; 0 takes a free one")] = 8000,
+          name: Annotated[str, typer.Option(
+              show_default=False, help="under which it is served; by default the file's")] = "",
+          threads: Annotated[int, typer.Option(
+              metavar="N", show_default=False, help="how many calls run at the same time; by "
+              "default as many as there are cores, 4 at most")] = 0,
+          max_batch: Annotated[int, typer.Option(
+              "--max-batch", metavar="N", show_default=False, help="rows of a batch at most; by "
+              "default as many as the largest program of a known size has, else 64")] = 0,
+          max_wait_ms: Annotated[float, typer.Option(
+              "--max-wait-ms", metavar="T", help="milliseconds that a request may wait "
+              "for others though a thread is free")] = 0.0,
+          batching: Annotated[bool, typer.Option(
+              "--batching/--no-batching", metavar="",
+              help="whether requests are put together")] = True,
+          max_queue: Annotated[int, typer.Option(
+              "--max-queue", metavar="N", help="how many requests may wait")] = 256,
+          max_body_mb: Annotated[float, typer.Option(
+              "--max-body-mb", metavar="M", help="size of a body at most, in MiB")] = 64.0,
+          max_sessions: Annotated[int, typer.Option(
+              "--max-sessions", metavar="N",
+              help="sequences of a module with state at most")] = 64,
+          grace_s: Annotated[float, typer.Option(
+              "--grace-s", metavar="T",
+              help="seconds that requests under way have when the server ends")] = 30.0,
+          parameters: Annotated[Path, typer.Option(
+              "--parameters", metavar="FILE.irpa", show_default=False,
+              help="the archive of its parameters; by default the one beside the file")] = Path(),
+          tokenizer: Annotated[Path, typer.Option(
+              "--tokenizer", metavar="FILE.json", show_default=False,
+              help="of a language model; by default its own")] = Path(),
+          sequences: Annotated[int, typer.Option(
+              min=1, help="sequences of a language model that are generated together; an artifact "
+                          "has its own number")] = 8,
+          sessions: Annotated[int, typer.Option(
+              metavar="N", help="batches of so many sequences beside each other, each with a "
+                                "thread")] = 1,
+          capacity: Annotated[int, typer.Option(
+              min=1, help="tokens that a sequence may have, prompt included")] = 512,
+          quantize: Annotated[str, typer.Option(
+              "--quantize", "-q", metavar="KIND", show_default=False,
+              help="store matrices of floats in a few bits: q8_0, q4_0 or q4_1")] = "") -> None:
+    """Serve an artifact over HTTP, or a language model.
+
+    Functions by the Open Inference Protocol (POST /v2/models/NAME/infer), requests that wait at
+    the same time as one batch; language models by POST /v1/completions, all sequences together.
+    GET /metrics is for Prometheus.  SIGTERM and Ctrl-C end it when what is under way is finished.
+
+    Examples:
+
+    - `calque serve predict.vmfb --port 8000 --max-batch 64 --max-wait-ms 2`
+
+    - `calque serve model.gguf --sequences 8 --capacity 2048`
+    """
+    from calque_cli.serve import serve_model
+    options = {"host": host, "port": port, "max_batch": max_batch, "max_wait_ms": max_wait_ms,
+               "batching": batching, "max_queue": max_queue, "max_body_mb": max_body_mb,
+               "sessions": sessions, "max_sessions": max_sessions, "grace_s": grace_s,
+               "threads": threads}
+    serve_model(model, name, options, parameters if parameters.name else None,
+                tokenizer if tokenizer.name else None, capacity, sequences, quantize)
+
+
+@app.command()
+@reported
 def dump(function: Function,
          arg: Args = [],  # noqa: B006
          static: Static = [],  # noqa: B006

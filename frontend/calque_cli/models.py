@@ -17,7 +17,7 @@ import calque
 from calque import aot, models
 from calque.lowering.target.targets import Target, portable_target
 from calque.nn.quantized import MADE
-from calque.runtime.session import Session
+from calque.runtime import Artifact
 from calque_cli.report import UsageError, progress, size_text
 
 
@@ -39,9 +39,10 @@ def generate_text(model: Path, prompt: str, tokens: str, sampling: Sampling, cap
     if (prompt != "") == (tokens != "") and not (save and not prompt and not tokens):
         raise UsageError("a prompt is wanted, as text or as tokens.",
                          "give --prompt TEXT, or --tokens 1,15043.")
-    session, loaded = _session(model, capacity, sequences, quantize, save, targets)
+    artifact, loaded = load_model(model, capacity, sequences, quantize, save, targets)
     if save is not None and not prompt and not tokens:
         return
+    session = artifact.session()
     words = None
     if prompt or tokenizer is not None or loaded is not None:
         words = _tokenizer(tokenizer or loaded or model, needed=bool(prompt))
@@ -69,13 +70,14 @@ def generate_text(model: Path, prompt: str, tokens: str, sampling: Sampling, cap
                    "second", err=True)
 
 
-def _session(model: Path, capacity: int, sequences: int, quantize: str, save: Path | None,
-             targets: Sequence[Target]) -> tuple[Session, models.Loaded | None]:
-    """Of an artifact, or of a model's own files, which are compiled."""
+def load_model(model: Path, capacity: int, sequences: int, quantize: str,
+               save: Path | None = None, targets: Sequence[Target] = (),
+               parameters: Path | None = None) -> tuple[Artifact, models.Loaded | None]:
+    """An artifact, or a model's own files, which are compiled."""
     if model.suffix == ".vmfb":
         if save is not None or quantize:
             raise UsageError(f"{model} is compiled already.", "leave --save and --quantize away.")
-        return aot.load(model).session(), None
+        return aot.load(model, parameters=parameters), None
     loaded = models.load(model)
     if not isinstance(loaded.config, models.LlamaConfig):
         raise UsageError(f"{model} is an encoder, which generates no text.",
@@ -98,8 +100,8 @@ def _session(model: Path, capacity: int, sequences: int, quantize: str, save: Pa
             beside = save.with_suffix(".irpa")
             typer.echo(f"wrote {beside}: {len(artifact.parameters)} parameters "
                        f"({size_text(beside.stat().st_size)})")
-        return aot.load(save).session(), loaded
-    return aot.load(artifact).session(), loaded
+        return aot.load(save), loaded
+    return aot.load(artifact), loaded
 
 
 def _tokenizer(of: Any, needed: bool) -> Any:
@@ -108,6 +110,16 @@ def _tokenizer(of: Any, needed: bool) -> Any:
     except (models.ModelError, models.MissingPackage):
         if needed or not isinstance(of, models.Loaded):
             raise
+        return None  # tokens in, tokens out
+
+
+def optional_tokenizer(given: Path | None, of: models.Loaded | Path) -> Any:
+    """The tokenizer that is given, or the model's own; None where it has none."""
+    if given is not None:
+        return models.tokenizer(given)
+    try:
+        return models.tokenizer(of)
+    except (models.ModelError, models.MissingPackage):
         return None  # tokens in, tokens out
 
 

@@ -33,7 +33,7 @@ def test_the_page_shows_what_the_commands_print(console, name):
 def test_every_command_is_on_the_page():
     page = (DOCS / "cli.md").read_text()
     for command in ("compile", "run", "inspect", "dump", "explain", "doctor", "cache", "link",
-                    "bench", "verify", "warmup", "run-many", "header", "generate"):
+                    "bench", "verify", "warmup", "run-many", "header", "generate", "serve"):
         assert re.search(rf"calque {command}\b", page.replace("\n", " "))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import doctest
 import functools
+import importlib.util
 import inspect
 import types
 from collections.abc import Iterator
@@ -67,6 +68,8 @@ MODULES = {"calque": calque, "api_util": calque.api_util, "core": calque.core,
            **{f"scipy.stats.{n}": getattr(calque.scipy.stats, n) for n in calque.scipy.stats.__all__
               if isinstance(getattr(calque.scipy.stats, n), types.ModuleType)},
            "test_util": calque.test_util, "tree": tree, "tree_util": tree_util}
+if all(map(importlib.util.find_spec, ("aiohttp", "prometheus_client"))):
+    MODULES["runtime.serving"] = importlib.import_module("calque.runtime.serving")
 METHODS = {"Array": calque.Array, "at": At, "at[]": Ref,
            "config": type(calque.config), "ShapeDtypeStruct": calque.ShapeDtypeStruct}
 # messages are long and tested elsewhere: an example of a failure names the error's class only

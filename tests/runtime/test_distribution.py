@@ -40,6 +40,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in (ROOT / "runtime").glob("*"):
         if path.suffix in (".py", ".json", ".toml", ".md"):
             (source / path.name).symlink_to(path)
+    (source / "serving").symlink_to(ROOT / "runtime/serving")
     venv.create(folder / "venv", with_pip=False)
     site = folder / f"venv/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     subprocess.run([sys.executable, "-W", "ignore", "-c", "import setuptools; setuptools.setup()",
@@ -96,6 +97,14 @@ print(json.dumps({
             and not m.startswith("calque.runtime")] == []
 
 
+def test_serving_says_what_it_takes(python: Path) -> None:
+    done = subprocess.run([str(python), "-W", "error", "-m", "calque.runtime.serving", "x.vmfb"],
+                          text=True, capture_output=True, cwd=python.parent,
+                          env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")})
+    assert done.returncode == 1 and done.stderr.splitlines()[-1] == (
+        "  Fix: pip install 'calque[serve]' (or 'calque-runtime[serve]').")
+
+
 def test_it_is_the_same_version_with_the_same_dependencies() -> None:
     small = tomllib.loads((ROOT / "runtime/pyproject.toml").read_text())["project"]
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -106,8 +115,9 @@ def test_it_is_the_same_version_with_the_same_dependencies() -> None:
 
 def test_every_module_of_the_runtime_is_in_it(python: Path) -> None:
     site = next(python.parents[1].glob("lib/python*/site-packages"))
-    laid_out = {p.name for p in (site / "calque/runtime").glob("*.py")}
-    assert laid_out == {p.name for p in (ROOT / "runtime").glob("*.py")}
+    for folder in ("", "serving"):
+        laid_out = {p.name for p in (site / "calque/runtime" / folder).glob("*.py")}
+        assert laid_out == {p.name for p in (ROOT / "runtime" / folder).glob("*.py")}
     assert not (site / "calque/__init__.py").exists()
 
 
@@ -121,7 +131,9 @@ def size(folder: Path) -> int:
 def test_it_is_small_and_starts_fast(python: Path) -> None:
     """The numbers of docs/cpp.md; the bounds leave room for other machines."""
     site = next(python.parents[1].glob("lib/python*/site-packages"))
-    assert size(site / "calque") < 300 << 10, "calque.runtime itself: under 300 KiB"
+    serving = size(site / "calque/runtime/serving")
+    assert size(site / "calque") - serving < 300 << 10, "calque.runtime itself: under 300 KiB"
+    assert serving < 150 << 10
     assert size(site / "iree") < 80 << 20
     code = """
 import time

@@ -8,6 +8,7 @@ import numpy as np
 from calque.core.errors import explain
 from calque.core.types import Ndarray
 from calque.models.settings import ModelError
+from calque.runtime.generation import chunk_sizes, is_language_model, pieces, set_sampling
 from calque.runtime.session import Session
 
 
@@ -54,17 +55,13 @@ def generate(session: Session, prompt: Sequence[int], *, most: int | None = None
       >>> list(models.generate(aot.load(model.compile()).session(), [1, 2], most=3))
       [0, 0, 0]
     """
-    if "prefill" not in session.artifact.functions or "logits" not in session.leaves:
+    if not is_language_model(session.artifact):
         raise ModelError(explain(f"{session!r} is none of a language model.", "generate",
                                  "give a session of the artifact of a models.Llama."))
     sequences, vocabulary = map(int, session.read("logits").shape)
     _check(prompt, vocabulary, sequence, sequences, temperature, top_k, top_p)
     ends = {*(session.read("stop").tolist() if stop is None else stop)}
-    for name, value in (("temperature", temperature), ("top_k", top_k), ("top_p", top_p),
-                        ("seed", seed)):
-        held = session.read(name)
-        held[sequence] = value
-        session.write(name, held)
+    set_sampling(session, sequence, temperature, top_k, top_p, seed)
     token = prefill(session, prompt, sequence)
     active = np.arange(sequences) == sequence
     return _tokens(session, token, active, most, ends)
@@ -100,21 +97,10 @@ def prefill(session: Session, prompt: Sequence[int], sequence: int) -> int:
     have, capacity = int(session.read("lengths")[sequence]), int(session.read("capacity"))
     if have + len(prompt) > capacity:
         raise _full(session, f"{len(prompt)} tokens behind {have}")
-    sizes = _chunks(session)
-    tokens, token = np.asarray(prompt, np.int32), None
-    while tokens.size:
-        size = next((n for n in sizes if n >= tokens.size), sizes[-1])
-        piece, tokens = tokens[:size], tokens[size:]
-        padded = np.zeros(size, np.int32)
-        padded[:piece.size] = piece
-        token = session.call("prefill", padded, np.int32(piece.size), np.int32(sequence))
+    token = None
+    for padded, count in pieces(prompt, chunk_sizes(session.artifact)):
+        token = session.call("prefill", padded, np.int32(count), np.int32(sequence))
     return -1 if token is None else int(token.numpy())
-
-
-def _chunks(session: Session) -> list[int]:
-    """How many tokens the programs of prefill take, smallest first."""
-    return sorted(int(str(a.shape[0])) for f in session.artifact.every
-                  if f.record.name == "prefill" for a in f.record.args if a.path == "tokens")
 
 
 def _full(session: Session, what: str) -> CacheFull:
