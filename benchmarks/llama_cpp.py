@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -111,7 +110,7 @@ def calque(path: Path, rounds: int) -> tuple[list[float], Any]:
     session = aot.load(models.Llama(found.config, found.weights, capacity=PROMPT + MORE + 92,
                                     chunks=(PROMPT,)).compile()).session()
     tokens = np.random.default_rng(1).integers(3, VOCABULARY, PROMPT).tolist()
-    reads, steps = [], []
+    reads, steps, first = [], [], None
     for _ in range(rounds):
         session.clear(np.int32(0))
         begin = time.perf_counter()
@@ -141,36 +140,35 @@ def row(kind: str, size: int, ours: list[float], theirs: list[float]) -> str:
 
 
 def main(peer_python: Annotated[str, typer.Option("--peer")], width: int = 768, layers: int = 12,
-         kinds: str = ",".join(KINDS), rounds: int = 3, write_table: Annotated[
-             bool, typer.Option("--write")] = False, one: str = "") -> None:
+         kinds: str = ",".join(KINDS), rounds: int = 3,
+         write_table: Annotated[bool, typer.Option("--write")] = False, one: str = "") -> None:
     if one:  # calque's part, in a process of its own
         took, logits = calque(Path(one), rounds)
         np.save(Path(one).with_suffix(".own.npy"), logits)
         print(json.dumps(took))
         return
-    lines = ["| weights | size | prompt of 512 | llama.cpp's | calque / llama.cpp | tokens a second "
-             "| llama.cpp's | calque / llama.cpp |", "|---|---|---|---|---|---|---|---|"]
+    lines = ["| weights | size | prompt of 512 | llama.cpp's | calque / llama.cpp | tokens a "
+             "second | llama.cpp's | calque / llama.cpp |", "|---|---|---|---|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as folder:
         for kind in kinds.split(","):
             path = Path(folder) / f"{kind}.gguf"
             write(path, kind, width, layers)
-            ours: list[list[float]] = []
-            theirs: list[list[float]] = []
+            ours, theirs = [], []
             for _ in range(2):
-                done = subprocess.run([sys.executable, __file__, "--peer", peer_python, "--rounds",
-                                       str(rounds), "--one", path], text=True, check=True,
-                                      stdout=subprocess.PIPE)
+                done = subprocess.run(
+                    [sys.executable, __file__, "--peer", peer_python, "--rounds", str(rounds),
+                     "--one", path], text=True, check=True, stdout=subprocess.PIPE)
                 ours.append(json.loads(done.stdout))
                 took, logits = peer(peer_python, path, rounds)
                 theirs.append(took)
             own = np.load(path.with_suffix(".own.npy"))
             away = np.abs(own - logits).max() / np.abs(logits).max()
-            best: Callable[[list[list[float]]], list[float]] = lambda x: [min(c) for c in zip(*x)]
-            lines.append(row(kind, path.stat().st_size, best(ours), best(theirs)))
+            lines.append(row(kind, path.stat().st_size, *[
+                [min(c) for c in zip(*x, strict=True)] for x in (ours, theirs)]))
             print(lines[-1], f"logits differ by {away:.1e} of the largest", flush=True)
             path.unlink()
     if write_table:
-        from run import put
+        from suite import put
         put("models.md", "llama.cpp", lines)
 
 

@@ -40,12 +40,12 @@ the cure it names, then the test.
 
 Two defects end the process and have no test: an empty contraction divides by zero (`_dot` in
 `lowering/rules/contract.py`), and IREE's own scatter writes outside its operand (`scatter_rows`
-in `lowering/kernels/scatter.py`). A third gives wrong values, in large programs only: a dispatch that
-reads nothing (positions, an identity) and is read by a loop or a branch within its block alone may
-never run, so that what it should have written is whatever lay there, or is refused ("streamable op
-expected to be in an execution region"). Positions in programs of loops within loops are therefore
-read from a constant behind a barrier (`_iota` in `lowering/rules/shape.py`;
-`tests/clients/libs/diffrax.py`, `implicit`, is NaN without it).
+in `lowering/kernels/scatter.py`). A third gives wrong values, in large programs only: a
+dispatch that reads nothing (positions, an identity) and is read by a loop or a branch within
+its block alone may never run, so that what it should have written is whatever lay there, or is
+refused ("streamable op expected to be in an execution region"). Positions in programs of loops
+within loops are therefore read from a constant behind a barrier (`_iota` in
+`lowering/rules/shape.py`; `tests/clients/libs/diffrax.py`, `implicit`, is NaN without it).
 
 ## What IREE still does
 """

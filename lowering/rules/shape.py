@@ -117,7 +117,7 @@ def _iota(op: Op) -> Value:
     dtype = np.dtype(op["dtype"])
     shape, axis = op.out.shape, op["dimension"]
     made = real_dtype(dtype) if dtype.kind == "c" else I32 if dtype.kind == "V" else dtype
-    row = is_static(shape) and 0 < math.prod(shape) and shape[axis] <= ROW and (
+    row = is_static(shape) and math.prod(shape) > 0 and shape[axis] <= ROW and (
         op.ctx.views or shape[axis] < math.prod(shape) >= LARGE)
     if row:
         # IREE sees an iota's axes as one and divides for every element (1000 x 1000: 0.33 to 0.13)
