@@ -234,3 +234,29 @@ def test_what_all_branches_pass_on_is_not_mapped() -> None:
         x < 2, lambda x, y: (x * 2, y), lambda x, y: (x * 3, y), x, y), (0, None), (0, None))(x, y)
     np.testing.assert_array_equal(out, np.where(x < 2, x * 2, x * 3))
     assert float(same) == 3
+
+
+def test_a_function_for_several_branches_is_called_once() -> None:
+    # As in JAX: what tracing does is done once (haiku counts), and values are each branch's own.
+    calls: list[str] = []
+    scale, table = jnp.arange(1.0, 3.0), np.float32([3, 5])
+
+    def square(x):
+        calls.append("square")
+        return (x * x * scale).sum() + table[0]
+
+    def cube(x):
+        calls.append("cube")
+        return (x ** 3 * table).sum()
+
+    def f(i, x):
+        return lax.switch(i, [square, cube, square, cube], x)
+
+    assert float(f(2, 2.0)) == 4 * 3 + 3 and sorted(calls) == ["cube", "square"]
+    calls.clear()
+    assert float(lax.cond(True, cube, cube, 2.0)) == 64 and calls == ["cube"]
+    at = jnp.arange(4)
+    np.testing.assert_array_equal(calque.jit(calque.vmap(f, (0, None)))(at, 2.0), [15, 64, 15, 64])
+    grads = calque.jit(calque.vmap(calque.grad(f, 1), (0, None)))(at, 2.0)
+    np.testing.assert_array_equal(grads, [12, 96, 12, 96])
+    np.testing.assert_array_equal([calque.jit(calque.grad(f, 1))(i, 2.0) for i in range(4)], grads)

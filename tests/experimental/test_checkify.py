@@ -86,6 +86,8 @@ TABLE: list[tuple[Any, tuple[Any, ...], str | None]] = [
     (lambda x: lax.while_loop(lambda c: c < 3, lambda c: (check(c < 5, "c"), c + 1)[1], x),
      (jnp.int32(0),), None),
     (calque.vmap(positive), (jnp.array([1.0, -2.0, -3.0]),), failed("must be positive: -3.0")),
+    (lambda x: (check(x > 0, "{d}", d={"q": x}), x)[1], (f32(-1),),
+     failed("{'q': Array(-1., dtype=float32)}")),
     (calque.grad(lambda x: (check(x > 0, "g {x}", x=x), jnp.sqrt(x))[1]), (f32(-1),),
      failed("g -1.0")),
     (calque.grad(lambda x: 1 / x), (f32(0),), "division by zero"),

@@ -321,3 +321,23 @@ def test_more_than_any_memory_is_a_lack_of_memory(make: Any) -> None:
 def test_a_size_beyond_64_bits_is_told() -> None:
     with pytest.raises(OverflowError, match=r"2\*\*63 or more\.(?s:.*)Fix: "):
         calque.jit(lambda x: jnp.broadcast_to(x, (2**70,)).sum())(1.0)
+
+
+def test_reshape_of_a_numpy_array_is_numpys() -> None:
+    # As in JAX, under jit too: checks in Python of values that are known stay possible (numpyro's
+    # supports); ravel and the others give Arrays.
+    x = np.arange(4.0)
+    seen: list[Any] = []
+
+    @calque.jit
+    def f() -> Any:
+        seen.extend((jnp.reshape(x == x, (2, -1)).all(-1), jnp.reshape(x[0], (1,))))
+        return jnp.reshape(jnp.asarray(x), (2, 2), order="F")
+
+    np.testing.assert_array_equal(f(), x.reshape((2, 2), order="F"))
+    assert all(type(s) is np.ndarray for s in seen)
+    assert jnp.reshape(x, (2, 2), "F").dtype == x.dtype and jnp.ravel(x).dtype == np.float32
+    assert isinstance(jnp.ravel(x), calque.Array) and not np.shares_memory(
+        jnp.reshape(x, (2, 2), copy=True), x)
+    with pytest.raises(ValueError, match="cannot reshape array of size 4"):
+        jnp.reshape(x, 3)

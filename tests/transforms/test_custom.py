@@ -516,3 +516,35 @@ def test_arguments_without_a_derivative_may_be_mapped_or_traced() -> None:
     through = calque.grad(lambda x: calque.lax.scan(lambda c, n: (power(c, n), None), x, x0)[0])
     x0 = np.float32([1, 2, 3])
     assert float(through(1.5)) == pytest.approx(6 * 1.5 ** 5, rel=1e-5)
+
+
+def test_a_backward_rule_is_asked_where_no_cotangent_arrives() -> None:
+    # As in JAX: None of one rule does not keep the rule before it from running (flax's fp8 layers
+    # hand on new scales as cotangents); what is unused is not asked.
+    @calque.custom_vjp
+    def scaled(x: Any, s: Any) -> Any:
+        return x * s, s
+
+    scaled.defvjp(lambda x, s: ((x * s, s), None), lambda res, ct: (None, jnp.float32(7)))
+
+    @calque.custom_vjp
+    def last(x: Any, s: Any) -> Any:
+        return x * s
+
+    last.defvjp(lambda x, s: (x * s, None), lambda res, ct: (None, None))
+
+    def looped(x: Any, s: Any) -> Any:
+        return calque.lax.scan(lambda c, _: (c, last(*scaled(c, s))), x, None, length=3)[1].sum()
+
+    def loss(x: Any, s: Any) -> Any:
+        return last(*scaled(x, s))
+
+    def unused(x: Any, s: Any) -> Any:
+        return scaled(x, s) and x
+
+    for f, want in ((loss, (0, 7)), (calque.checkpoint(loss), (0, 7)), (looped, (0, 21)),
+                    (lambda x, s: last(calque.jit(scaled)(x, s)[0], s), (0, 0)),
+                    (unused, (1, 0))):
+        grad = calque.grad(f, (0, 1))
+        for run in (grad, calque.jit(grad)):
+            np.testing.assert_array_equal(run(jnp.float32(2), jnp.float32(3)), want)

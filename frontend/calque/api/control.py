@@ -166,7 +166,11 @@ def _branch(name: str, index: Any, branches: Sequence[Function],
                        [name_at(branches[-1], tree, i) for i in refs])
     avals = [type_of(x) for x in leaves]
     order = [1, 0] if name == "cond" else range(len(branches))  # true_fun is the first of cond's
-    found = {i: trace_with_refs(branches[i], tree, avals, verb=name) for i in order}
+    found: dict[int, Any] = {}
+    for i in order:  # a function that stands for several branches is called once, as in JAX
+        same = next((k for k in found if branches[k] is branches[i] and not refs), None)
+        found[i] = (trace_with_refs(branches[i], tree, avals, verb=name) if same is None
+                    else found[same])
     out_tree = found[0][1]
     traced, uses = equal_uses(len(leaves), [
         (p, u) for p, _, u in (found[i] for i in range(len(branches)))])

@@ -122,6 +122,8 @@ def _dtypes() -> dict[str, Any]:
     return {"DType": np.dtype, "ExtendedDType": ExtendedDType, "extended": extended,
             "TypePromotionError": calque.errors.TypePromotionError, "float0": dtypes.float0,
             "canonicalize_dtype": dtypes.canonical, "issubdtype": calque.numpy.issubdtype,
+            "finfo": calque.numpy.finfo, "iinfo": calque.numpy.iinfo,  # flax's fp8_ops
+            "supports_inf": lambda dtype: bool(np.isinf(np.array(np.inf).astype(dtype))),
             "bfloat16": calque.numpy.bfloat16, "to_inexact_dtype": to_inexact_dtype,
             "to_complex_dtype": lambda dtype: np.result_type(
                 to_inexact_dtype(dtype), np.complex64)}  # tinygp's tests

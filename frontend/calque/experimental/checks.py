@@ -21,6 +21,7 @@ from calque.core.primitive import Primitive, registry
 from calque.core.program import Equation, Program, Var, inner_of
 from calque.core.trace import Tracer
 from calque.core.types import Function, Params, Shape
+from calque.dispatch.array import from_numpy
 from calque.lax import dynamic_index_in_dim
 from calque.numpy import argmax, array, asarray, broadcast_to, isnan, moveaxis, where, zeros
 from calque.primitives import control
@@ -99,7 +100,7 @@ class Site:
                     f"bounds for axis {axis} with size {shape[axis]}. ")
         if self.kind is not FailedCheckError:
             return self.text
-        args, kwargs = self.tree.unflatten(list(values))
+        args, kwargs = self.tree.unflatten([from_numpy(np.asarray(v)) for v in values])
         return f"{self.text.format(*args, **kwargs)} (`check` failed)"
 
     def counts(self) -> int:

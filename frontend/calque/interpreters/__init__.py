@@ -5,6 +5,7 @@
   batching.py      batching rules
   mlir.py          lowering: lower_fun, register_lowering
   partial_eval.py  what of a function is known; dead code
+  known_parts.py   of an equation of a Program
   xla.py, pxla.py  apply_primitive
 """
 from calque.interpreters import ad as ad

@@ -13,7 +13,7 @@ from calque.core.lists import flagged
 from calque.core.program import Equation, Program, eliminate_dead_code
 from calque.core.source import here
 from calque.core.trace import as_current, current
-from calque.transforms.linearize import SplitTrace
+from calque.interpreters.known_parts import KnownTrace
 from calque.transforms.stage import StageTrace, StageTracer, stage
 
 DynamicJaxprTracer = StageTracer
@@ -88,7 +88,7 @@ def trace_to_jaxpr_nounits(fun: Any, pvals: Sequence[Any],
     """
     staged = StageTrace("unknown")
     staged.source = here()
-    trace = SplitTrace(current.get(), staged)
+    trace = KnownTrace(current.get(), staged)
     pairs = [PartialVal(p) for p in pvals]
     inputs = [None if p.is_known() else staged.new(p[0]) for p in pairs]
     try:

@@ -55,7 +55,7 @@ def _named(name: str, draw: Callable[[Any, tuple[int, ...], Any], Any],
         with lazy_eval(name):
             return draw(key, as_sizes(name, shape), kind)
 
-    init.__name__ = init.__qualname__ = name
+    init.__qualname__ = f"{name}.<locals>.init"  # as JAX: flax prints an initializer as `init`
     return init
 
 

@@ -18,7 +18,7 @@ from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_size, as_sizes, canonical_axis
 from calque.lax.shape import unchanged
 from calque.numpy import many, util
-from calque.numpy.shapes import atleast_1d, atleast_2d, atleast_3d, ravel, reshape
+from calque.numpy.shapes import atleast_1d, atleast_2d, atleast_3d, ravel, reshaped
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -283,7 +283,7 @@ def column_stack(tup: Any) -> Any:
     """
     def column(v: Any) -> Any:
         own = shape_of(v)
-        return v if len(own) > 1 else reshape(v, (own[0] if own else 1, 1))
+        return v if len(own) > 1 else reshaped(v, (own[0] if own else 1, 1))
 
     return _stacked("column_stack", tup, column, 1, None)
 

@@ -124,7 +124,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
         the context's mesh.
 
     Returns:
-      An array of the shape.
+      An array of the shape; of a NumPy array NumPy's view, under jit too, as in JAX.
 
     Raises:
       TypeError: the sizes do not fit.
@@ -135,9 +135,20 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
       Array([[0, 1],
              [2, 3]], dtype=int32)
     """
+    if isinstance(a, (np.ndarray, np.generic)) and out_sharding is None:
+        sizes = as_sizes("reshape", shape)
+        if all(type(n) is int for n in sizes):  # not symbolic
+            made = np.reshape(a, sizes, order)  # type: ignore[call-overload]
+            return made.copy() if copy else made
+    return reshaped(a, shape, order, copy=copy, out_sharding=out_sharding)
+
+
+def reshaped(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
+             out_sharding: Any = None) -> Any:
+    """reshape for our own functions: an Array of a NumPy array."""
     x = util.one_array("reshape", a)
     if out_sharding is not None:
-        return resharded("reshape", out_sharding, reshape, a, shape, order, copy=copy)
+        return resharded("reshape", out_sharding, reshaped, a, shape, order, copy=copy)
     if copy is False:
         raise NotImplementedError(explain("reshape: copy=False is not supported.",
                                           fix="leave copy out."))
@@ -182,7 +193,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     if order == "K":
         raise NotImplementedError(explain("Ravel not implemented for order='K'.",
                                           fix="use 'C' or 'F'."))
-    return reshape(x, (math.prod(shape_of(x)),), order, out_sharding=out_sharding)
+    return reshaped(x, (math.prod(shape_of(x)),), order, out_sharding=out_sharding)
 
 
 # ---- axes
