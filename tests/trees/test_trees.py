@@ -5,6 +5,8 @@ import collections
 import dataclasses
 import operator
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -214,3 +216,19 @@ def test_a_class_that_takes_numbers_for_what_is_static() -> None:
     assert again.k == 2 and again.inner[0].n == 3 and again.inner[0].x is leaves[0]
     got = calque.jit(lambda t: t.inner[0].x * t.k + t.inner[0].n)(tree)
     np.testing.assert_array_equal(got, np.full(2, 5, np.float32))
+
+
+def test_trees_in_exit_handlers_that_were_there_before() -> None:
+    """Those run last, when optree's own handlers would have emptied its registry."""
+    program = """
+import atexit
+def last():
+    import collections
+    class P(collections.namedtuple("P", "x y")): pass
+    print(calque.tree.leaves({"a": 1, "b": (2, [3, None], P(4, 5))}))
+atexit.register(last)
+import calque
+"""
+    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True,
+                          check=True)
+    assert (done.stdout, done.stderr) == ("[1, 2, 3, 4, 5]\n", "")

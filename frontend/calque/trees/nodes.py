@@ -4,15 +4,34 @@ The public names are those of calque.tree_util.  Imports nothing of calque.
 """
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import functools
+import importlib
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
-import optree
+
+def _keep_registry() -> None:
+    """Import optree, unless somebody has, without its exit handlers: they empty its registry, and
+    to handlers that were there before (which run later) a dictionary would be a leaf."""
+    register = atexit.register
+
+    def without_optree(f: Any, *args: Any, **kwargs: Any) -> Any:
+        of_extension = type(f).__name__ == "builtin_function_or_method" and not f.__name__
+        return f if of_extension else register(f, *args, **kwargs)
+    atexit.register = without_optree  # type: ignore[assignment]
+    try:
+        importlib.import_module("optree")
+    finally:
+        atexit.register = register
+
+
+_keep_registry()
+import optree  # noqa: E402
 
 NAMESPACE = "calque"
 _registered: set[type] = set()
