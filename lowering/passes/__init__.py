@@ -1,5 +1,6 @@
 """What is decided about a Program before it is emitted, and what is rewritten.
 
+written.py    branches that write a part of an array give the part, which is written behind them
 legalize.py   loops in operations that kernels have: keys as words, draws and sorts as others
 whole.py      small Programs as one kernel, on words of keys or parts of complex numbers, too
 cost.py       how much work a Program is: small programs run inline, which loops become kernels

@@ -18,13 +18,15 @@ from calque.core.program import Atom, Equation, Program, Var, inner_of
 from calque.core.words import forms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.empty import without_empty
+from calque.lowering.passes.written import with_parts_written
 
 FEW_TAPS = 25  # of a window outside of loops: each of more is worth less than compiling it
 
 
 def legalize(p: Program) -> Program:
     """p with such loops, at any depth, and such convolutions."""
-    return p.derived(("legalize", loops.enabled), lambda: _in_slices(_with_loops(p)))
+    return p.derived(("legalize", loops.enabled), lambda: _in_slices(_with_loops(
+        with_parts_written(p))))
 
 
 def _in_slices(p: Program) -> Program:
