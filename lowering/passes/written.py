@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
-from calque.core.avals import ShapedArray
 
 LEAST, WORTH = 4096, 4  # elements of an array at least, and times its part that it is large
 
@@ -96,4 +96,3 @@ def _updates(branches: Sequence[Program], k: int) -> tuple[int, list[Equation | 
             math.prod(aval.shape) < max(LEAST, WORTH * math.prod(part))):
         return None
     return index, found
-
