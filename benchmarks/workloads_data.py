@@ -170,6 +170,18 @@ def search_values(j: Any, more: int) -> Made:
 
 
 @workload
+def draws_kept(j: Any, more: int) -> Made:
+    """300 steps, of which the second half is kept, a row each."""
+    def f(x: Any, kept: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            x, kept = c
+            x = j.np.sin(1.1 * x + i)
+            return x, j.lax.cond(i >= 150, lambda b: b.at[i].set(x), lambda b: b, kept)
+        return j.lax.fori_loop(0, 300, step, (x, kept))
+    return f, (normal(1000 + more), np.zeros((300, 1000 + more), np.float32))
+
+
+@workload
 def mandelbrot_120k(j: Any, more: int) -> Made:
     def f(x: Any, y: Any) -> Any:
         c = j.lax.complex(*j.np.broadcast_arrays(x[None], y[:, None]))

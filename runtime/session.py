@@ -175,9 +175,7 @@ class Session:
           ArtifactError: there is no such function.
           TypeError, ValueError: the arguments are not those it takes; the state stays as it was.
         """
-        way = self._ways.get(name)
-        if way is None:
-            way = self._ways[name] = _Way(self._artifact[name])
+        way = self._way(name)
         given: Sequence[Any] = args
         if not way.is_flat or len(args) != len(way.trees):
             given = _flatten(way.trees, args, way.function.record)
@@ -198,14 +196,18 @@ class Session:
           ArtifactError: there is no such function.
           TypeError, ValueError: the arguments are not those it takes; the state stays as it was.
         """
-        way = self._ways.get(name)
-        if way is None:
-            way = self._ways[name] = _Way(self._artifact[name])
+        way = self._way(name)
         if len(leaves) != len(way.shapes):
             raise TypeError(explain(
                 f"{name}() takes {len(way.shapes)} arrays besides the state, got {len(leaves)}.",
                 way.function.record.signature(), "pass one for each."))
         return self._run(way.form(leaves) if way.forms else way, leaves)
+
+    def _way(self, name: str) -> _Way:
+        way = self._ways.get(name)
+        if way is None:
+            way = self._ways[name] = _Way(self._artifact[name])
+        return way
 
     def _run(self, way: _Way, given: Sequence[Any]) -> list[Buffer]:
         with self._lock:
