@@ -22,7 +22,7 @@ from calque.lowering.emit.dtypes import F32, F64, HALVES, WIDENED
 from calque.lowering.kernels import quantized
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.kernels.rows import turned
-from calque.lowering.passes.cost import TILED_SIZE
+from calque.lowering.passes.cost import LEAST_VECTOR, TILED_SIZE, has_vector_kernel
 from calque.lowering.plan.refusal import Refusal
 from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
@@ -63,8 +63,6 @@ SHARE = 8  # groups that IREE's workers take at once where each has so many: of 
 # take 16 and 9, which is 1.2 times as slow as 32 (benchmarks/suite.py, convolution_nhwc)
 ROOMS = 4 << 20  # bytes of work space of all groups from 8 on, or a part of the matrices' bytes:
 ROOMS_PART = 4  # fresh pages of 7 MB cost 1024^3 6% (`--cells`), and it lies beside the results
-LEAST_VECTOR = 1 << 12  # elements of a matrix from which on a vector times it is the kernel's,
-LEAST_VECTOR_SIZE = 8  # and of its sides
 VECTOR_GROUPS = 16
 VECTOR_GROUP = 1 << 16  # bytes of a matrix that are worth a workgroup
 STRIP = 32 << 10  # bytes of sums of few rows: a first level cache
@@ -246,7 +244,7 @@ def vector_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) ->
             return None
         x, y, (xb, yb), (xc, yc), xf, m = y, x, (yb, xb), (yc, xc), yf, n
     batch, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xc))
-    if m * k < LEAST_VECTOR or min(m, k) < LEAST_VECTOR_SIZE:
+    if not has_vector_kernel(m, k):
         return None
     a, strides = _operand(ctx, narrow_source(x), (xb, xf, xc))
     a = narrow_source(a)

@@ -106,6 +106,7 @@ INLINE int adjacent(const int64_t *x, int64_t n) {
 #define SUM(x) JOIN(x, SUM_SUFFIX)
 
 #define R float
+#define R_BYTES 4
 #define RBITS int32_t
 #define UBITS uint32_t
 #define SUM_SUFFIX f32
@@ -163,6 +164,7 @@ INLINE int adjacent(const int64_t *x, int64_t n) {
 #define EXTEND(x, H, U) __builtin_convertvector(x, U)
 
 #undef R
+#undef R_BYTES
 #undef RBITS
 #undef UBITS
 #undef SUM_SUFFIX
@@ -172,6 +174,7 @@ INLINE int adjacent(const int64_t *x, int64_t n) {
 #undef QUAD
 
 #define R double
+#define R_BYTES 8
 #define RBITS int64_t
 #define UBITS uint64_t
 #define SUM_SUFFIX f64

@@ -188,6 +188,50 @@ ONCE void SUM(by_panels)(int64_t rows, int64_t columns, int64_t k, const R *a, i
     }
 }
 
+#define LANES 2
+#include "gemm_narrow.inc.h"
+#if VECTOR_BYTES >= 4 * R_BYTES
+#define LANES 4
+#include "gemm_narrow.inc.h"
+#endif
+#if VECTOR_BYTES >= 8 * R_BYTES
+#define LANES 8
+#include "gemm_narrow.inc.h"
+#endif
+#if VECTOR_BYTES >= 16 * R_BYTES
+#define LANES 16
+#include "gemm_narrow.inc.h"
+#endif
+
+/* Rows of c = rows of a times less than a panel of columns of b, which lie side by side or are copied
+ * to the stack. */
+INLINE void SUM(less_than_a_panel)(int64_t rows, int64_t columns, int64_t k, const R *a,
+                                   int64_t a_row, int64_t a_column, const R *b, int64_t b_row,
+                                   int64_t b_column, R *c, int64_t ldc) {
+  R copy[SHALLOW * 2 * VECTOR_BYTES / sizeof(R)];
+  if (b_column != 1) {
+    for (int64_t j = 0; j < columns; j++)
+      for (int64_t p = 0; p < k; p++) copy[p * columns + j] = b[p * b_row + j * b_column];
+    b = copy, b_row = columns;
+  }
+#if VECTOR_BYTES >= 16 * R_BYTES
+  if (columns >= 16)
+    JOIN(narrow_16, SUM_SUFFIX)(rows, columns, k, a, a_row, a_column, b, b_row, c, ldc);
+  else
+#endif
+#if VECTOR_BYTES >= 8 * R_BYTES
+  if (columns >= 8)
+    JOIN(narrow_8, SUM_SUFFIX)(rows, columns, k, a, a_row, a_column, b, b_row, c, ldc);
+  else
+#endif
+#if VECTOR_BYTES >= 4 * R_BYTES
+  if (columns >= 4)
+    JOIN(narrow_4, SUM_SUFFIX)(rows, columns, k, a, a_row, a_column, b, b_row, c, ldc);
+  else
+#endif
+    JOIN(narrow_2, SUM_SUFFIX)(rows, columns, k, a, a_row, a_column, b, b_row, c, ldc);
+}
+
 /* c (batch, m, n) = a b, cell by cell as in gemm.inc.h, of numbers that are not widened: a is not
  * packed, its rows or columns lie side by side.  Nor is b where its rows do and no cell has less than
  * a panel of columns; the last panel of one goes back to where it is whole, and adds up again what it
@@ -206,6 +250,11 @@ void SUM(calque_direct)(const R *a_base, int64_t a_at, const R *b_base, int64_t 
     const R *a = a_base + a_at + which * a_batch + i * a_row;
     const R *b = b_base + b_at + which * b_batch + j * b_column;
     R *c = c_base + c_at + (which * m + i) * n + j;
+    if (columns > 1 && columns < COLUMNS && k <= DEPTH &&
+        (b_column == 1 || k * columns <= (int64_t)(SHALLOW * 2 * VECTOR_BYTES / sizeof(R)))) {
+      SUM(less_than_a_panel)(rows, columns, k, a, a_row, a_column, b, b_row, b_column, c, n);
+      continue;
+    }
     if (b_column != 1 || columns < COLUMNS) {
       SUM(by_panels)(rows, columns, k, a, a_row, a_column, b, b_row, b_column, c, n);
       continue;

@@ -38,6 +38,8 @@ MOST_BINDINGS = 30  # of a dispatch: IREE's loader takes 32
 WHILE_STEPS = 20  # how often a loop runs whose end the data decides: a guess
 TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pays
 INNER_TILED_SIZE = 2000
+LEAST_VECTOR = 1 << 12  # elements of a matrix from which on a vector times it is a kernel's in C,
+LEAST_VECTOR_SIZE = 8  # and of its sides
 _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
 
 
@@ -63,6 +65,11 @@ def is_open(e: Equation) -> bool:
     lead = max(a.aval.ndim for a in e.inputs) - 2
     return e.name != "lu_pivots_to_permutation" and not all(
         is_static(a.aval.shape[lead:]) for a in e.inputs)
+
+
+def has_vector_kernel(rows: int, columns: int) -> bool:
+    """Whether a matrix is large enough for the kernel that multiplies it by a vector."""
+    return rows * columns >= LEAST_VECTOR and min(rows, columns) >= LEAST_VECTOR_SIZE
 
 
 def is_dynamic(e: Equation) -> bool:
