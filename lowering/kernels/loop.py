@@ -55,7 +55,7 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
         shell.count(loops.maps(inner))
     with shell.inside():
         if found is not None:
-            registers.emit(shell.distribute, e, found, shell.operands, shell.results)
+            registers.emit(shell.distribute, e.name, found, shell.operands, shell.results)
         elif not _over_rows(shell, e):
             if work_of(e) >= SPREAD_WORK:
                 ctx.plan.refuse(split_refusal(e))

@@ -31,7 +31,7 @@ from calque.lowering.passes.scalars import (
 
 GROUPS = 64  # workgroups that rows are spread over at most
 BLOCKS, WORTH = 4, 20_000  # vectors that one takes at least, or what they compute
-WIDE = 8  # numbers of a row up to which rows are read and written as they lie, and sorted by lanes
+WIDE = 16  # numbers of a row up to which rows are read and written as they lie, and sorted by lanes
 
 
 def width(plan: Plan, dtypes: Sequence[Dtype]) -> int:
@@ -44,11 +44,12 @@ def width(plan: Plan, dtypes: Sequence[Dtype]) -> int:
     return max(1, lanes)
 
 
-def emit(distribute: Callable[[int], Index], e: Equation, plan: Plan, operands: Sequence[Memory],
+def emit(distribute: Callable[[int], Index], name: str, plan: Plan, operands: Sequence[Memory],
          results: Sequence[Memory]) -> None:
-    """The loop; `distribute` makes several workgroups and gives the number of this one."""
+    """The loop, a scan or a while, or what is done once ("points"); `distribute` makes several
+    workgroups and gives the number of this one."""
     lanes = width(plan, [m.dtype for m in (*operands, *results)])
-    loop = _Loop(SCALAR if lanes == 1 else KernelBuilder(lanes), e, plan, operands, results)
+    loop = _Loop(SCALAR if lanes == 1 else KernelBuilder(lanes), name, plan, operands, results)
     blocks = -(-plan.rows // lanes)
     steps = plan.params.get("length", 1)
     each = BLOCKS if plan.numbers * steps * BLOCKS < WORTH else max(
@@ -124,9 +125,9 @@ class _Registers:
 class _Loop:
     """The loop for as many rows as b has lanes."""
 
-    def __init__(self, b: KernelBuilder, e: Equation, plan: Plan, operands: Sequence[Memory],
+    def __init__(self, b: KernelBuilder, name: str, plan: Plan, operands: Sequence[Memory],
                  results: Sequence[Memory]) -> None:
-        self.b, self.name, self.plan = b, e.name, plan
+        self.b, self.name, self.plan = b, name, plan
         self.operands, self.results = operands, results
         self.scalars = Scalars(_Registers(b), 1 << 30, plan.flat)
         self.first = [] if plan.flat is not None else [
@@ -139,6 +140,12 @@ class _Loop:
         p, axes = self.plan.params, self.plan.axes
         if self.name == "while":
             self.until(at)
+            return
+        if self.name == "points":
+            given = [self.get(m, a, at) for m, a in zip(self.operands, axes)]
+            for y, m, a in zip(self.scalars.run(p["jaxpr"], [*self.first, *given]), self.results,
+                               self.plan.results):
+                self.put(y, m, a, at)
             return
         k = p["num_consts"] - len(self.first)
         c = k + p["num_carry"]

@@ -9,6 +9,7 @@ from calque.lowering.passes.chains import chains
 from calque.lowering.passes.components import split_components
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.lists import lists
+from calque.lowering.passes.points import points
 from calque.lowering.passes.remainder import close, prepared
 from calque.lowering.passes.rows import Finder, is_fold
 from calque.lowering.passes.same import merged
@@ -47,6 +48,10 @@ def _grouped(p: Program, closing: bool) -> Program:
     if not off("lists"):
         before = len(finder.equations)
         lists(finder)
+        found |= len(finder.equations) > before
+    if not off("points"):
+        before = len(finder.equations)
+        points(finder)
         found |= len(finder.equations) > before
     for group in () if off("uneven") else uneven(finder):
         found |= finder.join(group)

@@ -33,17 +33,21 @@ def legalize(p: Program) -> Program:
 def _in_slices(p: Program) -> Program:
     equations: list[Equation] = []
     for e in p.equations:
-        inputs = [a for a in dict.fromkeys(e.inputs) if isinstance(a, Var)]
-        made = forms.program(Program(inputs, [e], e.outputs), False) if (
-            e.name == "conv_general_dilated" and _has_one_feature(e)) else None
-        if made is None:
-            equations.append(e)
-            continue
-        names = dict[Atom, Atom](zip(made.inputs, inputs)) | dict(zip(made.outputs, e.outputs))
-        equations += [q.replace(inputs=tuple(names.get(a, a) for a in q.inputs), outputs=tuple(
-            names.get(v, v) for v in q.outputs), source=e.source, scope=e.scope)
-            for q in made.equations]
+        made = in_forms(e) if e.name == "conv_general_dilated" and _has_one_feature(e) else None
+        equations += [e] if made is None else made
     return p if len(equations) == len(p.equations) else p.replace(equations=equations)
+
+
+def in_forms(e: Equation) -> list[Equation] | None:
+    """What primitives/expansions writes an equation in; None where it does not."""
+    inputs = [a for a in dict.fromkeys(e.inputs) if isinstance(a, Var)]
+    made = forms.program(Program(inputs, [e], e.outputs), False)
+    if made is None:
+        return None
+    names = dict[Atom, Atom](zip(made.inputs, inputs)) | dict(zip(made.outputs, e.outputs))
+    return [q.replace(inputs=tuple(names.get(a, a) for a in q.inputs), outputs=tuple(
+        names.get(v, v) for v in q.outputs), source=e.source, scope=e.scope)
+        for q in made.equations]
 
 
 def _has_one_feature(e: Equation) -> bool:

@@ -21,8 +21,8 @@ from calque.core.types import Dtype
 from calque.lowering.emit.dtypes import BOOL, summed
 from calque.lowering.passes import cost
 
-TINY = 4  # sizes of matrices that go the same way
 LEAST = 1 << 12  # elements of all matrices: less is one kernel's either way
+TINY, LEAST_TINY = 4, 1 << 14  # sizes of matrices that go the same way, and elements of all of them
 
 
 def with_vectors_summed(p: Program) -> Program:
@@ -56,7 +56,7 @@ def _is_of_vectors(e: Equation) -> bool:
     if batch * k * matrix < LEAST:
         return False
     if min(rows, columns) > 1:
-        return max(matrix, k) <= TINY
+        return max(matrix, k) <= TINY and batch * k * matrix >= LEAST_TINY
     return matrix == 1 or not cost.has_vector_kernel(matrix, k)
 
 

@@ -25,6 +25,7 @@ FAMILIES = {
     "rows": "reductions and what is around them",
     "attention": "products and what is computed of their rows",
     "list": "elementwise work on a list of arrays",
+    "points": "rows of few numbers in registers",
     "chain": "elementwise chain",
     "product": "product in C",
     "convolution": "convolution in C",

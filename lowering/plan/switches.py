@@ -20,6 +20,7 @@ SWITCHES = {
     "picks": "rows that a gather picks read where they are",
     "attention": "products of what is computed of rows of products, without a square matrix",
     "lists": "the same elementwise work on many arrays as one kernel",
+    "points": "work on rows of few numbers in registers",
     "uneven": "elementwise work of sizes that IREE does not cut into vectors as one kernel",
     "chains": "long elementwise chains as one kernel",
     "remainder": "what is left to IREE as kernels, where then nothing is left",

@@ -7,9 +7,11 @@ from calque.lowering.kernels import gemm
 from calque.lowering.kernels.attention import emit_attention
 from calque.lowering.kernels.lists import emit_list
 from calque.lowering.kernels.loop import emit_padded, emit_whole
+from calque.lowering.kernels.points import emit_points
 from calque.lowering.kernels.rows import emit_rows
 from calque.lowering.passes.attention import Attention
 from calque.lowering.passes.lists import List
+from calque.lowering.passes.registers import Plan
 from calque.lowering.passes.remainder import Whole, is_spread
 from calque.lowering.rules.reduce import emit_reduce, fold
 
@@ -29,6 +31,8 @@ def _jit(op: Op) -> list[Value]:
                 op.ctx, op["jaxpr"], op.operands, op.outs, "small")
         op.ctx.aliases.add_new(made)
         return made
+    if isinstance(how, Plan):
+        return emit_points(op.ctx, op["jaxpr"], how, op.operands, op.outs)
     if how is not None:
         return emit_rows(op.ctx, op["jaxpr"], op["rows"], op.operands, op.outs)
     return op.ctx.emit_program(op["jaxpr"], op.operands)

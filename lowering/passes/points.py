@@ -1,0 +1,144 @@
+"""Rows of few numbers (points, colours, quaternions, small matrices of a batch) as one kernel in
+registers.
+
+Along a last axis of 3 no vector is full: what repeats a smaller array along it, cuts it, joins it
+or adds it up takes 2 to 16 times as long element by element as it should.  Such equations around
+one another become a call whose rows run as those of a loop in registers do (passes/registers): a
+vector holds a number of as many rows as it has lanes, and rows are read and written as they lie.
+Start reading at `points`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from calque.core.primitive import registry
+from calque.core.program import Atom, Equation, Program, Var
+from calque.core.types import Shape
+from calque.lowering.passes import cost, loops, rows
+from calque.lowering.passes.legalize import in_forms
+from calque.lowering.passes.registers import Plan, plan_of_rows
+
+LEAST = 1 << 12  # rows
+SHORT = 16  # numbers of a row in one array, at most, or elements of what all rows share
+SHARED = 64
+MOST = 200  # equations
+_SHORT_FORMS = frozenset((
+    "broadcast_in_dim", "slice", "rev", "concatenate", "reduce_sum", "reduce_prod", "reduce_max",
+    "reduce_min", "reduce_and", "reduce_or", "argmax", "argmin"))
+_WRITTEN = frozenset(("argmax", "argmin"))  # in others
+_VIEWS = frozenset(("squeeze", "reshape", "transpose"))
+
+
+def points(finder: rows.Finder) -> None:
+    """Put calls in the place of such equations."""
+    tried = set[int]()
+    for i in sorted(finder.live, key=finder.position.__getitem__):
+        if i not in finder.live or i in tried:
+            continue
+        e = finder.equations[i]
+        lead = _lead(e)
+        if lead is None:
+            continue
+        members = _grown(finder, i, lead)
+        tried.update(members)
+        if members:
+            _join(finder, members, lead)
+
+
+def _lead(e: Equation) -> Shape | None:
+    """The axes of rows of an equation that works along a short last axis; None of others."""
+    if e.name not in _SHORT_FORMS or len(e.outputs) != 1 or cost.is_dynamic(e):
+        return None
+    wide = max((a.aval for a in (*e.inputs, *e.outputs)), key=lambda a: a.size)
+    end, inner = wide.ndim, 1
+    while end and inner * wide.shape[end - 1] <= SHORT:
+        end -= 1
+        inner *= wide.shape[end]
+    lead = wide.shape[:end]
+    return lead if inner > 1 and math.prod(lead) >= LEAST and _is_member(e, lead) else None
+
+
+def _has_rows(a: Atom, lead: Shape) -> bool:
+    shape = a.aval.shape
+    return shape[:len(lead)] == lead and math.prod(shape[len(lead):]) <= SHORT
+
+
+def _is_member(e: Equation, lead: Shape) -> bool:
+    """Whether an equation does the same for each row."""
+    if not (rows.is_elementwise(e) or e.name in _SHORT_FORMS or e.name in _VIEWS):
+        return False
+    if cost.is_dynamic(e) or not (loops.is_plain(e) or e.name in _WRITTEN) or not all(
+            _has_rows(v, lead) for v in e.outputs):
+        return False
+    return all(_has_rows(a, lead) or a.aval.size <= SHARED for a in e.inputs) and (
+        _planned(_written([e], list(dict.fromkeys(a for a in e.inputs if isinstance(a, Var))),
+                          list(e.outputs)), lead) is not None)
+
+
+def _near(finder: rows.Finder, i: int, lead: Shape) -> set[int]:
+    """The neighbours of an equation, and what reads the same rows."""
+    near = set(finder.neighbours(i))
+    for a in finder.equations[i].inputs:
+        if isinstance(a, Var) and _has_rows(a, lead):
+            near |= finder.users[a]
+    return near
+
+
+def _written(equations: Sequence[Equation], given: Sequence[Var], outputs: Sequence[Var]
+             ) -> Program:
+    return Program(given, [q for e in equations for q in (
+        e.name in _WRITTEN and in_forms(e) or [e])], outputs, name="points")
+
+
+def _planned(p: Program, lead: Shape) -> Plan | None:
+    return plan_of_rows(p, lead, [_has_rows(a, lead) for a in p.inputs])
+
+
+def _grown(finder: rows.Finder, seed: int, lead: Shape) -> list[int]:
+    """A seed and what is around it, in order."""
+    members, refused = {seed}, set[int]()
+    waiting = _near(finder, seed, lead)
+    while waiting and len(members) < MOST:
+        i = min(waiting, key=finder.position.__getitem__)
+        waiting.discard(i)
+        if i in members or i in refused or i not in finder.live or i in finder.widened or (
+                not _is_member(finder.equations[i], lead)):
+            continue
+        if not finder.is_convex({*members, i}):
+            refused.add(i)
+            continue
+        members.add(i)
+        waiting |= _near(finder, i, lead)
+    return sorted(members, key=finder.position.__getitem__)
+
+
+def _pays(finder: rows.Finder, given: Sequence[Var], outputs: Sequence[Var], lead: Shape) -> bool:
+    """Whether there are rows to read, all that is read is in memory, and nothing is written that
+    only repeats something."""
+    large = [v for v in given if v.aval.size > SHARED]
+    return bool(large) and all(map(finder.is_at_hand, large)) and not any(
+        finder.equations[finder.producer[v]].name == "broadcast_in_dim"
+        and v not in finder.results for v in outputs)
+
+
+def _join(finder: rows.Finder, members: list[int], lead: Shape) -> None:
+    equations = [finder.equations[i] for i in members]
+    made = {v for e in equations for v in e.outputs}
+    given = list(dict.fromkeys(
+        a for e in equations for a in e.inputs if isinstance(a, Var) and a not in made))
+    inside = set(members)
+    outputs = [v for e in equations for v in e.outputs if v in finder.results
+               or finder.users.get(v, set()) - inside]
+    if len(given) + len(outputs) > cost.MOST_BINDINGS or not _pays(finder, given, outputs, lead):
+        return
+    inner = _written(equations, given, outputs)
+    plan = _planned(inner, lead)
+    if plan is None:
+        return
+    e = equations[0]
+    finder.contract(members, Equation(registry["jit"], tuple(given), tuple(outputs), {
+        "jaxpr": inner, "name": "points", "rows": plan}, e.source, e.scope), [])
+
+
+__all__ = ["points"]

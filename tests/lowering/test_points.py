@@ -1,0 +1,171 @@
+"""Work on rows of few numbers (passes/points), and products of vectors of a batch as sums
+(passes/vectors), beside NumPy."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque.core.config import config
+from calque.core.program import Program, eliminate_dead_code
+from calque.lowering.passes.groups import grouped
+from calque.lowering.passes.legalize import legalize
+from calque.lowering.passes.registers import Plan
+from calque.lowering.target.targets import TargetError, runnable_target
+
+RNG = np.random.default_rng(11)
+LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+
+def numbers(*shape: int, dtype: Any = np.float32) -> Any:
+    return RNG.integers(-20, 20, shape).astype(dtype)
+
+
+def program(f: Callable[..., Any], *args: Any) -> Program:
+    p: Program = calque.make_jaxpr(f)(*args).jaxpr
+    return eliminate_dead_code(p)
+
+
+def points_of(f: Callable[..., Any], *args: Any) -> int:
+    """How many groups of rows there are."""
+    return sum(isinstance(e.params.get("rows"), Plan)
+               for e in grouped(legalize(program(f, *args))).equations)
+
+
+def at_level(level: str) -> Any:
+    try:
+        with config.context("calque_cpu", level):
+            runnable_target()
+    except TargetError as error:
+        pytest.skip(str(error).splitlines()[0])
+    return config.context("calque_cpu", level)
+
+
+def work(x: Any, y: Any, row: Any, xp: Any) -> list[Any]:
+    """Much of what is done with points, by calque.numpy or NumPy."""
+    turned = xp.stack([x[..., 1] * y[..., 2] - x[..., 2] * y[..., 1], x[..., 0] + y[..., 0]], -1)
+    return [x + row, x * y[..., :1], x[..., ::-1], turned, xp.concatenate([x, turned], -1),
+            (x * y).sum(-1), xp.max(x - y, -1), xp.argmin(y, -1), xp.argmax(x, -1),
+            xp.where(x > row, x, y).min(-1, keepdims=True), (x > 0).any(-1)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_every_level(level: str, dtype: str) -> None:
+    x, y, row = numbers(5003, 3, dtype=dtype), numbers(5003, 3, dtype=dtype), numbers(3, dtype=dtype)
+    with at_level(level):
+        assert points_of(lambda *a: work(*a, jnp), x, y, row) == 1
+        made = calque.jit(lambda *a: work(*a, jnp))(x, y, row)
+    for got, want in zip(made, work(x, y, row, np), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want)
+
+
+@pytest.mark.parametrize("shape, dtype", [
+    ((4096, 4), "float32"), ((70, 61, 5), "float64"), ((8, 40, 17, 3), "float32"),
+    ((4097, 9), "int8"), ((6000, 15), "float32"), ((1, 4999, 7), "uint8")])
+def test_shapes_and_dtypes(shape: tuple[int, ...], dtype: str) -> None:
+    with calque.enable_x64(True):
+        x, y, row = (numbers(*s, dtype=dtype) for s in (shape, shape, shape[-1:]))
+        made = calque.jit(lambda *a: work(*a, jnp))(x, y, row)
+        for got, want in zip(made, work(x, y, row, np), strict=True):
+            np.testing.assert_array_equal(np.asarray(got), want)
+
+
+def test_first_nan_is_the_extremum() -> None:
+    x = numbers(5000, 5)
+    x[3, 2] = x[3, 4] = x[7, 0] = np.nan
+    got = calque.jit(lambda x: (jnp.argmax(x, -1), jnp.argmin(x, -1), jnp.max(x, -1)))(x)
+    for made, want in zip(got, (np.argmax(x, -1), np.argmin(x, -1), np.max(x, -1))):
+        np.testing.assert_array_equal(np.asarray(made), want)
+
+
+def test_matrices_of_a_batch() -> None:
+    """Transpositions, traces, determinants of 3 x 3."""
+    a = numbers(4500, 3, 3)
+
+    def f(a: Any) -> Any:
+        return (a + jnp.swapaxes(a, 1, 2), jnp.trace(a, axis1=1, axis2=2), jnp.linalg.det(a))
+
+    assert points_of(f, a) > 0
+    both, trace, det = calque.jit(f)(a)
+    np.testing.assert_array_equal(np.asarray(both), a + np.swapaxes(a, 1, 2))
+    np.testing.assert_array_equal(np.asarray(trace), np.trace(a, axis1=1, axis2=2))
+    # products of three numbers up to 20, six of them, in float32
+    np.testing.assert_allclose(np.asarray(det), np.linalg.det(a.astype(float)), atol=0.02)
+
+
+def test_what_repeats_an_array_is_left_to_its_readers() -> None:
+    """All pairs are taken apart by coordinates (passes/components), not written."""
+    x = numbers(150, 3)
+    f = lambda x: ((x[:, None] - x[None]) ** 2).sum(-1)  # noqa: E731
+    assert points_of(f, x) == 0
+    np.testing.assert_array_equal(np.asarray(calque.jit(f)(x)), f(x))
+
+
+def test_in_a_loop_from_the_host() -> None:
+    x, y = numbers(5000, 3), numbers(5000, 3)
+
+    def f(x: Any, y: Any) -> Any:
+        return calque.lax.fori_loop(0, 3, lambda i, x: jnp.cross(x, y) / 20, x)
+
+    want = x.astype(float)
+    for _ in range(3):
+        want = np.cross(want, y) / 20
+    np.testing.assert_allclose(np.asarray(calque.jit(f)(x, y)), want, rtol=1e-4, atol=1e-3)
+
+
+# ---- products of vectors of a batch
+PRODUCTS = [
+    ("bi,bi->b", (700, 9), (700, 9)), ("ib,ib->b", (9, 700), (9, 700)),
+    ("bi,ib->b", (700, 9), (9, 700)), ("bij,bj->bi", (300, 5, 7), (300, 7)),
+    ("bj,bij->bi", (300, 7), (300, 5, 7)), ("bij,bi->bj", (300, 5, 7), (300, 5)),
+    ("bcij,cbj->bci", (10, 20, 5, 7), (20, 10, 7)), ("ij,ji->", (70, 80), (80, 70)),
+    ("bijk,bkj->bi", (100, 3, 6, 7), (100, 7, 6)), ("bxi,bi->bx", (700, 1, 9), (700, 9)),
+    ("bij,bjk->bik", (2800, 3, 2), (2800, 2, 4)), ("bji,bjk->bik", (2800, 2, 4), (2800, 2, 3)),
+    ("ibj,jkb->bik", (3, 2800, 2), (2, 4, 2800)), ("bijk,bljk->bil", (2800, 3, 2, 2), (2800, 4, 2, 2))]
+
+
+@pytest.mark.parametrize("spec, x, y", PRODUCTS)
+def test_products_as_sums(spec: str, x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    for dtype, out in (("float32", None), ("bfloat16", "float32"), ("int8", "int32"),
+                       ("complex64", None), ("bool", None)):
+        a, b = numbers(*x, dtype=bool if dtype == "bool" else np.int8), numbers(*y, dtype=np.int8)
+        a, b = jnp.asarray(a).astype(dtype), jnp.asarray(b).astype(dtype)
+
+        def f(a: Any, b: Any) -> Any:
+            return jnp.einsum(spec, a, b, preferred_element_type=out)
+
+        names = [e.name for e in legalize(program(f, a, b)).equations]
+        assert "dot_general" not in names
+        whole = [np.asarray(v).astype(np.complex64 if dtype == "complex64" else np.int64)
+                 for v in (a, b)]
+        want = np.einsum(spec, *whole)  # (whole numbers below 2**24: exact in float32)
+        got = np.asarray(calque.jit(f)(a, b))
+        np.testing.assert_array_equal(got, want > 0 if dtype == "bool" else want)
+
+
+@pytest.mark.parametrize("spec, x, y", [
+    ("bij,bj->bi", (40, 64, 64), (40, 64)), ("i,i->", (9000,), (9000,)),
+    ("ij,ij->", (70, 80), (70, 80)), ("bij,bjk->bik", (300, 6, 6), (300, 6, 6)),
+    ("bi,bi->b", (20, 9), (20, 9)), ("bij,bjk->bik", (700, 3, 2), (700, 2, 4))])
+def test_products_that_stay(spec: str, x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    """Matrices for the kernel in C, one product, small work."""
+    p = legalize(program(lambda a, b: jnp.einsum(spec, a, b), numbers(*x), numbers(*y)))
+    assert "dot_general" in [e.name for e in p.equations]
+
+
+def test_rows_multiplied_in_a_loop() -> None:
+    x, y = numbers(300, 16) / 40, numbers(300, 16) / 40
+
+    def f(x: Any, y: Any) -> Any:
+        return calque.lax.fori_loop(
+            0, 4, lambda i, x: x + jnp.einsum("bi,bi->b", x, y)[:, None], x)
+
+    want = x.astype(float)
+    for _ in range(4):
+        want = want + np.einsum("bi,bi->b", want, y)[:, None]
+    np.testing.assert_allclose(np.asarray(calque.jit(f)(x, y)), want, rtol=1e-4, atol=1e-3)
