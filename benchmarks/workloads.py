@@ -192,6 +192,22 @@ def matvec_15000x150(j: Any, more: int) -> Made:
 
 
 @workload
+def row_dots_4096x128(j: Any, more: int) -> Made:
+    """A dot product of each row of two arrays."""
+    return lambda a, b: j.np.einsum("bi,bi->b", a, b), (normal(4096 + more, 128),
+                                                        normal(4096 + more, 128))
+
+
+_product("matmul_batched_12x12", 12, 12, 12, batch=1000)
+
+
+@workload
+def dense_5x1000x1000(j: Any, more: int) -> Made:
+    """Five inputs of a layer whose weights are (outputs, inputs)."""
+    return lambda x, w: x @ w.T, (normal(5, 1000), normal(1000 + more, 1000))
+
+
+@workload
 def head_bf16_32000x768(j: Any, more: int) -> Made:
     """One token times weights of bfloat16 as they lie: (outputs, inputs)."""
     import ml_dtypes

@@ -131,6 +131,22 @@ def neighbours_summed(j: Any, more: int) -> Made:
 
 
 @workload
+def quaternions_50k(j: Any, more: int) -> Made:
+    """Points turned round by a quaternion each: v + 2 w (u x v) + 2 u x (u x v)."""
+    def f(q: Any, v: Any) -> Any:
+        u = q[:, 1:]
+        turned = j.np.cross(u, v)
+        return v + 2 * q[:, :1] * turned + 2 * j.np.cross(u, turned)
+    return f, (normal(50_000 + more, 4), normal(50_000 + more, 3))
+
+
+@workload
+def nearest_of_5(j: Any, more: int) -> Made:
+    """The smallest of five numbers of each row, and which it is."""
+    return lambda x: (j.np.argmin(x, 1), x.min(1)), (normal(100_000 + more, 5),)
+
+
+@workload
 def complex_recurrence(j: Any, more: int) -> Made:
     """A linear recurrent unit: a diagonal of complex numbers over 1,000 inputs."""
     def f(u: Any, a: Any, b: Any) -> Any:

@@ -65,6 +65,8 @@ ROOMS = 4 << 20  # bytes of work space of all groups from 8 on, or a part of the
 ROOMS_PART = 4  # fresh pages of 7 MB cost 1024^3 6% (`--cells`), and it lies beside the results
 VECTOR_GROUPS = 16
 VECTOR_GROUP = 1 << 16  # bytes of a matrix that are worth a workgroup
+FEW_VECTORS, FEW_TIMES = 6, 8  # vectors that a matrix is multiplied by as it is read; times as many
+FEW_BYTES = 1 << 25  # rows it has at least, and bytes at most: larger ones IREE's form reads faster
 STRIP = 32 << 10  # bytes of sums of few rows: a first level cache
 
 Dims = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
@@ -264,6 +266,33 @@ def vector_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) ->
                        [(shape, sums)], scalars, groups)[0]
 
 
+def few_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) -> Value | None:
+    """dot_general where one operand has a few rows or columns, and the other, which is read once,
+    rows along the contracted axis; None of others."""
+    (xc, yc), (xb, yb), shape = *dims, shape_of_product(x, y, dims)
+    if x.dtype != sums:
+        return None
+    sides = [(x, (xb, other_axes(x.ndim, xc, xb), xc)), (y, (yb, other_axes(y.ndim, yc, yb), yc))]
+    batch, rows, k = (math.prod(x.shape[i] for i in axes) for axes in sides[0][1])
+    columns = math.prod(y.shape[i] for i in sides[1][1][1])
+    m, n = min(rows, columns), max(rows, columns)
+    if not 2 <= m <= FEW_VECTORS or n < FEW_TIMES * m or not has_vector_kernel(n, k) or (
+            n * k * sums.itemsize > FEW_BYTES):
+        return None
+    (matrix, of_matrix), (few, of_few) = sides if rows == n else reversed(sides)
+    a, (a_batch, a_row, a_column) = _operand(ctx, matrix, of_matrix)
+    if a_column != 1:
+        return None
+    v, (v_batch, v_row, v_column) = _operand(ctx, few, of_few)
+    if v_column != 1:
+        v, v_batch, v_row = turned(ctx, few, [i for axes in of_few for i in axes]), m * k, k
+    size = sums.itemsize
+    groups = max(1, min(GROUPS, batch * n * k * size // VECTOR_GROUP, batch * n // LINE))
+    scalars = (batch, n, m, k, a_batch, a_row, v_batch, v_row, *((m, 1) if rows == n else (1, n)))
+    return emit_native(ctx, "gemm", f"calque_few_{SUFFIXES[x.dtype.name]}", [a, v],
+                       [(shape, sums)], scalars, groups)[0]
+
+
 def narrow_product(ctx: Context, x: Value, y: Value, dims: Dims) -> Value | None:
     """dot_general of float32 with a matrix that is a conversion of halves, whose rows lie along the
     contracted axis: they are widened as they are read; None of others."""
@@ -296,6 +325,8 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     sizes = (batch, m, n, k)
     known = is_static(sizes)
     made = vector_product(ctx, x, y, dims, sums) if known and not off("vectors") else None
+    if made is None and known and not off("vectors"):
+        made = few_product(ctx, x, y, dims, sums)
     if made is None and known and not off("halves"):
         made = narrow_product(ctx, x, y, dims)
     if made is not None:

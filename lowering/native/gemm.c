@@ -35,6 +35,7 @@ enum {
   LINE = 64,   /* bytes of a cache's line */
   ROWS = 4,    /* rows that are multiplied by a vector at once, or */
   RUN = 8,     /* that are added up at once (gemv.inc.h), */
+  FEW_TALL = 4, FEW_WIDE = 2, /* vectors, rows of a matrix that are multiplied at once (gemm_few) */
   SUMS = 8192, /* bytes of sums that stay in a first level cache */
   SHORT = 4096,  /* bytes of a row and */
   NEAR = 1 << 18 /* of a matrix: shorter ones of larger ones go one by one */

@@ -279,3 +279,5 @@ INLINE void SUM(turn)(QUAD *x) {
   x[0] = MIX(SUM(order), p, r, 0, 4, 1, 5), x[1] = MIX(SUM(order), p, r, 2, 6, 3, 7);
   x[2] = MIX(SUM(order), q, s, 0, 4, 1, 5), x[3] = MIX(SUM(order), q, s, 2, 6, 3, 7);
 }
+
+#include "gemm_few.inc.h"

@@ -18,6 +18,8 @@ groups.py     equations that become one kernel of ours, found by the next two
 rows.py       groups of equations over independent rows, each of which becomes one kernel
 picks.py      rows that a gather picks, read by a group where they are
 attention.py  products around a group of rows, without a square matrix between them
+points.py     rows of few numbers, as those of loops in registers
+vectors.py    products with a vector for each of a batch, as sums
 lists.py      the same elementwise work on many arrays of any sizes
 uneven.py     elementwise work of sizes that IREE does not cut into vectors
 chains.py     long elementwise stretches

@@ -20,6 +20,7 @@ from calque.core.program import Atom, Equation, Program, Var
 from calque.core.types import Dtype
 from calque.lowering.emit.dtypes import BOOL, summed
 from calque.lowering.passes import cost
+from calque.lowering.plan.switches import off
 
 LEAST = 1 << 12  # elements of all matrices: less is one kernel's either way
 TINY, LEAST_TINY = 4, 1 << 14  # sizes of matrices that go the same way, and elements of all of them
@@ -27,7 +28,7 @@ TINY, LEAST_TINY = 4, 1 << 14  # sizes of matrices that go the same way, and ele
 
 def with_vectors_summed(p: Program) -> Program:
     """p with such products written so, at any depth, but for loops that are kernels."""
-    return p.derived("vectors summed", lambda: _with_vectors_summed(p))
+    return p if off("sums") else p.derived("vectors summed", lambda: _with_vectors_summed(p))
 
 
 def _with_vectors_summed(p: Program) -> Program:

@@ -32,6 +32,7 @@ SWITCHES = {
     "products": "products by the kernel in C",
     "direct": "products read as they lie, without packing",
     "vectors": "a matrix times a vector in C",
+    "sums": "products with a vector for each of a batch as sums",
     "halves": "float32 times a matrix of halves, widened as it is read",
     "convolutions": "convolutions in C",
     "moves": "large joins, rows picked, axes turned round by a kernel",

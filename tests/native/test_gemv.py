@@ -64,6 +64,33 @@ def test_long_ones(dtype: Any, level: str) -> None:
         close(dtype, level, 1, 21, 20_000, turned, groups=2)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@at_levels
+def test_a_few_vectors(dtype: Any, level: str) -> None:
+    """gemm_few.inc.h: rows with gaps between them, both orders of the result, matrices of all sizes."""
+    for seed, (batch, n, m, k, apart, groups) in enumerate((
+            (1, 40, 2, 64, 0, 1), (1, 17, 3, 70, 3, 2), (2, 33, 4, 33, 0, 3), (3, 16, 5, 7, 1, 1),
+            (1, 700, 6, 130, 0, 4), (2, 5, 7, 200, 9, 2), (1, 1, 9, 31, 0, 1))):
+        rng = np.random.default_rng(seed)
+        a, x = rng.standard_normal((batch, n, k + apart)), rng.standard_normal((batch, m, k + apart))
+        a, x = a.astype(dtype), x.astype(dtype)
+        a[0, n // 2, 0] = np.inf  # stays in its row
+        row = k + apart
+        for turned in (False, True):
+            y, = call("gemm", "few", np.dtype(dtype), [a, x], [
+                ((batch, n, m) if turned else (batch, m, n), np.dtype(dtype))],
+                [batch, n, m, k, n * row, row, m * row, row, *((m, 1) if turned else (1, n))],
+                groups, level)
+            y = y if turned else np.swapaxes(y, 1, 2)
+            u, v = a[:, :, :k].astype("f8"), np.swapaxes(x[:, :, :k].astype("f8"), 1, 2)
+            with np.errstate(invalid="ignore"):
+                want, size = u @ v, np.abs(u) @ np.abs(v)
+            finite = np.isfinite(want)
+            assert np.array_equal(finite, np.isfinite(y))
+            bound = float(np.finfo(dtype).eps) * (k + 4) ** 0.5
+            assert np.all(np.abs(y[finite] - want[finite]) <= bound * size[finite])
+
+
 @at_levels
 def test_what_is_not_finite_stays_in_its_row(level: str) -> None:
     for turned in (False, True):
