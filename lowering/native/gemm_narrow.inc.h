@@ -39,23 +39,26 @@ INLINE void AT_WIDTH(narrow_rows)(const int both, int64_t rows, int64_t depth, c
     int64_t first = smaller(i, rows - high);
     const R *from = a + first * a_row;
     R *to = c + first * ldc;
+#define ROWS_OF(n) \
+  AT_WIDTH(narrow_tile)(n, both, depth, from, a_row, a_column, b, ldb, second, to, ldc)
     switch (high) {
-      case 8: AT_WIDTH(narrow_tile)(8, both, depth, from, a_row, a_column, b, ldb, second, to, ldc); break;
-      case 4: AT_WIDTH(narrow_tile)(4, both, depth, from, a_row, a_column, b, ldb, second, to, ldc); break;
-      case 2: AT_WIDTH(narrow_tile)(2, both, depth, from, a_row, a_column, b, ldb, second, to, ldc); break;
-      default: AT_WIDTH(narrow_tile)(1, both, depth, from, a_row, a_column, b, ldb, second, to, ldc);
+      case 8: ROWS_OF(8); break;
+      case 4: ROWS_OF(4); break;
+      case 2: ROWS_OF(2); break;
+      default: ROWS_OF(1);
     }
+#undef ROWS_OF
     i = first + high;
   }
 }
 
 ONCE void AT_WIDTH(narrow)(int64_t rows, int64_t columns, int64_t depth, const R *a, int64_t a_row,
                            int64_t a_column, const R *b, int64_t ldb, R *c, int64_t ldc) {
-  if (columns == LANES)
-    AT_WIDTH(narrow_rows)(0, rows, depth, a, a_row, a_column, b, ldb, 0, c, ldc);
+  int64_t second = columns - LANES;
+  if (second)
+    AT_WIDTH(narrow_rows)(1, rows, depth, a, a_row, a_column, b, ldb, second, c, ldc);
   else
-    AT_WIDTH(narrow_rows)
-  (1, rows, depth, a, a_row, a_column, b, ldb, columns - LANES, c, ldc);
+    AT_WIDTH(narrow_rows)(0, rows, depth, a, a_row, a_column, b, ldb, 0, c, ldc);
 }
 
 #undef AT_WIDTH

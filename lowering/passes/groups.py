@@ -1,5 +1,6 @@
 """Equations that become one kernel of ours: those around folds (passes/rows), then rows of few
-numbers (passes/points), elementwise work of uneven sizes (passes/uneven) and long stretches (passes/chains) of what is left."""
+numbers (passes/points), elementwise work of uneven sizes (passes/uneven) and long stretches
+(passes/chains) of what is left."""
 from __future__ import annotations
 
 from calque.core.program import Equation, Program, Var, eliminate_dead_code

@@ -18,6 +18,7 @@ from calque.core.program import Atom, Equation, Program, Var, inner_of
 from calque.core.words import forms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.empty import without_empty
+from calque.lowering.passes.shared import with_shared_solves
 from calque.lowering.passes.vectors import with_vectors_summed
 from calque.lowering.passes.written import with_parts_written
 
@@ -27,7 +28,7 @@ FEW_TAPS = 25  # of a window outside of loops: each of more is worth less than c
 def legalize(p: Program) -> Program:
     """p with such loops, at any depth, and such convolutions."""
     return p.derived(("legalize", loops.enabled), lambda: with_vectors_summed(_in_slices(
-        _with_loops(with_parts_written(p)))))
+        _with_loops(with_shared_solves(with_parts_written(p))))))
 
 
 def _in_slices(p: Program) -> Program:

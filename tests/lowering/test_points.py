@@ -2,6 +2,7 @@
 (passes/vectors), beside NumPy."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +57,7 @@ def work(x: Any, y: Any, row: Any, xp: Any) -> list[Any]:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_every_level(level: str, dtype: str) -> None:
-    x, y, row = numbers(5003, 3, dtype=dtype), numbers(5003, 3, dtype=dtype), numbers(3, dtype=dtype)
+    x, y, row = (numbers(*s, dtype=dtype) for s in ((5003, 3), (5003, 3), (3,)))
     with at_level(level):
         assert points_of(lambda *a: work(*a, jnp), x, y, row) == 1
         made = calque.jit(lambda *a: work(*a, jnp))(x, y, row)
@@ -126,7 +127,8 @@ PRODUCTS = [
     ("bcij,cbj->bci", (10, 20, 5, 7), (20, 10, 7)), ("ij,ji->", (70, 80), (80, 70)),
     ("bijk,bkj->bi", (100, 3, 6, 7), (100, 7, 6)), ("bxi,bi->bx", (700, 1, 9), (700, 9)),
     ("bij,bjk->bik", (2800, 3, 2), (2800, 2, 4)), ("bji,bjk->bik", (2800, 2, 4), (2800, 2, 3)),
-    ("ibj,jkb->bik", (3, 2800, 2), (2, 4, 2800)), ("bijk,bljk->bil", (2800, 3, 2, 2), (2800, 4, 2, 2))]
+    ("ibj,jkb->bik", (3, 2800, 2), (2, 4, 2800)),
+    ("bijk,bljk->bil", (2800, 3, 2, 2), (2800, 4, 2, 2))]
 
 
 @pytest.mark.parametrize("spec, x, y", PRODUCTS)
@@ -136,9 +138,7 @@ def test_products_as_sums(spec: str, x: tuple[int, ...], y: tuple[int, ...]) -> 
         a, b = numbers(*x, dtype=bool if dtype == "bool" else np.int8), numbers(*y, dtype=np.int8)
         a, b = jnp.asarray(a).astype(dtype), jnp.asarray(b).astype(dtype)
 
-        def f(a: Any, b: Any) -> Any:
-            return jnp.einsum(spec, a, b, preferred_element_type=out)
-
+        f = functools.partial(jnp.einsum, spec, preferred_element_type=out)
         names = [e.name for e in legalize(program(f, a, b)).equations]
         assert "dot_general" not in names
         whole = [np.asarray(v).astype(np.complex64 if dtype == "complex64" else np.int64)
