@@ -31,6 +31,7 @@ from calque.lowering.passes.scalars import (
 
 GROUPS = 64  # workgroups that rows are spread over at most
 BLOCKS, WORTH = 4, 20_000  # vectors that one takes at least, or what they compute
+SHARE = 1 << 14  # numbers of what is done once that are worth a workgroup
 WIDE = 16  # numbers of a row up to which rows are read and written as they lie, and sorted by lanes
 
 
@@ -51,9 +52,11 @@ def emit(distribute: Callable[[int], Index], name: str, plan: Plan, operands: Se
     lanes = width(plan, [m.dtype for m in (*operands, *results)])
     loop = _Loop(SCALAR if lanes == 1 else KernelBuilder(lanes), name, plan, operands, results)
     blocks = -(-plan.rows // lanes)
-    steps = plan.params.get("length", 1)
-    each = BLOCKS if plan.numbers * steps * BLOCKS < WORTH else max(
-        1, WORTH // (plan.numbers * steps))
+    work = plan.numbers * plan.params.get("length", 1)
+    if name == "points":
+        each = max(BLOCKS, SHARE // (lanes * max(1, work)))
+    else:
+        each = BLOCKS if work * BLOCKS < WORTH else max(1, WORTH // work)
     groups = min(GROUPS, max(1, blocks // each))
     count = -(-blocks // groups) * lanes
 

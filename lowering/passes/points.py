@@ -19,20 +19,25 @@ from calque.lowering.passes import cost, loops, rows
 from calque.lowering.passes.legalize import in_forms
 from calque.lowering.passes.registers import Plan, plan_of_rows
 
-LEAST = 1 << 12  # rows
+LEAST = 128  # rows
 SHORT = 16  # numbers of a row in one array, at most, or elements of what all rows share
 SHARED = 64
 MOST = 200  # equations
+MOST_NUMBERS = 300  # that a row computes in them
 _SHORT_FORMS = frozenset((
     "broadcast_in_dim", "slice", "rev", "concatenate", "reduce_sum", "reduce_prod", "reduce_max",
     "reduce_min", "reduce_and", "reduce_or", "argmax", "argmin"))
+Fit = dict[tuple[int, Shape], bool]  # whether an equation does the same for each row
 _WRITTEN = frozenset(("argmax", "argmin"))  # in others
 _VIEWS = frozenset(("squeeze", "reshape", "transpose"))
+_REPEATS = _VIEWS | {"broadcast_in_dim"}
+_MOVES = _REPEATS | {"slice", "rev", "concatenate"}  # compute nothing
 
 
 def points(finder: rows.Finder) -> None:
     """Put calls in the place of such equations."""
     tried = set[int]()
+    fit: Fit = {}
     for i in sorted(finder.live, key=finder.position.__getitem__):
         if i not in finder.live or i in tried:
             continue
@@ -40,7 +45,7 @@ def points(finder: rows.Finder) -> None:
         lead = _lead(e)
         if lead is None:
             continue
-        members = _grown(finder, i, lead)
+        members = _grown(finder, i, lead, fit)
         tried.update(members)
         if members:
             _join(finder, members, lead)
@@ -56,7 +61,10 @@ def _lead(e: Equation) -> Shape | None:
         end -= 1
         inner *= wide.shape[end]
     lead = wide.shape[:end]
-    return lead if inner > 1 and math.prod(lead) >= LEAST and _is_member(e, lead) else None
+    if inner == 1 or wide.shape[-1] >= SHORT or math.prod(lead) < LEAST or (
+            e.name == "broadcast_in_dim" and not 1 < e.inputs[0].aval.size < wide.size):
+        return None
+    return lead if _is_member(e, lead) else None
 
 
 def _has_rows(a: Atom, lead: Shape) -> bool:
@@ -95,31 +103,31 @@ def _planned(p: Program, lead: Shape) -> Plan | None:
     return plan_of_rows(p, lead, [_has_rows(a, lead) for a in p.inputs])
 
 
-def _grown(finder: rows.Finder, seed: int, lead: Shape) -> list[int]:
-    """A seed and what is around it, in order."""
-    members, refused = {seed}, set[int]()
-    waiting = _near(finder, seed, lead)
-    while waiting and len(members) < MOST:
+def _grown(finder: rows.Finder, seed: int, lead: Shape, fit: Fit) -> list[int]:
+    """A seed and what is around it, in order; `fit` is filled in."""
+    members, later, span = {seed}, set[int](), finder.span((seed,))
+    waiting, numbers = _near(finder, seed, lead), 0
+    while waiting and len(members) < MOST and numbers < MOST_NUMBERS:
         i = min(waiting, key=finder.position.__getitem__)
         waiting.discard(i)
-        if i in members or i in refused or i not in finder.live or i in finder.widened or (
-                not _is_member(finder.equations[i], lead)):
+        if i in members or i not in finder.live or i in finder.widened:
             continue
-        if not finder.is_convex({*members, i}):
-            refused.add(i)
+        if (i, lead) not in fit:
+            fit[i, lead] = _is_member(finder.equations[i], lead)
+        if not fit[i, lead]:
+            continue
+        more = span.joined(finder.span((i,)))
+        if finder.between(more):
+            later.add(i)
             continue
         members.add(i)
-        waiting |= _near(finder, i, lead)
+        span = more
+        e = finder.equations[i]
+        if e.name not in _MOVES:
+            numbers += max(a.aval.size for a in (*e.inputs, *e.outputs)) // math.prod(lead)
+        waiting |= later | _near(finder, i, lead)
+        later.clear()
     return sorted(members, key=finder.position.__getitem__)
-
-
-def _pays(finder: rows.Finder, given: Sequence[Var], outputs: Sequence[Var], lead: Shape) -> bool:
-    """Whether there are rows to read, all that is read is in memory, and nothing is written that
-    only repeats something."""
-    large = [v for v in given if v.aval.size > SHARED]
-    return bool(large) and all(map(finder.is_at_hand, large)) and not any(
-        finder.equations[finder.producer[v]].name == "broadcast_in_dim"
-        and v not in finder.results for v in outputs)
 
 
 def _join(finder: rows.Finder, members: list[int], lead: Shape) -> None:
@@ -128,9 +136,16 @@ def _join(finder: rows.Finder, members: list[int], lead: Shape) -> None:
     given = list(dict.fromkeys(
         a for e in equations for a in e.inputs if isinstance(a, Var) and a not in made))
     inside = set(members)
-    outputs = [v for e in equations for v in e.outputs if v in finder.results
-               or finder.users.get(v, set()) - inside]
-    if len(given) + len(outputs) > cost.MOST_BINDINGS or not _pays(finder, given, outputs, lead):
+    # what only repeats something is not written: who reads it has it again
+    again = [i for i in members if finder.equations[i].name == "broadcast_in_dim" and not (
+        finder.results & set(finder.equations[i].outputs)) and any(
+            finder.users.get(v, set()) - inside for v in finder.equations[i].outputs)]
+    read = {a for i in again for a in finder.equations[i].inputs}
+    outputs = [v for i, e in zip(members, equations) for v in e.outputs if v in finder.results
+               or v in read or i not in again and finder.users.get(v, set()) - inside]
+    large = [v for v in given if v.aval.size > SHARED]
+    if len(given) + len(outputs) > cost.MOST_BINDINGS or not large or not outputs or not all(
+            map(finder.is_at_hand, large)) or {e.name for e in equations} <= _REPEATS:
         return
     inner = _written(equations, given, outputs)
     plan = _planned(inner, lead)
@@ -138,7 +153,7 @@ def _join(finder: rows.Finder, members: list[int], lead: Shape) -> None:
         return
     e = equations[0]
     finder.contract(members, Equation(registry["jit"], tuple(given), tuple(outputs), {
-        "jaxpr": inner, "name": "points", "rows": plan}, e.source, e.scope), [])
+        "jaxpr": inner, "name": "points", "rows": plan}, e.source, e.scope), again)
 
 
 __all__ = ["points"]
