@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Program, Var
+from calque.core.program import Atom, Equation, Literal, Program, Var, param_key
 from calque.core.types import Shape
 from calque.lowering.passes import cost, loops, rows
 from calque.lowering.passes.legalize import in_forms
@@ -27,7 +28,7 @@ MOST_NUMBERS = 300  # that a row computes in them
 _SHORT_FORMS = frozenset((
     "broadcast_in_dim", "slice", "rev", "concatenate", "reduce_sum", "reduce_prod", "reduce_max",
     "reduce_min", "reduce_and", "reduce_or", "argmax", "argmin"))
-Fit = dict[tuple[int, Shape], bool]  # whether an equation does the same for each row
+Fit = dict[Any, bool]  # whether equations of one form do the same for each row
 _WRITTEN = frozenset(("argmax", "argmin"))  # in others
 _VIEWS = frozenset(("squeeze", "reshape", "transpose"))
 _REPEATS = _VIEWS | {"broadcast_in_dim"}
@@ -72,10 +73,12 @@ def _has_rows(a: Atom, lead: Shape) -> bool:
     return shape[:len(lead)] == lead and math.prod(shape[len(lead):]) <= SHORT
 
 
+def _has_form(e: Equation) -> bool:
+    return rows.is_elementwise(e) or e.name in _SHORT_FORMS or e.name in _VIEWS
+
+
 def _is_member(e: Equation, lead: Shape) -> bool:
     """Whether an equation does the same for each row."""
-    if not (rows.is_elementwise(e) or e.name in _SHORT_FORMS or e.name in _VIEWS):
-        return False
     if cost.is_dynamic(e) or not (loops.is_plain(e) or e.name in _WRITTEN) or not all(
             _has_rows(v, lead) for v in e.outputs):
         return False
@@ -112,9 +115,14 @@ def _grown(finder: rows.Finder, seed: int, lead: Shape, fit: Fit) -> list[int]:
         waiting.discard(i)
         if i in members or i not in finder.live or i in finder.widened:
             continue
-        if (i, lead) not in fit:
-            fit[i, lead] = _is_member(finder.equations[i], lead)
-        if not fit[i, lead]:
+        e = finder.equations[i]
+        if not _has_form(e):
+            continue
+        form = (lead, e.name, tuple((k, param_key(v)) for k, v in e.params.items()),
+                tuple((a.aval.shape, a.aval.dtype, isinstance(a, Literal)) for a in e.inputs))
+        if form not in fit:
+            fit[form] = _is_member(e, lead)
+        if not fit[form]:
             continue
         more = span.joined(finder.span((i,)))
         if finder.between(more):
@@ -122,7 +130,6 @@ def _grown(finder: rows.Finder, seed: int, lead: Shape, fit: Fit) -> list[int]:
             continue
         members.add(i)
         span = more
-        e = finder.equations[i]
         if e.name not in _MOVES:
             numbers += max(a.aval.size for a in (*e.inputs, *e.outputs)) // math.prod(lead)
         waiting |= later | _near(finder, i, lead)

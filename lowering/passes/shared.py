@@ -1,7 +1,7 @@
 """Triangular systems of a batch that share their matrix: one system with more right sides.
 
-A matrix that is repeated for each of a batch (`multivariate_normal.logpdf` of many points, vmap over
-right sides) would be written so often and read again for every vector.  Start reading at
+A matrix that is repeated for each of a batch (`multivariate_normal.logpdf` of many points, vmap
+over right sides) would be written so often and read again for every vector.  Start reading at
 `with_shared_solves`.
 """
 from __future__ import annotations
