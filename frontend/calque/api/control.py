@@ -263,12 +263,12 @@ def _row(aval: Any) -> Any:
     made = aval.update(shape=aval.shape[1:])
     if not is_explicit(aval):
         return made
-    first, *rest = aval.sharding.spec.of_rank(aval.ndim).partitions
+    first, *rest = aval.placement.spec.of_rank(aval.ndim).partitions
     if first is not None:
         raise ValueError(explain(
-            f"0th dimension of all xs should be replicated. Got {aval.sharding.spec}",
+            f"0th dimension of all xs should be replicated. Got {aval.placement.spec}",
             fix="spread another dimension first (calque.sharding.reshard)."))
-    return made.marked(aval.sharding.update(spec=aval.sharding.spec.update(partitions=rest)),
+    return made.marked(aval.placement.update(spec=aval.placement.spec.update(partitions=rest)),
                        made.vma)
 
 
@@ -336,7 +336,7 @@ def promoted(have: Sequence[ShapedArray], out: Sequence[ShapedArray]) -> list[Sh
     shard_map what loops of our own start from varies as far as the body makes it vary."""
     pairs = list(zip(have, out))
     if any(b.vma - a.vma for a, b in pairs) and asked_by_ours("api"):
-        return [a.marked(a.sharding, a.vma | b.vma) for a, b in pairs]
+        return [a.marked(a.placement, a.vma | b.vma) for a, b in pairs]
     return [ShapedArray(a.shape, dtypes.promote([(a.dtype, True), (b.dtype, b.weak_type)])[0])
             if a.weak_type and a.shape == b.shape and a != b and not dtypes.is_key(b.dtype) else a
             for a, b in pairs]
