@@ -111,11 +111,11 @@ def test_types_of_arrays_that_nobody_placed() -> None:
 def test_types_in_a_context() -> None:
     """The context's mesh is in the types of what nobody placed; a label over Auto axes is none."""
     auto = calque.make_mesh((4,), ("x",), axis_types=(calque.sharding.AxisType.Auto,))
+    seen: list[Any] = []
     for mesh in (MESH, auto):
         with calque.set_mesh(mesh):
-            seen: list[Any] = []
             calque.jit(lambda: seen.append(calque.typeof(jnp.zeros(2)).sharding))()
-            assert seen == [NamedSharding(mesh.abstract_mesh, P(None))]
+    assert seen == [NamedSharding(mesh.abstract_mesh, P(None)) for mesh in (MESH, auto)]
     placed = calque.device_put(GRID, NamedSharding(auto, P("x")))
     assert placed.aval.sharding == NamedSharding(auto.abstract_mesh, P(None, None))
     assert placed.sharding.spec == P("x")

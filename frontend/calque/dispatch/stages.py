@@ -323,9 +323,9 @@ class Lowered(_Stage):
         def over(a: ShapedArray) -> ShapedArray:
             if a.placement is None:
                 return a
-            m = a.placement.mesh
+            m, spec = a.placement.mesh, a.placement.spec
             return a.marked(NamedSharding(Mesh(
-                devices.reshape(m.axis_sizes), m.axis_names, m.axis_types), a.placement.spec), a.vma)
+                devices.reshape(m.axis_sizes), m.axis_names, m.axis_types), spec), a.vma)
         entry.in_avals = [over(a) for a in entry.in_avals]
         entry.out_avals = tuple(over(a) for a in entry.out_avals)
         return entry

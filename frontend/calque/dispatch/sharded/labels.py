@@ -244,8 +244,8 @@ def check_result(p: Program, avals: Sequence[ShapedArray], names: Names, told: S
     used = eliminate_dead_code(p).used()
     for i, (v, a) in enumerate(zip(p.inputs, avals)):
         if v in used and a.placement is not None and _apart(a.placement, told):
-            raise _incompatible(f"argument {names(i)} of {p.name} with shape {a.plain}", a.placement,
-                                "explicit output sharding", told)
+            raise _incompatible(f"argument {names(i)} of {p.name} with shape {a.plain}",
+                                a.placement, "explicit output sharding", told)
     for m in meshes_of(p):
         s = NamedSharding(m, PartitionSpec())
         if s._assignment != told._assignment:

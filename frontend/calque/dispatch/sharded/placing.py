@@ -234,7 +234,8 @@ def beside(x: Any, made: Any) -> Any:
     if where is None or type(made) is not Array:
         return made
     have = made.aval.placement
-    if have is not None and have != _in_context(Array(made._buffer, made.aval.plain)).aval.placement:
+    unplaced = Array(made._buffer, made.aval.plain)
+    if have is not None and have != _in_context(unplaced).aval.placement:
         return made  # somebody placed it
     if isinstance(where, NamedSharding) and isinstance(where.mesh, AbstractMesh):
         if get_mesh().abstract_mesh != where.mesh:
