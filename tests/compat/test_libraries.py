@@ -97,6 +97,20 @@ PROGRAMS = {
         else:
             raise RuntimeError
         """,
+    "diffrax: the error of what a custom_vjp closes over": """
+        from jax._src.interpreters import ad
+
+        def loss(w):
+            f = jax.custom_vjp(lambda x: x * w)
+            f.defvjp(lambda x: (f(x), None), lambda r, g: (g,))
+            return f(2.0)
+        try:
+            jax.grad(jax.jit(loss))(1.0)
+        except ad.CustomVJPException as e:
+            assert "closed-over value" in str(e) and ad.JVPTracer
+        else:
+            raise AssertionError
+        """,
     "JAX 0.11: policies of checkpoints are a module": """
         from jax.checkpoint_policies import dots_saveable, save_only_these_names
         assert jax.checkpoint_policies.dots_saveable is dots_saveable

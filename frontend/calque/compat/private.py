@@ -121,7 +121,8 @@ def _dtypes() -> dict[str, Any]:
     extended = type("extended", (np.generic,), {"__doc__": "The scalar types of such dtypes."})
     return {"DType": np.dtype, "ExtendedDType": ExtendedDType, "extended": extended,
             "TypePromotionError": calque.errors.TypePromotionError, "float0": dtypes.float0,
-            "canonicalize_dtype": dtypes.canonical, "issubdtype": calque.numpy.issubdtype,
+            "canonicalize_dtype": calque.dtypes.canonicalize_dtype,
+            "issubdtype": calque.numpy.issubdtype,
             "finfo": calque.numpy.finfo, "iinfo": calque.numpy.iinfo,  # flax's fp8_ops
             "supports_inf": lambda dtype: bool(np.isinf(np.array(np.inf).astype(dtype))),
             "bfloat16": calque.numpy.bfloat16, "to_inexact_dtype": to_inexact_dtype,

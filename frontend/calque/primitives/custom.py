@@ -150,9 +150,13 @@ def _abstract(*avals: ShapedArray, fun: Any, **_: Any) -> list[ShapedArray]:
     return list(fun.out_avals)
 
 
+class CustomVJPException(TypeError):
+    """A custom_vjp function is differentiated by a value that it closes over."""
+
+
 def _no_closed_tangents(name: str, tangents: Sequence[Any]) -> None:
     if not all(is_zero(t) for t in tangents):
-        raise TypeError(explain(
+        raise (CustomVJPException if name == "custom_vjp" else TypeError)(explain(
             f"Detected differentiation of a {name} function with respect to a closed-over value. "
             "That's not supported, because the custom rule only specifies how to differentiate "
             f"the {name} function with respect to explicit input parameters.",
