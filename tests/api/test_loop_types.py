@@ -72,7 +72,7 @@ TRACED_ONCE: list[tuple[Any, Any, str, int]] = [
 
 @pytest.mark.parametrize("case", range(len(TRACED_ONCE)))
 def test_a_body_is_traced_again_only_for_another_dtype(case: int) -> None:
-    """A weak value that becomes a strong one of its dtype does not: bodies may have side effects."""
+    """A weak value that becomes strong is no other dtype: bodies may have side effects."""
     body, init, want, times = TRACED_ONCE[case]
     calls: list[int] = []
 

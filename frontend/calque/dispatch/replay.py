@@ -134,6 +134,9 @@ class _PlanTrace(StageTrace):
         if prim.inline is not None:
             with as_current(self):
                 return prim.inline(*args, **params)
+        if prim.opened is not None and (run := prim.opened(params)) is not None:
+            with as_current(self):
+                return run(*args, **params)
         return super().process(prim, args, params)
 
 
