@@ -163,7 +163,7 @@ def _batching() -> dict[str, Any]:
 
 @_made("jax._src.interpreters.ad")  # diffrax
 def _ad() -> dict[str, Any]:
-    from calque.primitives.custom import CustomVJPException
+    from calque.core.errors import CustomVJPException
     found = importlib.import_module("calque.interpreters.ad")
     return {**{n: getattr(found, n) for n in found.__all__},
             "CustomVJPException": CustomVJPException}

@@ -11,7 +11,7 @@ from typing import Any
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.errors import explain
+from calque.core.errors import CustomVJPException, explain
 from calque.core.lists import flagged, without
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program
@@ -148,10 +148,6 @@ def run(fun: Any, args: Sequence[Any]) -> Sequence[Any]:
 def _abstract(*avals: ShapedArray, fun: Any, **_: Any) -> list[ShapedArray]:
     assert isinstance(fun, Program), fun
     return list(fun.out_avals)
-
-
-class CustomVJPException(TypeError):
-    """A custom_vjp function is differentiated by a value that it closes over."""
 
 
 def _no_closed_tangents(name: str, tangents: Sequence[Any]) -> None:
