@@ -111,6 +111,15 @@ PROGRAMS = {
         else:
             raise AssertionError
         """,
+    "chex: the number of devices is set before one is asked for": """
+        from calque.runtime import device
+        from jax._src import xla_bridge
+        assert jax.devices() and "cpu" in xla_bridge._backends
+        assert xla_bridge._backends["cpu"].platform == "cpu"
+        used, device.is_used = device.is_used, lambda: False  # as when the process began
+        assert not xla_bridge._backends and xla_bridge._backends.get("cpu") is None
+        device.is_used = used
+        """,
     "JAX 0.11: policies of checkpoints are a module": """
         from jax.checkpoint_policies import dots_saveable, save_only_these_names
         assert jax.checkpoint_policies.dots_saveable is dots_saveable
