@@ -246,7 +246,7 @@ def placed(seeds: Sequence[int]) -> list[str]:
         for k, (g, plainly) in enumerate(zip(got, same)):
             if np.asarray(g).tobytes() != np.asarray(plainly).tobytes():
                 wrong.append(f"seed {seed}: result {k} is another one on spread arrays: {program}")
-            want = promised[k].sharding if promised is not None else None
+            want = promised[k].placement if promised is not None else None
             if want is not None and not g.sharding.is_equivalent_to(want, g.ndim):
                 wrong.append(f"seed {seed}: result {k} is {g.sharding}, {want} was promised over "
                              f"{mesh}: {program}")

@@ -57,6 +57,59 @@ def test_weak_carries_are_promoted_and_never_down(init: Any, body: str,
                 assert (out.dtype.name, out.weak_type) == want
 
 
+H = np.asarray(1, "bfloat16")
+
+# body, initial carry -> dtypes of the final carry and of what is stacked (w: weak)
+TRACED_ONCE: list[tuple[Any, Any, str, int]] = [
+    (lambda c: (c + np.float32(1), c * H), 0., "float32 bfloat16", 1),
+    (lambda c: ((c[0] + np.float32(1), c[1] + 1), None), (0., 0), "float32 w-int32", 1),
+    (lambda c: ((c[1], c[1] + np.float32(1)), None), (0., 0.), "w-float32 float32", 1),
+    (lambda c: ((c[1] * H, c[1] + np.float32(1)), None), (0., np.float32(1)),
+     "float32 float32", 1),
+    (lambda c: ((c[1] * H, c[1] + np.float32(1)), None), (0., 0.), "bfloat16 float32", 2),
+    (lambda c: (c + np.float32(1), c), 0, "float32 float32", 2)]
+
+
+@pytest.mark.parametrize("case", range(len(TRACED_ONCE)))
+def test_a_body_is_traced_again_only_for_another_dtype(case: int) -> None:
+    """A weak value that becomes strong is no other dtype: bodies may have side effects."""
+    body, init, want, times = TRACED_ONCE[case]
+    calls: list[int] = []
+
+    def counted(c: Any, _: Any) -> Any:
+        calls.append(1)
+        return body(c)
+
+    def loop(init: Any) -> Any:
+        return lax.scan(counted, init, None, length=3)
+
+    outs = calque.tree.leaves(loop(init))
+    assert len(calls) == times
+    assert " ".join("w-" * o.weak_type + o.dtype.name for o in outs) == want
+    state, rows = init, []
+    for _ in range(3):
+        state, y = body(state)
+        rows.append(y)
+    np.testing.assert_allclose(
+        [np.float32(o).ravel()[-1] for o in outs],
+        [np.float32(v) for v in calque.tree.leaves((state, rows[-1]))])
+    assert [o.dtype for o in calque.tree.leaves(calque.jit(loop)(init))] == [o.dtype for o in outs]
+
+
+def test_a_while_is_traced_once_with_weak_carries() -> None:
+    calls: list[int] = []
+
+    def body(c: Any) -> Any:
+        calls.append(1)
+        return c[0] + np.float32(1), c[1] * 2
+
+    outs = lax.while_loop(lambda c: c[0] < 3, body, (0., 1))
+    assert len(calls) == 1 and outs == (3, 8)
+    assert [(o.dtype.name, o.weak_type) for o in outs] == [("float32", False), ("int32", True)]
+    grad = calque.grad(lambda v: lax.fori_loop(0, 3, lambda i, c: c * np.float32(2), v))(1.)
+    assert grad == 8 and grad.weak_type
+
+
 def test_eager_loops_return_arrays() -> None:
     for got in (lax.scan(lambda c, x: (c.astype("float32"), x), 0., X)[0],
                 lax.fori_loop(0, 2, lambda i, c: c.astype("float32"), 0),

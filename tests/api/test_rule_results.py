@@ -143,3 +143,18 @@ def test_linear_maps_that_differ_in_their_rules_only() -> None:
         held.append(turned)
         assert calque.grad(calque.linearize(r, 1.0)[1])(1.0) == k
     assert len({calque.tree.structure(b) for b in held}) == len(held)
+
+
+def test_a_constant_cotangent_is_summed_over_the_batch() -> None:
+    """Of an argument that is not mapped, as a loop over the batch sums it."""
+    f = calque.custom_vjp(lambda x, s: x * s)
+    f.defvjp(lambda x, s: (x * s, None), lambda _, g: (g, jnp.full((), 7.)))
+
+    def loop(x: Any, s: Any) -> Any:
+        return f(x[0], s) + f(x[1], s) + f(x[2], s)
+
+    def mapped(x: Any, s: Any) -> Any:
+        return calque.vmap(f, (0, None))(x, s).sum()
+
+    for loss in (loop, mapped):
+        assert calque.grad(loss, 1)(jnp.ones(3), 3.) == 21

@@ -97,6 +97,29 @@ PROGRAMS = {
         else:
             raise RuntimeError
         """,
+    "diffrax: the error of what a custom_vjp closes over": """
+        from jax._src.interpreters import ad
+
+        def loss(w):
+            f = jax.custom_vjp(lambda x: x * w)
+            f.defvjp(lambda x: (f(x), None), lambda r, g: (g,))
+            return f(2.0)
+        try:
+            jax.grad(jax.jit(loss))(1.0)
+        except ad.CustomVJPException as e:
+            assert "closed-over value" in str(e) and ad.JVPTracer
+        else:
+            raise AssertionError
+        """,
+    "chex: the number of devices is set before one is asked for": """
+        from calque.runtime import device
+        from jax._src import xla_bridge
+        assert jax.devices() and "cpu" in xla_bridge._backends
+        assert xla_bridge._backends["cpu"].platform == "cpu"
+        used, device.is_used = device.is_used, lambda: False  # as when the process began
+        assert not xla_bridge._backends and xla_bridge._backends.get("cpu") is None
+        device.is_used = used
+        """,
     "JAX 0.11: policies of checkpoints are a module": """
         from jax.checkpoint_policies import dots_saveable, save_only_these_names
         assert jax.checkpoint_policies.dots_saveable is dots_saveable

@@ -35,6 +35,14 @@ def test_kinds_of_extended_dtypes() -> None:
         assert dtypes.issubdtype(a, b) is wanted, (a, b)
 
 
+def test_canonical_dtypes() -> None:
+    key = calque.random.key(0).dtype
+    assert dtypes.canonicalize_dtype("int64", allow_extended_dtype=True) == np.int32
+    assert dtypes.canonicalize_dtype(key, allow_extended_dtype=True) is key
+    with pytest.raises(ValueError, match="extended dtype key<fry>"):
+        dtypes.canonicalize_dtype(key)
+
+
 def test_arrays_are_not_hashable() -> None:
     assert not isinstance(jnp.ones(2), collections.abc.Hashable)
     with pytest.raises(TypeError, match="unhashable type: 'Array'"):

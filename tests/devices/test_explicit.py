@@ -87,3 +87,35 @@ def test_types_have_an_entry_for_each_axis() -> None:
 def test_no_sharding_is_no_constraint() -> None:
     with pytest.raises(ValueError, match="got sharding None which is not allowed"):
         calque.lax.with_sharding_constraint(np.ones(3), None)
+
+
+def test_types_of_arrays_that_nobody_placed() -> None:
+    """A mesh without axes, eagerly and traced; functions take what such a type says, and what
+    places arrays refuses it."""
+    empty = NamedSharding(calque.sharding.AbstractMesh((), ()), P(None, None))
+    seen = [calque.typeof(jnp.asarray(GRID)).sharding]
+    calque.jit(lambda x: seen.append(calque.typeof(x).sharding))(GRID)
+    calque.jit(calque.vmap(lambda x: seen.append(x.aval.sharding)))(jnp.ones((2, 8, 8)))
+    assert seen == [empty] * 3 and seen[0].is_fully_replicated and seen[0].mesh.empty
+    assert str(empty) == "NamedSharding(mesh=AbstractMesh((), axis_types=()), spec=P(None, None))"
+    assert calque.core.ShapedArray((8, 8), "float32", sharding=empty) is calque.typeof(GRID)
+    for made in (jnp.zeros((8, 8), out_sharding=empty), jnp.asarray(GRID, device=empty) * 0,
+                 jnp.reshape(jnp.zeros(64), (8, 8), out_sharding=empty)):
+        np.testing.assert_array_equal(made, 0 * GRID)
+    for refuse in (lambda: reshard(GRID, empty), lambda: calque.device_put(GRID, empty),
+                   lambda: calque.jit(jnp.sin, out_shardings=empty)):
+        with pytest.raises(ValueError, match="mpty|no devices"):
+            refuse()
+
+
+def test_types_in_a_context() -> None:
+    """The context's mesh is in the types of what nobody placed; a label over Auto axes is none."""
+    auto = calque.make_mesh((4,), ("x",), axis_types=(calque.sharding.AxisType.Auto,))
+    seen: list[Any] = []
+    for mesh in (MESH, auto):
+        with calque.set_mesh(mesh):
+            calque.jit(lambda: seen.append(calque.typeof(jnp.zeros(2)).sharding))()
+    assert seen == [NamedSharding(mesh.abstract_mesh, P(None)) for mesh in (MESH, auto)]
+    placed = calque.device_put(GRID, NamedSharding(auto, P("x")))
+    assert placed.aval.sharding == NamedSharding(auto.abstract_mesh, P(None, None))
+    assert placed.sharding.spec == P("x")

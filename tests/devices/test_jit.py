@@ -65,7 +65,7 @@ def test_propagation() -> None:
     """Values are those of plain arrays, and results are spread as JAX spreads them."""
     for k, (names, f, spec) in enumerate(PROPAGATED):
         args = [ARRAYS[n] for n in (["xb"] if names == "xb" else names)]
-        traced = calque.jit(f).lower(*args)._entry.out_avals[0].sharding
+        traced = calque.jit(f).lower(*args)._entry.out_avals[0].placement
         assert traced.spec == spec, (k, traced.spec, spec)
 
 

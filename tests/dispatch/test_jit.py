@@ -292,6 +292,18 @@ def test_bad_options() -> None:
         calque.jit(lambda x: x, static_argnames="nope")
 
 
+def test_debug_nans_asks_for_results() -> None:
+    """Not for what a function computes on the way to a finite one; by name, where it is not."""
+    x = jnp.array([3.0, 1.0, 2.0])
+    with calque.debug_nans(True), calque.debug_infs(True):
+        assert jnp.median(x) == 2 and jnp.max(x, where=x < 3, initial=0) == 2
+        np.testing.assert_allclose(jnp.hypot(x, x), x * np.sqrt(2), rtol=1e-6)
+        for f, what in ((jnp.sqrt, "nan"), (jnp.median, "nan"), (jnp.reciprocal, "inf")):
+            with pytest.raises(FloatingPointError, match=f"({what})"):
+                f(jnp.array([-1.0, np.nan]) if what == "nan" else jnp.zeros(2))
+    assert np.isnan(jnp.median(jnp.array([np.nan, 1.0])))
+
+
 def test_debug_nans() -> None:
     with calque.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
         calque.jit(lambda x: jnp.log(x))(-1.0)

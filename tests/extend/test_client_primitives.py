@@ -405,3 +405,18 @@ def test_scopes_of_inner_programs_begin_anew() -> None:
     mapped = calque.make_jaxpr(calque.vmap(calque.jit(f)))(np.ones(2, np.float32))
     assert [str(e.source_info.name_stack) for e in mapped.eqns[0].params["jaxpr"].eqns] == [
         "outer", "outer"]
+
+
+def test_values_only_under_checkpoint() -> None:
+    """A primitive without a lowering runs by its implementation, in a checkpoint's passes, too."""
+    square = core.Primitive("square_of_values")
+    square.def_impl(lambda x: np.float32(x) * np.float32(x))
+    square.def_abstract_eval(lambda x: x)
+    ad.primitive_jvps[square] = lambda primals, tangents: (
+        square.bind(*primals), 2 * primals[0] * tangents[0])
+    f = calque.checkpoint(lambda x: jnp.sin(square.bind(x)))
+    assert float(f(2.0)) == pytest.approx(np.sin(4))
+    assert float(calque.grad(f)(2.0)) == pytest.approx(4 * np.cos(4))
+    assert float(calque.jvp(f, (2.0,), (1.0,))[1]) == pytest.approx(4 * np.cos(4))
+    with pytest.raises(NotImplementedError, match="translation rule"):
+        calque.jit(f)(2.0)

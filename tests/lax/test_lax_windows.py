@@ -64,6 +64,12 @@ def test_associative_scan() -> None:
     for u, v in zip(a[1:], b[1:]):
         want.append(u * want[-1] + v)
     close(y, want)
+    # another structure with as many leaves will do
+    pairs = lax.associative_scan(lambda p, q: [p["a"] * q["a"], q["a"] * p["b"] + q["b"]],
+                                 {"a": a, "b": b})
+    close(pairs["b"], want)
+    with pytest.raises(TypeError, match="returned the structure"):
+        lax.associative_scan(lambda p, q: p[0], (a, b))
 
 
 @both_ways

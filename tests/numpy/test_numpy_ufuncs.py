@@ -129,6 +129,17 @@ def test_integers(name: str, jit: Jit, names: list[str]) -> None:
                 assert not compare(part, got, operands, dtype)
 
 
+def test_nan_to_num_replaces_one_after_the_other() -> None:
+    """As in JAX: what stands in for NaN may itself be infinite, and is then replaced."""
+    x = np.array([np.nan, np.inf, -np.inf, 1], np.float32)
+    low, high = np.finfo(np.float32).min, np.finfo(np.float32).max
+    for options, want in (({"nan": -np.inf}, [low, high, low, 1]),
+                          ({"posinf": -np.inf, "neginf": 3}, [0, 3, 3, 1]),
+                          ({"nan": np.inf, "posinf": 2}, [2, 2, low, 1]),
+                          ({"nan": -np.inf, "neginf": -np.inf}, [-np.inf, high, -np.inf, 1])):
+        np.testing.assert_array_equal(jnp.nan_to_num(x, **options), np.float32(want))
+
+
 def test_division_by_zero_keeps_xlas_rules() -> None:
     quotient, remainder, rest = calque.jit(lambda n: (
         jnp.floor_divide(n, 0), jnp.remainder(n, 0), jnp.fmod(n, 0)))(np.arange(3, dtype=np.int32))

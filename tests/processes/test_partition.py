@@ -38,7 +38,7 @@ def test_messages(name: str, four: list[Any]) -> None:
     own = combined(hoist(eliminate_dead_code(lowered.entry.own_program())))
     assert messages(own) <= most
     for aval, spec in zip(lowered.entry.out_avals, results or ()):
-        assert aval.sharding.is_equivalent_to(NamedSharding(mesh, spec), aval.ndim)
+        assert aval.placement.is_equivalent_to(NamedSharding(mesh, spec), aval.ndim)
 
 
 def test_bytes_and_the_log(four: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

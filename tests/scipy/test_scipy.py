@@ -146,6 +146,28 @@ def test_linalg(jit: Any, chosen: Sequence[int]) -> None:
         linalg.solve_triangular(a, b, trans="X")
 
 
+def test_a_vector_for_each_matrix() -> None:
+    """b with one axis less than the matrices is a batch of vectors, as in JAX, square or not."""
+    a = R.standard_normal((3, 3, 3)).astype(np.float32)
+    s = a @ np.swapaxes(a, 1, 2) + 3 * np.eye(3, dtype=np.float32)
+    b = R.standard_normal((3, 3)).astype(np.float32)
+    low = np.linalg.cholesky(s)
+
+    def run() -> list[Any]:
+        return [linalg.solve_triangular(low, b, lower=True), linalg.cho_solve((low, True), b),
+                linalg.lu_solve(linalg.lu_factor(s), b), linalg.solve(s, b, assume_a="pos"),
+                linalg.cho_solve((low[:2], True), b[:1]), linalg.solve(s, b)]
+
+    each = [np.linalg.solve(m, v) for m, v in zip(s, b)]
+    wants = [[np.linalg.solve(m, v) for m, v in zip(low, b)], each, each, each,
+             [np.linalg.solve(m, b[0]) for m in s[:2]], np.linalg.solve(s, b[None])]
+    for out, want in zip(numpys(run)(), wants):
+        np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-5)
+    assert linalg.solve_triangular(low, b[:, :2], lower=True).shape == (3, 3, 2)
+    with pytest.raises(TypeError, match="incompatible shapes"):
+        linalg.solve_triangular(low[:2], b)
+
+
 @both_ways
 def test_exponentials_beyond_the_range(jit: Any) -> None:
     a = R.standard_normal((4, 4)).astype(np.float32)

@@ -180,7 +180,7 @@ def _split_over(spmd: tuple[Any, ...], leaves: Sequence[Any], axes: Sequence[int
     differ, or split what is not mapped."""
     typed = [(a, d) for x, d in zip(leaves, axes)
              if hasattr(x, "aval") and type(x) is not Ref and is_explicit(a := x.aval)]
-    found = {a.sharding.spec.of_rank(a.ndim).axes()[d]: a for a, d in typed if d is not None}
+    found = {a.placement.spec.of_rank(a.ndim).axes()[d]: a for a, d in typed if d is not None}
     if spmd and set(found) - {(), spmd}:
         raise ValueError(explain(
             "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is allowed. "
@@ -195,18 +195,18 @@ def _split_over(spmd: tuple[Any, ...], leaves: Sequence[Any], axes: Sequence[int
         return None, ()
     (split, first), = found.items()
     for a, d in typed:
-        if d is None and set(split) & set(a.sharding.spec.names()):
+        if d is None and set(split) & set(a.placement.spec.names()):
             raise ValueError(explain(
                 "Unmapped values passed to vmap cannot be sharded along the same axes as mapped "
                 f"ones: got {a} beside values that are split over {split}.",
                 fix="calque.sharding.reshard it."))
-    return first.sharding.mesh, split
+    return first.placement.mesh, split
 
 
 def _spread(out: Any, axis: int, split: tuple[Any, ...], mesh: Any) -> Any:
     """A result whose mapped dimension is split as those of the operands."""
     a = aval_of(out)
-    spec = (a.sharding.spec if is_explicit(a) else PartitionSpec()).of_rank(a.ndim)
+    spec = (a.placement.spec if is_explicit(a) else PartitionSpec()).of_rank(a.ndim)
     d = axis % a.ndim
     if spec.axes()[d] == split or set(split) & set(spec.names()):
         return out

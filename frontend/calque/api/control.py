@@ -232,7 +232,7 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None,
                                                   "scan")
         carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
         given = init_leaves
-        # a weak initial value takes the body's dtype
+        # a weak initial value takes the dtype that the body makes of it
         while (grown := promoted(carry_avals, carry_out)) != carry_avals:
             init_leaves = [x if a is b else as_aval(x, a)
                            for x, a, b in zip(init_leaves, grown, carry_avals)]
@@ -240,6 +240,7 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None,
             program, out_tree, uses = trace_with_refs(
                 f, in_tree, [*carry_avals, *x_avals], name_of(f), "scan")
             carry_out = _check_body(f, program, out_tree, carry_avals, init_tree)
+        init_leaves, carry_avals = as_strong(init_leaves, carry_avals, carry_out)
         if wrong := carry_error("scan", f, init_tree, carry_avals, carry_out):
             raise wrong
         loop = functools.partial(control.scan, length=n, reverse=reverse, unroll=unroll)
@@ -263,12 +264,12 @@ def _row(aval: Any) -> Any:
     made = aval.update(shape=aval.shape[1:])
     if not is_explicit(aval):
         return made
-    first, *rest = aval.sharding.spec.of_rank(aval.ndim).partitions
+    first, *rest = aval.placement.spec.of_rank(aval.ndim).partitions
     if first is not None:
         raise ValueError(explain(
-            f"0th dimension of all xs should be replicated. Got {aval.sharding.spec}",
+            f"0th dimension of all xs should be replicated. Got {aval.placement.spec}",
             fix="spread another dimension first (calque.sharding.reshard)."))
-    return made.marked(aval.sharding.update(spec=aval.sharding.spec.update(partitions=rest)),
+    return made.marked(aval.placement.update(spec=aval.placement.spec.update(partitions=rest)),
                        made.vma)
 
 
@@ -332,14 +333,27 @@ def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
 
 
 def promoted(have: Sequence[ShapedArray], out: Sequence[ShapedArray]) -> list[ShapedArray]:
-    """The carry's types; weak initial values are promoted with what the body makes of them, and in
-    shard_map what loops of our own start from varies as far as the body makes it vary."""
+    """The carry's types for which the body is traced anew: weak initial values that are promoted to
+    the dtype of what the body makes of them; in shard_map what loops of our own start from varies
+    as far as the body makes it vary."""
     pairs = list(zip(have, out))
     if any(b.vma - a.vma for a, b in pairs) and asked_by_ours("api"):
-        return [a.marked(a.sharding, a.vma | b.vma) for a, b in pairs]
-    return [ShapedArray(a.shape, dtypes.promote([(a.dtype, True), (b.dtype, b.weak_type)])[0])
-            if a.weak_type and a.shape == b.shape and a != b and not dtypes.is_key(b.dtype) else a
-            for a, b in pairs]
+        return [a.marked(a.placement, a.vma | b.vma) for a, b in pairs]
+    return [_widened(a, b) if a.weak_type and a.shape == b.shape and a.dtype != b.dtype
+            and not dtypes.is_key(b.dtype) else a for a, b in pairs]
+
+
+def _widened(a: ShapedArray, b: ShapedArray) -> ShapedArray:
+    dtype = dtypes.promote([(a.dtype, True), (b.dtype, b.weak_type)])[0]
+    return a if dtype == a.dtype else ShapedArray(a.shape, dtype)
+
+
+def as_strong(leaves: Sequence[Any], have: Sequence[ShapedArray], out: Sequence[ShapedArray]
+              ) -> tuple[list[Any], list[ShapedArray]]:
+    """A carry whose weak initial values are strong where the body's are. The body stays as it was
+    traced: it is called once, and what it computes of a weak value has the types it had there."""
+    avals = [a.strong() if a.weak_type and not b.weak_type else a for a, b in zip(have, out)]
+    return [x if a is b else as_aval(x, a) for x, a, b in zip(leaves, avals, have)], avals
 
 
 def as_aval(x: Any, aval: ShapedArray) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from calque.api.control import (
     as_aval,
+    as_strong,
     check_unroll,
     own_values,
     promoted,
@@ -80,6 +81,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
             avals = grown
             cond, _, looks = trace_with_refs(cond_fun, in_tree, avals, name_of(cond_fun))
             body, _, uses = trace_with_refs(body_fun, in_tree, avals, name_of(body_fun))
+        leaves, avals = as_strong(leaves, avals, body.out_avals)
         if wrong := carry_error("while_loop", body_fun, tree, avals,
                                 body.out_avals[:len(avals)]):
             raise wrong

@@ -161,6 +161,14 @@ def _batching() -> dict[str, Any]:
             "is_vmappable": lambda x: type(x) in found.vmappables}
 
 
+@_made("jax._src.interpreters.ad")  # diffrax
+def _ad() -> dict[str, Any]:
+    from calque.core.errors import CustomVJPException
+    found = importlib.import_module("calque.interpreters.ad")
+    return {**{n: getattr(found, n) for n in found.__all__},
+            "CustomVJPException": CustomVJPException}
+
+
 @_made("jax._src.lax.linalg")  # unxt
 def _lax_linalg() -> dict[str, Any]:
     found = importlib.import_module("calque.lax.linalg")

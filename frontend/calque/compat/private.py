@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,8 @@ def _dtypes() -> dict[str, Any]:
     extended = type("extended", (np.generic,), {"__doc__": "The scalar types of such dtypes."})
     return {"DType": np.dtype, "ExtendedDType": ExtendedDType, "extended": extended,
             "TypePromotionError": calque.errors.TypePromotionError, "float0": dtypes.float0,
-            "canonicalize_dtype": dtypes.canonical, "issubdtype": calque.numpy.issubdtype,
+            "canonicalize_dtype": calque.dtypes.canonicalize_dtype,
+            "issubdtype": calque.numpy.issubdtype,
             "finfo": calque.numpy.finfo, "iinfo": calque.numpy.iinfo,  # flax's fp8_ops
             "supports_inf": lambda dtype: bool(np.isinf(np.array(np.inf).astype(dtype))),
             "bfloat16": calque.numpy.bfloat16, "to_inexact_dtype": to_inexact_dtype,
@@ -220,7 +221,21 @@ def _compiler() -> dict[str, Any]:
 
 @_made("jax._src.xla_bridge")
 def _xla_bridge() -> dict[str, Any]:
-    return {"_backends": {"cpu": object()}, "get_backend": absent("jax._src.xla_bridge"),
+    class Backends(Mapping[str, Any]):
+        """The platforms in use, none before a device was asked for (chex.set_n_cpu_devices)."""
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(calque.extend.backend.backends() if calque.runtime.device.is_used() else ())
+
+        def __len__(self) -> int:
+            return sum(1 for _ in self)
+
+        def __getitem__(self, name: str) -> Any:
+            if name not in tuple(self):
+                raise KeyError(name)
+            return calque.extend.backend.backends()[name]
+
+    return {"_backends": Backends(), "get_backend": absent("jax._src.xla_bridge"),
             "default_backend": calque.default_backend, "backends": lambda: {"cpu": object()}}
 
 

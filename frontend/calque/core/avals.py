@@ -10,6 +10,7 @@ the abstract value of anything array-like.  Imports core.dtypes and core.dims.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.dims import Dim, as_size
 from calque.core.errors import explain
+from calque.core.mesh import AbstractMesh, get_abstract_mesh
+from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.core.types import Shape
 
 NOWHERE: frozenset[Any] = frozenset()
@@ -124,13 +127,13 @@ class ShapedArray(AbstractValue):
       ShapedArray(float32[2,3])
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "sharding", "vma", "plain")
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "placement", "vma", "plain")
     shape: Shape
     dtype: Any
     weak_type: bool
     ndim: int
     size: int
-    sharding: Any  # a Sharding; None where nobody placed the array
+    placement: Any  # a Sharding; None where nobody placed the array
     vma: frozenset[Any]  # the mapped axes over which the value varies
     plain: ShapedArray
     _marks: dict[Any, ShapedArray] = {}
@@ -138,6 +141,8 @@ class ShapedArray(AbstractValue):
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
                 vma: frozenset[Any] = NOWHERE) -> ShapedArray:
+        if sharding is not None and is_unplaced(sharding):
+            sharding = None
         if sharding is not None or vma:
             plain = cls(shape, dtype, weak_type)
             if hasattr(sharding, "spec"):  # a type: an entry for each dimension
@@ -159,7 +164,7 @@ class ShapedArray(AbstractValue):
         for d in shape:
             size *= d
         object.__setattr__(self, "size", size)
-        object.__setattr__(self, "sharding", None)
+        object.__setattr__(self, "placement", None)
         object.__setattr__(self, "vma", NOWHERE)
         object.__setattr__(self, "plain", self)
         return cls._all.setdefault((shape, dtype, bool(weak_type)), self)
@@ -169,7 +174,7 @@ class ShapedArray(AbstractValue):
 
     def __reduce__(self) -> Any:
         if self.plain is not self:
-            return _marked, (self.plain, self.sharding, self.vma)
+            return _marked, (self.plain, self.placement, self.vma)
         return ShapedArray, (self.shape, self.dtype, self.weak_type)
 
     def marked(self, sharding: Any = None, vma: frozenset[Any] = frozenset()) -> ShapedArray:
@@ -182,7 +187,7 @@ class ShapedArray(AbstractValue):
             found = object.__new__(ShapedArray)
             for name in ("shape", "dtype", "weak_type", "ndim", "size", "plain"):
                 object.__setattr__(found, name, getattr(self, name))
-            object.__setattr__(found, "sharding", sharding)
+            object.__setattr__(found, "placement", sharding)
             object.__setattr__(found, "vma", vma)
             found = ShapedArray._marks.setdefault(key, found)
         return found
@@ -203,15 +208,15 @@ class ShapedArray(AbstractValue):
 
     def _sizes(self) -> str:
         """2,3; of arrays over Explicit axes 2@x,3."""
-        if self.sharding is None or not getattr(self.sharding, "explicit", False):
+        if self.placement is None or not getattr(self.placement, "explicit", False):
             return ",".join(map(str, self.shape))
-        axes = self.sharding.spec.of_rank(self.ndim).axes()
+        axes = self.placement.spec.of_rank(self.ndim).axes()
         return ",".join(f"{d}@{a[0] if len(a) == 1 else '(' + ','.join(map(str, a)) + ')'}" if a
                         else str(d) for d, a in zip(self.shape, axes))
 
     def _varies(self) -> str:
         """{V:x, U:(y,z), R:w}; most avals have none of these."""
-        spec = getattr(self.sharding, "spec", None)
+        spec = getattr(self.placement, "spec", None)
         if not self.vma and (spec is None or not spec.has_sums):
             return ""
         manual = self.mat
@@ -225,10 +230,23 @@ class ShapedArray(AbstractValue):
     def told(self) -> ShapedArray:
         """What users are told of its type: over a mesh without devices, what its Explicit axes say.
         """
-        s = self.sharding
+        s = self.placement
         if getattr(s, "spec", None) is None:
             return self if s is None else self.marked(None, self.vma)
         return self.marked(_as_type(type(s)(s.mesh.abstract_mesh, s.spec), self.ndim), self.vma)
+
+    @property
+    def sharding(self) -> Any:
+        """How the type says that the array is spread, a NamedSharding: of one that nobody placed,
+        or only on one device, over the context's mesh, which has no axes where none is set.
+
+        Example:
+          >>> import calque, calque.numpy as jnp
+          >>> calque.typeof(jnp.ones((2, 3))).sharding
+          NamedSharding(mesh=AbstractMesh((), axis_types=()), spec=P(None, None))
+        """
+        told = self.told().placement
+        return _replicated(get_abstract_mesh(), self.ndim) if told is None else told
 
     @property
     def mat(self) -> ManualAxisType:
@@ -242,7 +260,7 @@ class ShapedArray(AbstractValue):
     @property
     def has_sums(self) -> bool:
         """Whether there is an axis along which the value is unreduced or reduced."""
-        spec = getattr(self.sharding, "spec", None)
+        spec = getattr(self.placement, "spec", None)
         if spec is not None and spec.has_sums:
             return True
         return bool(self.vma) and any(type(n) in (Unreduced, Reduced) for n in self.vma)
@@ -251,8 +269,8 @@ class ShapedArray(AbstractValue):
         """The abstract value of a cotangent of this value."""
         if not self.has_sums:
             return self
-        spec = getattr(self.sharding, "spec", None)
-        sharding = self.sharding if spec is None or not spec.has_sums else self.sharding.update(
+        spec = getattr(self.placement, "spec", None)
+        sharding = self.placement if spec is None or not spec.has_sums else self.placement.update(
             spec=spec.turned().of_rank(self.ndim))
         return self.marked(sharding, turned(self.vma))
 
@@ -273,12 +291,12 @@ class ShapedArray(AbstractValue):
         made = ShapedArray(changes.get("shape", self.shape), changes.get("dtype", self.dtype),
                            changes.get("weak_type", self.weak_type))
         if "sharding" in changes:
-            wanted = changes["sharding"]
+            wanted = None if is_unplaced(changes["sharding"]) else changes["sharding"]
             return made.marked(_as_type(wanted, made.ndim) if hasattr(wanted, "spec") else wanted,
                                self.vma)
         if self.plain is self:
             return made
-        return made.marked(self.sharding if made.shape == self.shape else None, self.vma)
+        return made.marked(self.placement if made.shape == self.shape else None, self.vma)
 
     def strong(self) -> ShapedArray:
         """The same, not weak."""
@@ -292,6 +310,17 @@ class ShapedArray(AbstractValue):
         return self if dtype is self.dtype else self.update(dtype=dtype, weak_type=False)
 
     to_tangent_aval = tangent
+
+
+@lru_cache
+def _replicated(mesh: AbstractMesh, ndim: int) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec(*(None,) * ndim))
+
+
+def is_unplaced(sharding: Any) -> bool:
+    """Whether it is over a mesh without axes, as types say of arrays that nobody placed."""
+    return type(sharding) is NamedSharding and type(
+        sharding.mesh) is AbstractMesh and sharding.mesh.empty
 
 
 def _as_type(sharding: Any, ndim: int) -> Any:

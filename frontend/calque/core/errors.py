@@ -156,6 +156,10 @@ class UnexpectedTracerError(JAXTypeError):
     """
 
 
+class CustomVJPException(TypeError):
+    """A custom_vjp function is differentiated by a value that it closes over."""
+
+
 class KeyReuseError(JAXTypeError):
     """A PRNG key was consumed twice.
 

@@ -48,8 +48,8 @@ FACTS = ("elementwise", "arity", "function", "moves", "weight", "memory", "kerne
 class Primitive:
     """One operation: `bind` applies it under the current trace."""
 
-    __slots__ = ("name", *RULES, "program", "words", "pairs", "collective", "inline", "staged",
-                 "within", "effects", "varying", "mixed", "factors", "client", *FACTS,
+    __slots__ = ("name", *RULES, "program", "words", "pairs", "collective", "inline", "opened",
+                 "staged", "within", "effects", "varying", "mixed", "factors", "client", *FACTS,
                  "__weakref__")
 
     call_primitive = map_primitive = False  # interpreters of jaxprs ask (distrax)
@@ -92,6 +92,8 @@ class Primitive:
         self.mixed: Function | None = None
         # primitives that hold Python functions: run one on values; (operands, params) of a record
         self.inline: Function | None = None
+        # of one that is compiled as a whole: what runs it on values in its place, or None; (params)
+        self.opened: Callable[[dict[str, Any]], Function | None] | None = None
         self.staged: Callable[..., tuple[Any, dict[str, Any]]] | None = None
         # under a vmap trace, while it holds Python functions, which may close over mapped values
         self.within: Function | None = None

@@ -71,8 +71,13 @@ class AbstractRef(AbstractValue):
 
     @property
     def sharding(self) -> Any:
-        """How what is stored is spread over devices; None: no matter."""
+        """How what is stored is spread over devices, as types say it."""
         return self.inner_aval.sharding
+
+    @property
+    def placement(self) -> Any:
+        """The Sharding that somebody gave what is stored; None: no matter."""
+        return self.inner_aval.placement
 
     def __repr__(self) -> str:
         return f"Ref{{{self.inner_aval}}}"

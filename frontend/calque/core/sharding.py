@@ -584,8 +584,8 @@ class NamedSharding(Sharding):
         return _named, (self.mesh, self.spec, self._kind)
 
     def __repr__(self) -> str:
-        return (f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}, "
-                f"memory_kind={self._kind})")
+        kind = "" if self._kind is None else f", memory_kind={self._kind}"
+        return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}{kind})"
 
 
 def _named(mesh: Any, spec: PartitionSpec, kind: str) -> NamedSharding:

@@ -80,6 +80,9 @@ class EvalTrace(Trace):
         if prim.inline is not None:
             with as_current(self):
                 return prim.inline(*args, **params)
+        if prim.opened is not None and (run := prim.opened(params)) is not None:
+            with as_current(self):
+                return run(*args, **params)
         return evaluator[0](prim, args, params)
 
 

@@ -81,7 +81,7 @@ def zeros(aval: ShapedArray) -> Any:
             if axes:
                 made = registry[name].bind(made, axes=tuple(sorted(axes, key=str)))
     if aval.has_sums and not aval.vma:
-        made = registry["sharding_constraint"].bind(made, sharding=aval.sharding)
+        made = registry["sharding_constraint"].bind(made, sharding=aval.placement)
     return made
 
 

@@ -253,7 +253,7 @@ class Array(metaclass=_ArrayMeta):
           >>> jnp.zeros(2).devices()
           {CpuDevice(id=0)}
         """
-        sharding = self.aval.sharding
+        sharding = self.aval.placement
         return {self._buffer.device} if sharding is None else sharding.device_set
 
     @property
@@ -265,7 +265,7 @@ class Array(metaclass=_ArrayMeta):
           >>> jnp.zeros(2).device
           CpuDevice(id=0)
         """
-        sharding = self.aval.sharding
+        sharding = self.aval.placement
         if sharding is None:
             return self._buffer.device
         return sharding._device if isinstance(sharding, SingleDeviceSharding) else sharding
@@ -279,7 +279,7 @@ class Array(metaclass=_ArrayMeta):
           >>> jnp.zeros(2).sharding
           SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)
         """
-        found = self.aval.sharding
+        found = self.aval.placement
         return SingleDeviceSharding(self._buffer.device) if found is None else found
 
     @property
@@ -302,7 +302,7 @@ class Array(metaclass=_ArrayMeta):
           >>> jnp.zeros(2).committed
           False
         """
-        return self.aval.sharding is not None
+        return self.aval.placement is not None
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -418,13 +418,13 @@ class Array(metaclass=_ArrayMeta):
 
     def __reduce__(self) -> Any:
         return _unpickle, (np.asarray(self._numpy()), self.weak_type, self._key_impl(),
-                           self.aval.sharding)
+                           self.aval.placement)
 
     def __copy__(self) -> Array:
         return Array(self._buffer.with_shape(self._buffer.shape), self.aval)
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return _unpickle(self._numpy(), self.weak_type, self._key_impl(), self.aval.sharding)
+        return _unpickle(self._numpy(), self.weak_type, self._key_impl(), self.aval.placement)
 
     def _key_impl(self) -> str:
         return self.dtype.impl if dtypes.is_key(self.dtype) else ""
@@ -541,7 +541,7 @@ def on_one(leaves: Sequence[Any], buffers: Sequence[Buffer]) -> tuple[Device, li
     """The device of a call whose arguments lie on several, and its arguments there: committed ones
     stay (they are on one, or tracing said so), the others move."""
     device = next((b.device for x, b in zip(leaves, buffers)
-                   if type(x) is Array and x.aval.sharding is not None), buffers[0].device)
+                   if type(x) is Array and x.aval.placement is not None), buffers[0].device)
     for x, b in zip(leaves, buffers) if config.guards else ():
         if b.device is not device:
             transfers.check("device_to_device", x)

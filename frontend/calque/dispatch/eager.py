@@ -441,6 +441,9 @@ class LazyTrace(Trace):
         if prim.inline is not None:
             with as_current(self):
                 return prim.inline(*args, **params)
+        if prim.opened is not None and (run := prim.opened(params)) is not None:
+            with as_current(self):
+                return run(*args, **params)
         if not any(isinstance(a, Tracer) for a in args):
             done = self._now(prim, args, params)
             if done is not None:

@@ -448,7 +448,7 @@ class JitFunction:
             leaves = [x.aval if isinstance(x, ShapeDtypeStruct) and not x.is_ref else x
                       for x in leaves]
             leaves = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type,
-                                       sharding=x.sharding)
+                                       sharding=x.placement)
                       if isinstance(x, ShapedArray) else x for x in leaves]
         check_arguments(self._name, leaves, tree, refs=True)
         avals = [type_of(x) for x in leaves]

@@ -52,7 +52,7 @@ def differences(names: Sequence[str], have: Sequence[ShapedArray], got: Sequence
 def _moved(a: ShapedArray, b: ShapedArray) -> bool:
     """Whether two types over Explicit axes are spread in different ways."""
     return is_explicit(a) and is_explicit(b) and a.ndim == b.ndim and (
-        a.sharding.spec.of_rank(a.ndim) != b.sharding.spec.of_rank(b.ndim))
+        a.placement.spec.of_rank(a.ndim) != b.placement.spec.of_rank(b.ndim))
 
 
 def _reason(a: ShapedArray, b: ShapedArray) -> str:
@@ -90,7 +90,7 @@ def carry_error(loop: str, fun: Function, tree: Any, have: Sequence[ShapedArray]
 
 def _carry_fix(name: str, a: ShapedArray, b: ShapedArray) -> str:
     if same_type(a, b) and _moved(a, b):
-        return f"return {name} with calque.sharding.reshard({name}, {a.sharding.spec})"
+        return f"return {name} with calque.sharding.reshard({name}, {a.placement.spec})"
     if same_type(a, b):
         axes = tuple(sorted(b.vma - a.vma, key=str))
         return f"start {name} with jax.lax.pcast({name}, {axes}, to='varying')"
@@ -141,7 +141,7 @@ def _branch_fix(name: str, first: str, label: str, a: ShapedArray, b: ShapedArra
     if a.dtype != b.dtype:
         return f"return{name} from {label} with .astype(jnp.{a.dtype.name})"
     if _moved(a, b):
-        return f"return{name} from {label} with calque.sharding.reshard(..., {a.sharding.spec})"
+        return f"return{name} from {label} with calque.sharding.reshard(..., {a.placement.spec})"
     casts = [f"return jax.lax.pcast(..., {tuple(sorted(more, key=str))}, to='varying')"
              f"{name and ' as' + name} from {which}"
              for which, more in ((first, b.vma - a.vma), (label, a.vma - b.vma)) if more]

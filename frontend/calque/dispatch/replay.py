@@ -27,7 +27,7 @@ from calque.core.tracebacks import hide_ours
 from calque.core.types import Function, Params
 from calque.dispatch import numpy_rules, shape_polymorphic, transfers
 from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
-from calque.dispatch.eager import is_literal, lazy_eval, prepared, run_program
+from calque.dispatch.eager import check_floats, is_literal, lazy_eval, prepared, run_program
 from calque.dispatch.same_bits import exact
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partition import has_own
@@ -36,6 +36,7 @@ from calque.lowering.driver.flat import flatten, is_flat
 from calque.runtime import Buffer
 from calque.transforms.explicit import of_types, resolved
 from calque.transforms.stage import StageTrace, literal_value
+from calque.trees import util as tree_util
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,6 +87,8 @@ def planned(f: F) -> F:
                 done = plan.run(arrays)
                 if done is not None:
                     return plan.pack(done)
+            if config.jax_debug_nans or config.jax_debug_infs:
+                return _checked(wrapper, name, args, kwargs)
             with lazy_eval(name):
                 return f(*args, **kwargs)
         except Exception as error:
@@ -93,6 +96,15 @@ def planned(f: F) -> F:
             raise
 
     return wrapper  # type: ignore[return-value]
+
+
+def _checked(f: Function, name: str, args: Any, kwargs: Any) -> Any:
+    """Under jax_debug_nans and jax_debug_infs: what f returns is checked, not what it computes on
+    the way, which may well be NaN where it chooses another value (as in JAX's jitted functions)."""
+    with config.context("jax_debug_nans", False), config.context("jax_debug_infs", False):
+        out = f(*args, **kwargs)
+    check_floats([x for x in tree_util.tree_leaves(out) if type(x) is Array], name)
+    return out
 
 
 def refuse() -> None:
@@ -134,6 +146,9 @@ class _PlanTrace(StageTrace):
         if prim.inline is not None:
             with as_current(self):
                 return prim.inline(*args, **params)
+        if prim.opened is not None and (run := prim.opened(params)) is not None:
+            with as_current(self):
+                return run(*args, **params)
         return super().process(prim, args, params)
 
 

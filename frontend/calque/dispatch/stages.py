@@ -150,14 +150,14 @@ def out_info(entry: _Entry, lowered: bool = False) -> Any:
     """The results as a tree of ShapeDtypeStructs; when it is lowered, its mesh is of devices."""
     told = entry.told or [None] * len(entry.out_avals)
     return entry.out_tree.unflatten([
-        struct_of(a, a.sharding if lowered and s is None and is_explicit(a) else s)
+        struct_of(a, a.placement if lowered and s is None and is_explicit(a) else s)
         for a, s in zip(entry.out_avals, told)])
 
 
 def struct_of(a: ShapedArray, told: Any = None) -> ShapeDtypeStruct:
     """What is known of a result before it is computed: where it is, if that was said (told), or is
     part of its type, over Explicit axes; then without the devices."""
-    sharding = told if told is not None or not is_explicit(a) else a.told().sharding
+    sharding = told if told is not None or not is_explicit(a) else a.told().placement
     return ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=sharding,
                             manual_axis_type=a.mat if a.vma else None)
 
@@ -289,7 +289,7 @@ class Lowered(_Stage):
         if device_assignment is not None:
             self._check_devices(tuple(device_assignment))
         places = [s for a in (*self._entry.in_avals, *self._entry.out_avals)
-                  if (s := a.sharding) is not None]
+                  if (s := a.placement) is not None]
         entry = self._entry
         if places and all(isinstance(getattr(s, "mesh", None), AbstractMesh) for s in places):
             entry = self._on_devices(device_assignment)
@@ -321,11 +321,11 @@ class Lowered(_Stage):
         devices = np.array(given, object)
 
         def over(a: ShapedArray) -> ShapedArray:
-            if a.sharding is None:
+            if a.placement is None:
                 return a
-            m = a.sharding.mesh
+            m, spec = a.placement.mesh, a.placement.spec
             return a.marked(NamedSharding(Mesh(
-                devices.reshape(m.axis_sizes), m.axis_names, m.axis_types), a.sharding.spec), a.vma)
+                devices.reshape(m.axis_sizes), m.axis_names, m.axis_types), spec), a.vma)
         entry.in_avals = [over(a) for a in entry.in_avals]
         entry.out_avals = tuple(over(a) for a in entry.out_avals)
         return entry
@@ -333,17 +333,17 @@ class Lowered(_Stage):
     def _check_devices(self, given: tuple[Any, ...]) -> None:
         """ValueError where arrays are on others."""
         for a in (*self._entry.in_avals, *self._entry.out_avals):
-            mesh = getattr(a.sharding, "mesh", None)
-            if a.sharding is not None and not isinstance(mesh, AbstractMesh) and (
-                    a.sharding._assignment != given):
+            mesh = getattr(a.placement, "mesh", None)
+            if a.placement is not None and not isinstance(mesh, AbstractMesh) and (
+                    a.placement._assignment != given):
                 raise ValueError(explain(
                     "device_assignment passed to `.compile` must match the device_assignment "
                     f"calculated from array shardings and out_shardings. Got {given} and "
-                    f"{a.sharding._assignment}", fix="leave device_assignment out."))
+                    f"{a.placement._assignment}", fix="leave device_assignment out."))
 
 
 def _sharding(a: ShapedArray) -> Any:
-    return SingleDeviceSharding(current_device()) if a.sharding is None else a.sharding
+    return SingleDeviceSharding(current_device()) if a.placement is None else a.placement
 
 
 _OF_XLA = re.compile(r"xla_(allow|backend|cpu|disable|dump|embed|enable|force|gpu|hlo|llvm|tpu)_")
@@ -393,17 +393,17 @@ class Compiled(_Stage):
     @property
     def input_shardings(self) -> Any:
         """(args, kwargs) of the arguments' shardings."""
-        mesh = next((a.sharding.mesh for a in self._entry.in_avals
-                     if isinstance(a.sharding, NamedSharding)), None)
+        mesh = next((a.placement.mesh for a in self._entry.in_avals
+                     if isinstance(a.placement, NamedSharding)), None)
         return self._in_tree.unflatten([
-            _sharding(a) if a.sharding is not None or mesh is None else
+            _sharding(a) if a.placement is not None or mesh is None else
             NamedSharding(mesh, PartitionSpec()) for a in self._entry.in_avals])
 
     @property
     def out_info(self) -> Any:
         """Shapes, dtypes and shardings of the results."""
         return self._entry.out_tree.unflatten([
-            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=a.sharding)
+            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=a.placement)
             for a in self._entry.out_avals])
 
     @property

@@ -444,7 +444,7 @@ def _read(store: Any, leaf: _Leaf, like: Any) -> Any:
 
     aval = aval_of(like)
     whole = (slice(None),) * len(leaf.sizes)
-    sharding = like.aval.sharding if isinstance(like, Array) else (
+    sharding = like.aval.placement if isinstance(like, Array) else (
         like.sharding if isinstance(like, ShapeDtypeStruct) else None)
     if not isinstance(like, (Array, ShapeDtypeStruct)):
         value = numbers(whole)

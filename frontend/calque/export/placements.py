@@ -41,7 +41,7 @@ def of_program(p: Program, leaves: Sequence[Any], placed_in: bool
     ins = [getattr(x, "sharding", None) for x in leaves]
     ins = [first.get(v) if placed_in and not isinstance(s, NamedSharding) else s
            for v, s in zip(p.inputs, ins)]
-    outs = [last.get(o, o.aval.sharding) for o in p.outputs]
+    outs = [last.get(o, o.aval.placement) for o in p.outputs]
     return tuple(map(_abstract, ins)), tuple(map(_abstract, outs))
 
 
@@ -75,8 +75,8 @@ def on_mesh(shardings: Shardings, mesh: Any) -> Shardings:
 # ---- calls
 def check(name: str, devices: int, values: Sequence[Any]) -> Mesh | None:
     """The mesh of a call; ValueError where it has another number of devices than the function."""
-    meshes = [aval_of(v).sharding.mesh for v in values
-              if isinstance(getattr(aval_of(v), "sharding", None), NamedSharding)]
+    meshes = [aval_of(v).placement.mesh for v in values
+              if isinstance(getattr(aval_of(v), "placement", None), NamedSharding)]
     mesh = next((m for m in meshes if isinstance(m, Mesh)), None) or get_mesh()
     given = max(mesh.size, 1) if isinstance(mesh, Mesh) else 1
     known = given > 1 or not any(isinstance(v, Tracer) for v in values)

@@ -378,14 +378,14 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
     kind = aval_of(like)
     if not is_explicit(kind):
         return broadcast_in_dim(x, shape, range(first, len(shape)))
-    wanted, mine = kind.sharding.spec.of_rank(len(shape)).axes(), aval_of(x)
+    wanted, mine = kind.placement.spec.of_rank(len(shape)).axes(), aval_of(x)
     if is_explicit(mine) and any(
             axes and axes != wanted[first + i]
-            for i, axes in enumerate(mine.sharding.spec.of_rank(mine.ndim).axes())):
+            for i, axes in enumerate(mine.placement.spec.of_rank(mine.ndim).axes())):
         raise ValueError(explain(
             f"Incompatible types for broadcasting: input type={mine.short()} and requested "
             f"type={kind.short()}", fix="calque.sharding.reshard the input first."))
-    return broadcast_in_dim(x, shape, range(first, len(shape)), out_sharding=kind.sharding)
+    return broadcast_in_dim(x, shape, range(first, len(shape)), out_sharding=kind.placement)
 
 
 __all__ = ["broadcast_like", "concatenate", "index_in_dim", "pad", "rev", "slice", "slice_in_dim",

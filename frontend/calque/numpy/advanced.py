@@ -305,7 +305,7 @@ def read(x: Any, fancy: Fancy, mode: Any = None, fill_value: Any = None, are_sor
         if dtypes.is_key(aval.dtype):
             return sh.reshape(sh.slice_(sh.reshape(x, (aval.size,)), (0,), (0,)), fancy.shape)
         made = ew.convert(zeros(aval.update(shape=fancy.shape)), aval.dtype, aval.weak_type)
-        only = type(x) is Array and isinstance(aval.sharding, SingleDeviceSharding)
+        only = type(x) is Array and isinstance(aval.placement, SingleDeviceSharding)
         return beside(x, made) if only else made
     fills = parsed is GatherScatterMode.FILL_OR_DROP
     picked = None if fills else _picked(x, fancy)
@@ -333,7 +333,7 @@ def _picked(x: Any, fancy: Fancy) -> Any:
     if 0 in x.shape:
         return None
     size = 0 if fancy.masked else math.prod(fancy.shape) * x.itemsize  # (each count would compile)
-    if dtypes.is_key(x.dtype) or size > PICKED_BYTES or x.aval.sharding is not None:
+    if dtypes.is_key(x.dtype) or size > PICKED_BYTES or x.aval.placement is not None:
         return None
     buffer = x._buffer
     if not (buffer.device.is_host and buffer.is_ready()):

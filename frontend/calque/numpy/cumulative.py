@@ -47,7 +47,7 @@ def _running(name: str, prim: Primitive, a: Any, axis: Any, dtype: Any, out: Any
             x = choose(ew.ne(x, x), own.type(empty), x)
         x = util.array(x)
         if axis is None:
-            if is_explicit(a := aval_of(x)) and ndim_of(x) != 1 and a.sharding.spec.names():
+            if is_explicit(a := aval_of(x)) and ndim_of(x) != 1 and a.placement.spec.names():
                 raise ShardingTypeError(explain(
                     f"{name} of all elements: The input should be fully replicated, got {a}.",
                     fix="name an axis, or calque.sharding.reshard it to P()."))

@@ -82,7 +82,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
 def _vector(x: Any, places: Any) -> Any:
     """Places in an array, on its device."""
     made = asarray(places)
-    only = type(x) is Array and isinstance(x.aval.sharding, SingleDeviceSharding)
+    only = type(x) is Array and isinstance(x.aval.placement, SingleDeviceSharding)
     return beside(x, made) if only else made
 
 

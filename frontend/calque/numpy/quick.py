@@ -111,9 +111,9 @@ def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
         return None  # the general road says what is wrong
     out = ShapedArray(shape, kind.dtype, kind.weak_type)
     if labels.any_of(avals):
-        if any(v.shape != shape or v.sharding is not avals[0].sharding for v in avals):
+        if any(v.shape != shape or v.placement is not avals[0].placement for v in avals):
             return None
-        out = out.marked(avals[0].sharding)
+        out = out.marked(avals[0].placement)
     ones = np.ones((1,) * len(shape), dtype)
     large = out.nbytes > numpy_rules.LIMIT
     if large and not widened and len(avals) == 2 and a.shape != b.shape and a.shape and b.shape:

@@ -412,8 +412,9 @@ def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
                            for v in util.check_arrays("nan_to_num", nan, posinf, neginf))
     x = util.array(x)
     out = choose(ew.ne(x, x), nan, x)
-    out = choose(ew.eq(x, constant(x, np.inf)), posinf, out)
-    return choose(ew.eq(x, constant(x, -np.inf)), neginf, out)
+    # one after the other, as in JAX: a `nan` that is infinite is replaced in its turn
+    out = choose(ew.eq(out, constant(x, np.inf)), posinf, out)
+    return choose(ew.eq(out, constant(x, -np.inf)), neginf, out)
 
 
 @util.planned

@@ -388,9 +388,9 @@ def _inferred(aval: ShapedArray, mesh: Any, manual: frozenset[Any], given: Any) 
             "shard_map in_specs argument must be a pytree of `jax.sharding.PartitionSpec` "
             f"instances, but it was `None` when axis_names={autos} are of type AxisType.Auto",
             fix="pass in_specs, or make the axes Explicit."))
-    if not isinstance(aval.sharding, NamedSharding):
+    if not isinstance(aval.placement, NamedSharding):
         return P()
-    spec = aval.sharding.spec
+    spec = aval.placement.spec
     return P(*[tuple(n for n in axes if n in manual) or None for axes in spec.axes()],
              unreduced=spec.unreduced & manual, reduced=spec.reduced & manual)
 
@@ -401,14 +401,14 @@ def _check_types(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequenc
     for i, (a, s) in enumerate(zip(avals, specs)):
         if not is_explicit(a):
             continue
-        mine = [tuple(n for n in axes if n in manual) for axes in a.sharding.spec.of_rank(
+        mine = [tuple(n for n in axes if n in manual) for axes in a.placement.spec.of_rank(
             a.ndim).axes()]
-        spec = a.sharding.spec
+        spec = a.placement.spec
         same = s.unreduced == spec.unreduced & manual and s.reduced == spec.reduced & manual
         if list(s.of_rank(a.ndim).axes()) != mine or not same:
             raise ValueError(explain(
                 f"in_specs passed to shard_map: {s} does not match the specs of the input: "
-                f"{a.sharding.spec} for arg: {a} ({argument_names(f, args, {})[i]})",
+                f"{a.placement.spec} for arg: {a} ({argument_names(f, args, {})[i]})",
                 fix="leave in_specs out, or calque.sharding.reshard the argument first."))
 
 

@@ -99,6 +99,10 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     made = []
     for x, s in zip(leaves, flat):
         s = named("reshard", s)
+        if s.mesh.empty:
+            raise ValueError(explain(
+                "Reshard should only be used with out_shardings which are non-None and have a "
+                f"non-empty mesh. Got sharding {s}.", fix="make its mesh with calque.make_mesh."))
         if autos := [n for n in s.spec.names() if n in s.mesh.auto_axes]:
             raise ValueError(explain(
                 "PartitionSpec passed to reshard cannot contain axis names that are of type Auto. "
@@ -273,7 +277,7 @@ def _over(x: Any, place: Any, mesh: Any) -> Any:
 
 def _typed_over(x: Any, mesh: Any, labels: bool = False) -> Any:
     """A value with its type over a mesh with other types of axes; labels: Auto axes stay in it."""
-    have = getattr(getattr(x, "aval", None), "sharding", None)
+    have = getattr(getattr(x, "aval", None), "placement", None)
     if not isinstance(have, NamedSharding) or not have.explicit:
         return x
     kept = set(mesh.explicit_axes)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
+from calque.core.client import ClientPrimitive
 from calque.core.primitive import Primitive
 from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
 from calque.primitives.call import called_jvp, transposed, unmask
@@ -33,6 +34,19 @@ def bind(program: Program, args: Sequence[Any], *, policy: Policy | None, preven
 
 def _abstract(*avals: ShapedArray, jaxpr: Program, **_: Any) -> list[ShapedArray]:
     return list(jaxpr.out_avals)
+
+
+def _opened(params: dict[str, Any]) -> Any:
+    """With a client's primitive inside that runs on values only: one equation after another."""
+    if not _only_on_values(params["jaxpr"]):
+        return None
+    return lambda *args, jaxpr, **_: replay(jaxpr, *args)
+
+
+def _only_on_values(p: Program) -> bool:
+    return any(isinstance(e.primitive, ClientPrimitive) and e.primitive.program is None
+               and e.primitive.lowering is None or any(map(_only_on_values, inner_of(e.params)))
+               for e in p.equations)
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Program, **params: Any) -> Any:
@@ -109,7 +123,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr:
 
 
 checkpoint_p.abstract, checkpoint_p.jvp, checkpoint_p.linearize = _abstract, _jvp, _linearize
-checkpoint_p.transpose, checkpoint_p.batch = _transpose, _batch
+checkpoint_p.transpose, checkpoint_p.batch, checkpoint_p.opened = _transpose, _batch, _opened
 
 
 # ---- names that policies read

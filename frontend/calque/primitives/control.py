@@ -228,10 +228,10 @@ def scan(body: Program, consts: Sequence[Any], init: Sequence[Any], xs: Sequence
 
 def _stacked(a: ShapedArray, length: int) -> ShapedArray:
     made = a.of_shape((length, *a.shape))
-    spec = getattr(a.sharding, "spec", None)
-    if spec is None or not a.sharding.explicit:
+    spec = getattr(a.placement, "spec", None)
+    if spec is None or not a.placement.explicit:
         return made
-    return made.marked(a.sharding.update(spec=spec.update(partitions=(None, *spec.partitions))),
+    return made.marked(a.placement.update(spec=spec.update(partitions=(None, *spec.partitions))),
                        made.vma)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.errors import explain
+from calque.core.errors import CustomVJPException, explain
 from calque.core.lists import flagged, without
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program
@@ -152,7 +152,7 @@ def _abstract(*avals: ShapedArray, fun: Any, **_: Any) -> list[ShapedArray]:
 
 def _no_closed_tangents(name: str, tangents: Sequence[Any]) -> None:
     if not all(is_zero(t) for t in tangents):
-        raise TypeError(explain(
+        raise (CustomVJPException if name == "custom_vjp" else TypeError)(explain(
             f"Detected differentiation of a {name} function with respect to a closed-over value. "
             "That's not supported, because the custom rule only specifies how to differentiate "
             f"the {name} function with respect to explicit input parameters.",

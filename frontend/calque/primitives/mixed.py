@@ -41,8 +41,8 @@ def mixed(ct: Any, prim: Primitive, args: Sequence[Any], params: Params) -> list
     axes = _axes(prim, avals, out, params)
     if not axes:
         return None
-    mesh = first.sharding.mesh
-    known = [a.sharding if explicit.is_explicit(a) else None for a in avals]
+    mesh = first.placement.mesh
+    known = [a.placement if explicit.is_explicit(a) else None for a in avals]
     (spec,) = of_equation(prim, avals, [out], params, known, mesh)
     specs = [P() if s is None else only(s.spec, axes, a.ndim) for a, s in zip(avals, known)]
     of_ct = only(spec, axes, out.ndim)
@@ -85,7 +85,7 @@ def _axes(prim: Primitive, avals: Sequence[ShapedArray], out: ShapedArray, param
         mine = {f for a, dims in zip(avals, operands) if n in sums.reduced(a)
                 for d in dims for f in d}
         split = [d for a, dims in zip(avals, operands) if explicit.is_explicit(a)
-                 for axes, d in zip(a.sharding.spec.of_rank(a.ndim).axes(), dims) if n in axes]
+                 for axes, d in zip(a.placement.spec.of_rank(a.ndim).axes(), dims) if n in axes]
         if split and all(len(d) == 1 and d[0] in shown and d[0] not in mine for d in split):
             found.add(n)
     return frozenset(found)

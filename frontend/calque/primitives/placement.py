@@ -37,7 +37,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sha
         a = aval_of(args[0])
         spec = sharding.spec.of_rank(a.ndim - 1)
         entry: Any = spmd_axes.get() or PartitionSpec.UNCONSTRAINED
-        have = a.sharding.spec.of_rank(a.ndim).axes()[d] if is_explicit(a) else ()
+        have = a.placement.spec.of_rank(a.ndim).axes()[d] if is_explicit(a) else ()
         if sharding.explicit and (have or not spmd_axes.get()):  # as the operand is
             entry = tuple(n for n in have if n not in spec.names()) or None
         elif entry is not PartitionSpec.UNCONSTRAINED and any(n in spec.names() for n in entry):
@@ -54,7 +54,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sha
 def _transpose(ct: Any, x: Any, *, sharding: Sharding) -> list[Any]:
     """The cotangent is spread as the result is; over Explicit axes as the operand's type says."""
     if isinstance(sharding, NamedSharding) and is_explicit(x.aval):
-        sharding = x.aval.cotangent().sharding
+        sharding = x.aval.cotangent().placement
     elif isinstance(sharding, NamedSharding) and sharding.explicit:
         mesh, types = sharding.mesh, (AxisType.Auto,) * len(sharding.mesh.axis_names)
         sharding = NamedSharding(

@@ -53,9 +53,12 @@ from calque.scipy.special_matrices import (
 )
 
 
-def _columns(name: str, a: Any, b: Any) -> tuple[Any, Any, bool]:
-    """Leading axes broadcast; a vector b gets an axis."""
-    vector = ndim_of(b) == 1
+def _columns(name: str, a: Any, b: Any, each: bool = True) -> tuple[Any, Any, bool]:
+    """Leading axes broadcast; a vector b gets an axis, and so does one, with `each`, that is a
+    vector for each matrix: of one axis less (as in JAX, where only jnp.linalg.solve wants one
+    vector)."""
+    vector = ndim_of(b) == 1 or (
+        each and ndim_of(b) == ndim_of(a) - 1 and shape_of(b)[-1] == shape_of(a)[-1])
     if vector:
         b = sh.reshape(b, (*shape_of(b), 1))
     if ndim_of(b) < 2 or shape_of(b)[-2] != shape_of(a)[-1]:
@@ -80,7 +83,7 @@ def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False,
 
     Args:
       a: array of shape (..., n, n); one triangle of it is read.
-      b: array of shape (n,) or (..., n, m).
+      b: array of shape (..., n, m), or (n,), or (..., n) with one axis less than the matrices.
       trans: op is 0 or 'N': a itself, 1 or 'T': transposed, 2 or 'C': transposed and conjugated.
       lower: which triangle is read.
       unit_diagonal: the diagonal is taken as 1 and not read.
@@ -179,7 +182,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False,
 
     Args:
       c_and_lower: what cho_factor returns.
-      b: array of shape (n,) or (..., n, m).
+      b: array of shape (..., n, m), or (n,), or (..., n) with one axis less than the matrices.
       overwrite_b, check_finite: accepted for compatibility.
 
     Returns:
@@ -241,7 +244,7 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
 
     Args:
       lu_and_piv: what lu_factor returns.
-      b: array of shape (n,) or (..., n, m).
+      b: array of shape (..., n, m), or (n,), or (..., n) with one axis less than the matrices.
       trans: op is 0: a itself, 1: transposed, 2: transposed and conjugated.
       overwrite_b, check_finite: accepted for compatibility.
 
@@ -342,7 +345,8 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False,
 
     Args:
       a: array of shape (..., n, n).
-      b: array of shape (n,) or (..., n, m).
+      b: array of shape (n,) or (..., n, m); with assume_a='pos' also (..., n) with one axis less
+        than a.
       lower: with assume_a='pos': which triangle is read.
       overwrite_a, overwrite_b, debug, check_finite: accepted for compatibility.
       assume_a: 'gen', 'sym', 'her', or 'pos' (positive definite: solved by Cholesky).
@@ -367,7 +371,7 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False,
     with util.lazy_eval("solve"):
         a, b = arrays("solve", a, b)
         check_square("solve", a)
-        a, b, vector = _columns("solve", a, b)
+        a, b, vector = _columns("solve", a, b, assume_a == "pos")
         if assume_a != "pos":
             return _dropped(nl.solve(a, b), vector)
         # by the whole of a, so that the derivative does not depend on the triangle that is read

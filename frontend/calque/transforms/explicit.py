@@ -32,12 +32,12 @@ resolved: contextvars.ContextVar[bool] = contextvars.ContextVar("calque_resolved
 
 def is_explicit(a: ShapedArray) -> bool:
     """Whether an aval's sharding is part of its type."""
-    return isinstance(a.sharding, NamedSharding) and a.sharding.explicit
+    return isinstance(a.placement, NamedSharding) and a.placement.explicit
 
 
 def of_types(avals: Sequence[ShapedArray]) -> list[ShapedArray]:
     """Avals without shardings that are labels only."""
-    return [a if a.sharding is None or is_explicit(a) else a.marked(None, a.vma) for a in avals]
+    return [a if a.placement is None or is_explicit(a) else a.marked(None, a.vma) for a in avals]
 
 
 def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray],
@@ -58,10 +58,10 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
     first = next((a for a in ins if is_explicit(a)), None)
     if first is None:
         return plain
-    mesh = first.sharding.mesh
+    mesh = first.placement.mesh
     if _strict():
         _check_meshes(prim, ins, mesh)
-    known = [a.sharding if is_explicit(a) else None for a in ins]
+    known = [a.placement if is_explicit(a) else None for a in ins]
     own = _OWN.get(prim.name)
     if own is not None:
         specs = [own(ins, plain[0], params)] * len(plain)
@@ -83,10 +83,10 @@ def _check_meshes(prim: Primitive, ins: Sequence[ShapedArray], mesh: Any) -> Non
     wanted = mesh.abstract_mesh if context is None or context.manual_axes or (
         not context.axis_names) else context
     for a in ins:
-        if is_explicit(a) and a.sharding.mesh.abstract_mesh != wanted:
+        if is_explicit(a) and a.placement.mesh.abstract_mesh != wanted:
             raise ValueError(explain(
                 f"For primitive {prim.name}, context mesh {wanted!s} should match the aval mesh "
-                f"{a.sharding.mesh.abstract_mesh!s} for shape {a.short()}.", where=str(here()),
+                f"{a.placement.mesh.abstract_mesh!s} for shape {a.short()}.", where=str(here()),
                 fix=RESHARD))
 
 
@@ -147,7 +147,7 @@ def _windowed(ins: Sequence[ShapedArray], out: ShapedArray, params: Params) -> P
 
 def _fitting(entries: Sequence[Any], a: ShapedArray, out: ShapedArray) -> PartitionSpec:
     """A spec without what does not divide the result."""
-    sizes = a.sharding.mesh.shape if is_explicit(a) else {}
+    sizes = a.placement.mesh.shape if is_explicit(a) else {}
     return PartitionSpec(*[
         e if e is None or size % math.prod(sizes.get(n, 1) for n in e) == 0 else None
         for e, size in zip(entries, out.shape)])
@@ -175,7 +175,7 @@ def _cut(sharding: NamedSharding, a: ShapedArray, out: ShapedArray) -> Partition
 def _axes(a: ShapedArray) -> tuple[tuple[Any, ...], ...]:
     if not is_explicit(a):
         return ((),) * a.ndim
-    return a.sharding.spec.of_rank(a.ndim).axes()
+    return a.placement.spec.of_rank(a.ndim).axes()
 
 
 def _check(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray],
@@ -257,7 +257,7 @@ def _batch_differs(ins: Sequence[ShapedArray], params: Params) -> bool:
 def _illegal(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray],
              params: Params) -> ShardingTypeError:
     if prim.elementwise:
-        specs = " and ".join(str(a.sharding.spec.of_rank(a.ndim).partitions)
+        specs = " and ".join(str(a.placement.spec.of_rank(a.ndim).partitions)
                              for a in ins if is_explicit(a))
         return _error(f"{prim.name} got incompatible shardings for broadcasting: {specs}.", RESHARD)
     if prim.name == "dot_general" and _batch_differs(ins, params):

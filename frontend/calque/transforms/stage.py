@@ -176,7 +176,7 @@ class StageTrace(Trace):
         """A value as another kind along axes (primitives/casts)."""
         prim, params = registry[name], {"axes": tuple(sorted(axes, key=str))}
         assert prim.varying is not None
-        out = Var(a.aval.marked(a.aval.sharding, prim.varying(a.aval.vma, params)))
+        out = Var(a.aval.marked(a.aval.placement, prim.varying(a.aval.vma, params)))
         self.equations.append(Equation(prim, (a,), (out,), params, here(), scopes.get()))
         return out
 
@@ -220,10 +220,10 @@ def marked(prim: Primitive, avals: Sequence[ShapedArray], vma: frozenset[Any],
     elif prim.higher_order:  # as their inner programs say
         if prim.name == "cond":  # as a branch says, and as the choice varies
             every = [b.out_avals for b in params["branches"]]
-            return [a.marked(a.sharding, vma.union(*[outs[i].vma for outs in every]))
+            return [a.marked(a.placement, vma.union(*[outs[i].vma for outs in every]))
                     for i, a in enumerate(avals)]
         return avals
-    return [a.marked(a.sharding, vma) for a in avals]
+    return [a.marked(a.placement, vma) for a in avals]
 
 
 def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],

@@ -30,21 +30,21 @@ SAY = "calque.sharding.reshard the operand first."
 
 def unreduced(a: ShapedArray) -> Axes:
     """The axes over which a value is a summand."""
-    spec = getattr(a.sharding, "spec", None)
+    spec = getattr(a.placement, "spec", None)
     found = axes_of(a.vma, Unreduced)
     return found if spec is None else found | spec.unreduced
 
 
 def reduced(a: ShapedArray) -> Axes:
     """The axes over which its cotangent is."""
-    spec = getattr(a.sharding, "spec", None)
+    spec = getattr(a.placement, "spec", None)
     found = axes_of(a.vma, Reduced)
     return found if spec is None else found | spec.reduced
 
 
 def spread(a: ShapedArray) -> Axes:
     """The axes along which it differs from device to device."""
-    spec = getattr(a.sharding, "spec", None)
+    spec = getattr(a.placement, "spec", None)
     found = varying_of(a.vma)
     return found if spec is None else found | set(spec.names())
 

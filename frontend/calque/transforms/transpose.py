@@ -76,8 +76,8 @@ def typed_as(ct: Any, aval: ShapedArray) -> Any:
     """A cotangent that varies, is a summand, and is spread as its type says."""
     if aval_of(ct).vma - aval.vma or sums.any_of([aval, aval_of(ct)]):
         ct = sums.brought(ct, aval.vma)
-    if is_explicit(aval) and aval_of(ct).sharding != aval.sharding:
-        ct = registry["sharding_constraint"].bind(ct, sharding=aval.sharding)
+    if is_explicit(aval) and aval_of(ct).placement != aval.placement:
+        ct = registry["sharding_constraint"].bind(ct, sharding=aval.placement)
     return ct
 
 

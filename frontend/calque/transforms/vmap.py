@@ -246,7 +246,7 @@ def batch_program(p: Program, size: int, in_axes: Sequence[int | None],
         avals = [a if d is None else a.of_shape(inserted(a.shape, d, size))
                  for a, d in zip(p.in_avals, in_axes)]
         if vma:
-            avals = [a if d is None else a.marked(a.sharding, a.vma | vma)
+            avals = [a if d is None else a.marked(a.placement, a.vma | vma)
                      for a, d in zip(avals, in_axes)]
         return stage(run, avals, f"vmap_{p.name}"), mask
 

@@ -46,7 +46,7 @@ def concrete_value(x: Any, limit: float = LIMIT) -> Ndarray | None:
     """The value of an operand, when it is small and at hand without waiting."""
     if type(x) is not Array:
         aval = aval_of(x)
-        if aval.sharding is not None:  # it spans processes
+        if aval.placement is not None:  # it spans processes
             return None
         number = np.asarray(x, aval.dtype)
         return number if number.nbytes <= limit else None
@@ -104,7 +104,7 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
             avals.append(x.aval)
         else:
             aval = aval_of(x)
-            if aval.sharding is not None:
+            if aval.placement is not None:
                 return None
             dtypes.check_fits(x)
             value = np.asarray(x, aval.dtype)

@@ -89,7 +89,7 @@ def as_sharding(what: str, argument: str, given: Any, entered: bool = True) -> A
 def _asserted(x: Any, sharding: NamedSharding) -> Any:
     """Over Explicit axes only, the value: its type is to say so."""
     a = aval_of(x)
-    have = a.sharding.spec.of_rank(a.ndim) if is_explicit(a) else PartitionSpec().of_rank(a.ndim)
+    have = a.placement.spec.of_rank(a.ndim) if is_explicit(a) else PartitionSpec().of_rank(a.ndim)
     if have != sharding.spec.of_rank(a.ndim):
         raise AssertionError(explain(
             "`with_sharding_constraint` acts as an assert when all axes of mesh are of type "

@@ -30,12 +30,12 @@ _PLACES = frozenset(("sharding_constraint", "shard_map", "inspect_sharding"))
 
 def stripped(avals: Sequence[ShapedArray]) -> list[ShapedArray]:
     """Avals without labels."""
-    return [a if a.sharding is None else a.marked(None, a.vma) for a in avals]
+    return [a if a.placement is None else a.marked(None, a.vma) for a in avals]
 
 
 def any_of(avals: Sequence[ShapedArray]) -> bool:
     """Whether somebody placed one of the arrays."""
-    return any([a.sharding is not None for a in avals])
+    return any([a.placement is not None for a in avals])
 
 
 def places(prim: Primitive, params: Params) -> bool:
@@ -80,7 +80,7 @@ def in_context(avals: Sequence[ShapedArray], mesh: Mesh | None) -> list[ShapedAr
     if mesh is None:
         return list(avals)
     none = NamedSharding(mesh, PartitionSpec())
-    return [a if a.sharding is not None else a.marked(
+    return [a if a.placement is not None else a.marked(
         NamedSharding(mesh, none.spec.of_rank(a.ndim)) if none.explicit else none, a.vma)
         for a in avals]
 
@@ -90,7 +90,7 @@ def together(name: str, avals: Sequence[ShapedArray], names: Names,
     """A sharding over the devices of all arguments; ValueError where they are others."""
     first: tuple[str, Sharding] | None = None
     for i, a in enumerate(avals):
-        s = a.sharding
+        s = a.placement
         if s is None:
             continue
         what = f"argument {names(i)} of {name} with shape {a.plain}"
@@ -148,7 +148,7 @@ def _labelled(avals: Sequence[ShapedArray], specs: Sequence[PartitionSpec], mesh
     for a, spec in zip(avals, specs):
         sharding: Any = None
         for g in given:
-            s = g.sharding
+            s = g.placement
             if (isinstance(s, NamedSharding) and g.ndim == a.ndim and s.mesh == mesh
                     and s.spec.of_rank(a.ndim) == spec.of_rank(a.ndim)):
                 sharding = s
@@ -193,7 +193,7 @@ def typed(prim: Primitive, avals: Sequence[ShapedArray], params: Params, out: An
 
 
 def named_sharding(a: ShapedArray) -> NamedSharding | None:
-    return a.sharding if isinstance(a.sharding, NamedSharding) else None
+    return a.placement if isinstance(a.placement, NamedSharding) else None
 
 
 def _others(p: Program, known: Sequence[NamedSharding | None], mesh: Mesh) -> list[Mesh]:
@@ -226,7 +226,7 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names,
         known = [named_sharding(a) for a in every]
         made = _labelled(plain, propagate(p, known, place.mesh), place.mesh, every)
         for m in _others(p, known, place.mesh):
-            made = [b if b.sharding.spec.names() and not a.sharding.spec.names() else a
+            made = [b if b.placement.spec.names() and not a.placement.spec.names() else a
                     for a, b in zip(made, _labelled(plain, specs_of(p, known, m)[1], m, every))]
         return [o if is_explicit(o) else m for o, m in zip(p.out_avals, made)]
     return [a.marked(place, a.vma) for a in plain]
@@ -234,8 +234,8 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names,
 
 def check_beside(name: str, x: ShapedArray, where: Sharding) -> None:
     """ValueError where a new array is asked for on other devices than what it is made of."""
-    if x.sharding is not None and set(x.sharding._assignment) != set(where._assignment):
-        raise _incompatible(f"argument args[0] of {name} with shape {x.plain}", x.sharding,
+    if x.placement is not None and set(x.placement._assignment) != set(where._assignment):
+        raise _incompatible(f"argument args[0] of {name} with shape {x.plain}", x.placement,
                             "sharding_constraint inside jit", where)
 
 
@@ -243,9 +243,9 @@ def check_result(p: Program, avals: Sequence[ShapedArray], names: Names, told: S
     """ValueError where a result is said (told) to be on other devices than what it is made of."""
     used = eliminate_dead_code(p).used()
     for i, (v, a) in enumerate(zip(p.inputs, avals)):
-        if v in used and a.sharding is not None and _apart(a.sharding, told):
-            raise _incompatible(f"argument {names(i)} of {p.name} with shape {a.plain}", a.sharding,
-                                "explicit output sharding", told)
+        if v in used and a.placement is not None and _apart(a.placement, told):
+            raise _incompatible(f"argument {names(i)} of {p.name} with shape {a.plain}",
+                                a.placement, "explicit output sharding", told)
     for m in meshes_of(p):
         s = NamedSharding(m, PartitionSpec())
         if s._assignment != told._assignment:
@@ -273,7 +273,7 @@ def placement(p: Program, avals: Sequence[ShapedArray]) -> Placement | None:
         return None
     known = [named_sharding(a) for a in every]
     args, results = specs_of(p, known, place.mesh)
-    types = [o.sharding.spec if is_explicit(o) else s for o, s in zip(p.out_avals, results)]
+    types = [o.placement.spec if is_explicit(o) else s for o, s in zip(p.out_avals, results)]
     return Placement(place.mesh.shape_tuple, tuple(args[count:]), tuple(types))
 
 

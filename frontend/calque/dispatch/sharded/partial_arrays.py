@@ -22,19 +22,19 @@ from calque.runtime import Buffer, Device
 
 def unreduced_axes(aval: ShapedArray) -> tuple[Any, ...]:
     """The mesh axes over which devices hold summands, in the mesh's order; most often none."""
-    s = aval.sharding
+    s = aval.placement
     return s.unreduced if isinstance(s, NamedSharding) and s.spec.unreduced else ()
 
 
 def any_partial(avals: Sequence[ShapedArray]) -> bool:
     """Whether one of the arrays is of summands."""
-    return any([a.sharding is not None and bool(unreduced_axes(a)) for a in avals])
+    return any([a.placement is not None and bool(unreduced_axes(a)) for a in avals])
 
 
 def memory_shape(aval: ShapedArray) -> Shape:
     """The shape of all summands together."""
     axes = unreduced_axes(aval)
-    return (*[aval.sharding.mesh.shape[n] for n in axes], *aval.shape)
+    return (*[aval.placement.mesh.shape[n] for n in axes], *aval.shape)
 
 
 class PartialArray(Array):
@@ -57,7 +57,7 @@ class PartialArray(Array):
     def __dlpack__(self, **options: Any) -> Any:
         raise BufferError(explain(
             "to_dlpack can only pack a dlpack tensor from an array on a singular device, but an "
-            f"array with a Sharding over {self.aval.sharding.num_devices} devices was provided.",
+            f"array with a Sharding over {self.aval.placement.num_devices} devices was provided.",
             fix="pass x.addressable_shards[0].data."))
 
     def __str__(self) -> str:
@@ -65,10 +65,10 @@ class PartialArray(Array):
 
     def __repr__(self) -> str:
         return (f"Array(shape={self.shape}, dtype={self.dtype.name}, "
-                f"sharding={self.aval.sharding!r})")
+                f"sharding={self.aval.placement!r})")
 
     def devices(self) -> set[Device]:
-        return self.aval.sharding.device_set
+        return self.aval.placement.device_set
 
 
 PartialArray.__name__ = PartialArray.__qualname__ = "Array"
@@ -108,7 +108,7 @@ def _place(sharding: NamedSharding, device: Device) -> tuple[Any, ...]:
 
 def summand(x: Array, device: Device, index: tuple[slice, ...]) -> Buffer:
     """What one device holds of an array of summands."""
-    part = x._buffer.numpy()[_place(x.aval.sharding, device) + index]
+    part = x._buffer.numpy()[_place(x.aval.placement, device) + index]
     return Buffer.from_numpy(np.ascontiguousarray(part).reshape(part.shape), x._buffer.device)
 
 

@@ -86,7 +86,7 @@ def _inner(p: Program, name: str | None = None) -> Program:
 
 def _value(x: Any, aval: ShapedArray) -> Value:
     axes = unreduced_axes(aval)
-    return Value(x, axes, tuple(aval.sharding.mesh.shape[n] for n in axes))
+    return Value(x, axes, tuple(aval.placement.mesh.shape[n] for n in axes))
 
 
 def _as_typed(v: Value, aval: ShapedArray, name: str) -> Any:
@@ -95,7 +95,7 @@ def _as_typed(v: Value, aval: ShapedArray, name: str) -> Any:
     if v.axes == wanted:
         return v.x
     if not v.axes:
-        mesh = aval.sharding.mesh
+        mesh = aval.placement.mesh
         return _first(v.x, len(wanted), [mesh.shape[n] for n in wanted])
     raise NotImplementedError(explain(
         f"{name}: a value that is unreduced over {v.axes} is returned as {aval}.",
@@ -148,7 +148,7 @@ def _each_summand(f: Callable[..., list[Any]], values: Sequence[Value], axes: Ax
 # ---- from one type to another
 def _constrained(e: Equation, values: list[Value]) -> list[Value]:
     (v,) = values
-    before, after = e.inputs[0].aval.sharding, e.params["sharding"]
+    before, after = e.inputs[0].aval.placement, e.params["sharding"]
     wanted = after.unreduced if isinstance(after, NamedSharding) else ()
     x, axes = v.x, list(v.axes)
     gone = tuple(i for i, n in enumerate(axes) if n not in wanted)
@@ -283,7 +283,7 @@ def _leading(mesh: Any, spec: PartitionSpec) -> Axes:
 
 
 def _told(e: Equation, values: list[Value]) -> list[Value]:
-    e.params["callback"](e.inputs[0].aval.sharding)
+    e.params["callback"](e.inputs[0].aval.placement)
     return []
 
 

@@ -102,7 +102,7 @@ def has_own(p: Program, avals: Sequence[ShapedArray]) -> bool:
     with parts."""
     every = (*avals, *[v.aval for v in p.const_vars], *p.out_avals)
     return spans_processes(p, avals) or (
-        any([a.sharding is not None for a in every]) and (is_partial(p) or calls_with_parts(p)))
+        any([a.placement is not None for a in every]) and (is_partial(p) or calls_with_parts(p)))
 
 
 def own_program(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]

@@ -57,7 +57,7 @@ class PlacedFunction(JitFunction):
         if self._in is not None:
             wanted = [None if type(a) is AbstractRef else s
                       for a, s in zip(avals, self._of_arguments(tree, avals))]
-            avals = [a if s is None or a.sharding is not None or elsewhere([a.marked(s)])
+            avals = [a if s is None or a.placement is not None or elsewhere([a.marked(s)])
                      else a.marked(s, a.vma) for a, s in zip(avals, wanted)]
 
         said: list[Any] = []  # of each result
@@ -126,7 +126,7 @@ class PlacedFunction(JitFunction):
                 check_rank(f"One of pjit arguments with pytree key path {self._argument(tree, i)}",
                            a.shape, s)
                 s.shard_shape(a.shape)
-                have = a.sharding
+                have = a.placement
                 if have is not None and not have.is_equivalent_to(s, a.ndim):
                     raise ValueError(explain(
                         "Sharding passed to jit does not match the sharding on the respective arg. "
@@ -141,8 +141,8 @@ class PlacedFunction(JitFunction):
 def _is_told(a: Any, said: Any) -> bool:
     """Whether a result's label is what was said: over Explicit axes, too, where its type is so."""
     return isinstance(said, SingleDeviceSharding) or isinstance(said, NamedSharding) and (
-        said.explicit and isinstance(a.sharding, NamedSharding)
-        and a.sharding.spec == said.spec.of_rank(a.ndim))
+        said.explicit and isinstance(a.placement, NamedSharding)
+        and a.placement.spec == said.spec.of_rank(a.ndim))
 
 
 def _result(o: Any, s: Any) -> Any:

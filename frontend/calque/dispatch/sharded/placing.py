@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from calque.core.avals import aval_of, is_arraylike, shape_of
+from calque.core.avals import aval_of, is_arraylike, is_unplaced, shape_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.mesh import (
@@ -69,6 +69,8 @@ def concrete(given: NamedSharding) -> NamedSharding:
 
 def explicit_sharding(name: str, given: Any) -> NamedSharding | None:
     """What out_sharding= says, over Explicit axes; None where these split nothing."""
+    if is_unplaced(given):
+        return None
     if isinstance(given, NamedSharding) and given._kind not in (None, "device"):
         raise ValueError(explain(
             f"out_sharding of {name}: sharding with memory_kind is not allowed, got {given}.",
@@ -123,7 +125,7 @@ _SPREADING = frozenset(("zeros", "ones", "empty", "full", "arange", "broadcast_i
 
 def _check_reshaped(sharding: NamedSharding, x: Any) -> None:
     """ValueError where reshape is to change what is unreduced or reduced."""
-    own = getattr(aval_of(x).sharding, "spec", PartitionSpec()) if is_arraylike(x) else (
+    own = getattr(aval_of(x).placement, "spec", PartitionSpec()) if is_arraylike(x) else (
         PartitionSpec())
     for kind in ("unreduced", "reduced"):
         have, want = getattr(own, kind), getattr(sharding.spec, kind)
@@ -176,6 +178,8 @@ def made_on(name: str, device: Any, out_sharding: Any, make: Callable[[], Any],
             shape: Any = None, of: Any = None) -> Any:
     """make(), put where device= or out_sharding= says; its shape is checked before, if known, and
     whether the value that it is made of is on those devices."""
+    if is_unplaced(device):
+        device = None
     if device is None and out_sharding is None:
         return _in_context(make())
     if device is not None and out_sharding is not None:
@@ -213,7 +217,7 @@ def _of_rank(where: Any, ndim: int) -> Any:
 
 def _in_context(made: Any) -> Any:
     """A new array that nobody placed: over the context's mesh, if there is one."""
-    if placing_mesh() is None or type(made) is not Array or made.aval.sharding is not None:
+    if placing_mesh() is None or type(made) is not Array or made.aval.placement is not None:
         return made
     (aval,) = labels.in_context([made.aval], labels.context_mesh())
     return made if aval is made.aval else Array(made._buffer, aval)
@@ -223,14 +227,15 @@ def beside(x: Any, made: Any) -> Any:
     """A new array on the device, or spread over the mesh, where x was put, or is said to be; one of
     another shape is there where that does not split it."""
     if isinstance(x, Tracer) and is_explicit(x.aval) and made.shape == shape_of(x):
-        return everywhere(made, x.aval.sharding) if x.aval.sharding.spec.unreduced else (
-            constrain(made, x.aval.sharding))
-    where = x.aval.sharding if isinstance(x, Array) else (  # (of several processes, too)
+        return everywhere(made, x.aval.placement) if x.aval.placement.spec.unreduced else (
+            constrain(made, x.aval.placement))
+    where = x.aval.placement if isinstance(x, Array) else (  # (of several processes, too)
         x.sharding if isinstance(x, ShapeDtypeStruct) else None)
     if where is None or type(made) is not Array:
         return made
-    have = made.aval.sharding
-    if have is not None and have != _in_context(Array(made._buffer, made.aval.plain)).aval.sharding:
+    have = made.aval.placement
+    unplaced = Array(made._buffer, made.aval.plain)
+    if have is not None and have != _in_context(unplaced).aval.placement:
         return made  # somebody placed it
     if isinstance(where, NamedSharding) and isinstance(where.mesh, AbstractMesh):
         if get_mesh().abstract_mesh != where.mesh:

@@ -1,7 +1,7 @@
 """Placing arrays: device_put, arrays made of pieces, and the pieces of an array.
 
 A CPU device is a name: all of them share memory, so putting an array on one, or spreading it over
-a mesh of them, gives it a label (Array.aval.sharding) and moves nothing.  Start reading at
+a mesh of them, gives it a label (Array.aval.placement) and moves nothing.  Start reading at
 `device_put` and `Shard`.
 """
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Shard:
             return Array(part, x.aval.plain.update(shape=part.shape).marked(
                 SingleDeviceSharding(self.device)))
         whole = all(s == slice(None) for s in self.index)
-        if whole and x.aval.sharding is None:
+        if whole and x.aval.placement is None:
             return x
         index = self.index
         sharding: Any = x.sharding
@@ -210,7 +210,7 @@ def _placed(x: Any, where: Any) -> Any:
     made = _moved(x, where._assignment[0])
     if made is not x:  # nobody else has it: its memory may be donated
         return Array(made._buffer, made.aval.plain.marked(where))
-    return made if x.aval.sharding == where else labelled(made, where)
+    return made if x.aval.placement == where else labelled(made, where)
 
 
 def _distribute(x: Any, where: NamedSharding) -> Array:

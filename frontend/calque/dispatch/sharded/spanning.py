@@ -28,10 +28,10 @@ class GlobalArray(Array):
 
     def _numpy(self) -> Ndarray:
         """The value, where this process's piece is all of it."""
-        if any(self.aval.sharding.between):
+        if any(self.aval.placement.between):
             raise RuntimeError(explain(
                 f"an array over devices of several processes has no value here: process {rank()} "
-                f"holds a part of {self.aval.plain.short()} over {self.aval.sharding!s}.",
+                f"holds a part of {self.aval.plain.short()} over {self.aval.placement!s}.",
                 fix="gather it, experimental.multihost_utils.process_allgather(x, tiled=True), or "
                     "read this process's parts, x.addressable_shards."))
         return self._buffer.numpy()
@@ -50,15 +50,15 @@ class GlobalArray(Array):
         return super().__dlpack__(**options)
 
     def __str__(self) -> str:
-        return repr(self) if any(self.aval.sharding.between) else super().__str__()
+        return repr(self) if any(self.aval.placement.between) else super().__str__()
 
     def __repr__(self) -> str:
-        if any(self.aval.sharding.between):
+        if any(self.aval.placement.between):
             return f"Array(shape={self.shape}, dtype={self.dtype.name})"
         return super().__repr__()
 
     def devices(self) -> set[Device]:
-        return self.aval.sharding.device_set
+        return self.aval.placement.device_set
 
 
 GlobalArray.__name__ = GlobalArray.__qualname__ = "Array"
@@ -70,7 +70,7 @@ def _unpickled(value: Ndarray, aval: ShapedArray) -> Array:
 
 def made(buffer: Buffer | None, aval: ShapedArray, pending: Any = None) -> Array:
     """An Array of this process's piece."""
-    s = aval.sharding
+    s = aval.placement
     kind = Array if s is None else GlobalArray if s.spans else (
         PartialArray if unreduced_axes(aval) else Array)
     return kind(buffer, aval, pending)
@@ -78,13 +78,13 @@ def made(buffer: Buffer | None, aval: ShapedArray, pending: Any = None) -> Array
 
 def elsewhere(avals: Sequence[ShapedArray]) -> bool:
     """Whether the memory of one of the arrays is not that of its value: programs only use it."""
-    return any([a.sharding is not None and (a.sharding.spans or bool(unreduced_axes(a)))
+    return any([a.placement is not None and (a.placement.spans or bool(unreduced_axes(a)))
                 for a in avals])
 
 
 def any_spans(avals: Sequence[ShapedArray]) -> bool:
     """Whether one of the arrays spans processes."""
-    return any([a.sharding is not None and a.sharding.spans for a in avals])
+    return any([a.placement is not None and a.placement.spans for a in avals])
 
 
 def local_shape(shape: Sequence[int], sharding: NamedSharding) -> Shape:

@@ -51,7 +51,7 @@ def summands(name: str, wanted: NamedSharding, function: Function, args: Sequenc
         program = stage(run, avals, name)
         if not _check(name, program, wanted.spec.unreduced):
             return None
-        specs = [only(a.sharding.spec, axes, a.ndim) if is_explicit(a) else P() for a in avals]
+        specs = [only(a.placement.spec, axes, a.ndim) if is_explicit(a) else P() for a in avals]
         with sm.inside(wanted.mesh, axes, True):
             body = stage(_reduced_to(run, wanted.spec.unreduced), [
                 sm.local(a.marked(None, a.vma), wanted.mesh, s, True)
@@ -66,9 +66,9 @@ def summands(name: str, wanted: NamedSharding, function: Function, args: Sequenc
 def _same(x: Any) -> Any:
     """An operand whose cotangent is whole."""
     a = aval_of(x)
-    if not is_explicit(a) or not a.sharding.spec.reduced:
+    if not is_explicit(a) or not a.placement.spec.reduced:
         return x
-    return constrain(x, a.sharding.update(spec=a.sharding.spec.update(reduced=frozenset())))
+    return constrain(x, a.placement.update(spec=a.placement.spec.update(reduced=frozenset())))
 
 
 def _reduced_to(run: Callable[..., list[Any]], wanted: Axes) -> Callable[..., list[Any]]:
@@ -132,7 +132,7 @@ def _check_product(e: Equation, wanted: Axes) -> None:
 def _entries(a: ShapedArray, dims: Sequence[int]) -> tuple[Any, ...]:
     if not is_explicit(a):
         return (None,) * len(dims)
-    return tuple(a.sharding.spec.of_rank(a.ndim)[d] for d in dims)
+    return tuple(a.placement.spec.of_rank(a.ndim)[d] for d in dims)
 
 
 def _check_sum(e: Equation, wanted: Axes) -> None:
