@@ -13,7 +13,7 @@ from typing import Any
 from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.lists import without
 from calque.core.program import Equation, Program, inner_of
-from calque.core.types import Params
+from calque.core.types import Params, Shape
 from calque.lowering.passes import hazards, loops, registers
 from calque.lowering.passes.split import GROUPS, part_of, rows_of
 from calque.lowering.plan.refusal import Refusal
@@ -40,6 +40,7 @@ TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pa
 INNER_TILED_SIZE = 2000
 LEAST_VECTOR = 1 << 12  # elements of a matrix from which on a vector times it is a kernel's in C,
 LEAST_VECTOR_SIZE = 8  # and of its sides
+SHORT = 8  # numbers side by side that are worth a vector
 _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
 
 
@@ -217,14 +218,23 @@ def step_work(p: Program) -> Any:
     return total(p, True) - _light(p) * (LIGHT - 1) // LIGHT
 
 
+def is_short(shape: Shape) -> bool:
+    """Whether what lies side by side in an array is less than a vector."""
+    return len(shape) > 1 and shape[-1] < SHORT
+
+
 def _light(p: Program) -> Any:
     """What sums and the like, and joins, of which a kernel reads the parts, count in it; not those
     of the shape that rows are folded of: with the fold they are one pass of many workgroups from
-    the host (passes/rows)."""
+    the host (passes/rows).  Coordinates that are cut and joined are one by one in a kernel, and
+    vectors in steps from the host (passes/points)."""
     def count() -> Any:
         rows = {e.inputs[0].aval.shape for e in p.equations if (
             e.primitive.kernel == "fold" or e.name in ("argmax", "argmin"))
             and e.outputs[0].aval.ndim}
+        if any(e.name in ("concatenate", "slice", "rev") and is_short(e.outputs[0].aval.shape)
+               for e in p.equations):
+            return 0
         return sum(
             sum(_light(q) * n for q, n in inner) if (inner := inner_programs(e))
             else equation_work(e, True) if (
