@@ -40,7 +40,7 @@ TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pa
 INNER_TILED_SIZE = 2000
 LEAST_VECTOR = 1 << 12  # elements of a matrix from which on a vector times it is a kernel's in C,
 LEAST_VECTOR_SIZE = 8  # and of its sides
-SHORT = 8  # numbers side by side that are worth a vector
+SHORT, MANY_SHORT = 8, 1 << 12  # numbers side by side that are no vector, in an array of so many
 _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
 
 
@@ -219,8 +219,8 @@ def step_work(p: Program) -> Any:
 
 
 def is_short(shape: Shape) -> bool:
-    """Whether what lies side by side in an array is less than a vector."""
-    return len(shape) > 1 and shape[-1] < SHORT
+    """Whether what lies side by side in a large array is less than a vector."""
+    return len(shape) > 1 and shape[-1] < SHORT and loops.elements(shape) >= MANY_SHORT
 
 
 def _light(p: Program) -> Any:
