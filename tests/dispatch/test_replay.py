@@ -245,3 +245,26 @@ def test_what_is_compiled_sees_devices_configuration_and_deletion():
     gone.delete()
     with pytest.raises(RuntimeError, match="deleted"):
         calque.nn.softplus(gone)
+
+
+def test_a_loop_from_a_number_goes_on_from_its_result(monkeypatch):
+    x = jnp.asarray(np.full((40, 40), 0.01, np.float32))
+
+    def step(state):
+        return state[0] @ x + 0.01, state[1] + 0.25
+
+    def counted(t):
+        return calque.lax.while_loop(
+            lambda s: s[2] < 3, lambda s: (*step(s[:2]), s[2] + 1), (x, t, 0))[:2]
+
+    for loop in (lambda t: calque.lax.fori_loop(0, 3, lambda i, s: step(s), (x, t)),
+                 lambda t: calque.lax.scan(lambda s, _: (step(s), None), (x, t), length=3)[0],
+                 counted):
+        calque.clear_caches()
+        made = count_compiles(monkeypatch)
+        for start in (0.0, 1.0, 0.5, 2.75):
+            _, first = loop(start)
+            _, second = loop(first)
+            assert first.weak_type and second.weak_type
+            np.testing.assert_array_equal(np.asarray([first, second]), [start + 0.75, start + 1.5])
+        assert len(made) <= 1, made  # one program, whichever number it starts from

@@ -482,8 +482,11 @@ class LazyTrace(Trace):
 
 
 def is_literal(x: Any, prim: Primitive) -> bool:
+    """Whether a scalar is written into the program of an operation; other scalars are arguments."""
     if isinstance(x, (complex, np.complexfloating)):
         return False
+    if prim.higher_order and isinstance(x, (float, np.floating)):
+        return False  # (a loop from 0. goes on from an array: one program for both)
     return prim.static_operand is not None or float(x) in LITERALS
 
 
