@@ -33,14 +33,18 @@ def hoist(p: Program) -> Program:
 
 
 def _unmarked(p: Program) -> Program:
-    """p without the equations that only say where a value is."""
-    if not any(e.name in MARKS for e in p.equations):
+    """p without the equations that only say where a value is, or that its type is not weak."""
+    results = set(p.outputs)
+    marks = {id(e) for e in p.equations if e.name in MARKS or (
+        e.name == "convert_element_type" and e.outputs[0] not in results
+        and e.inputs[0].aval.dtype == e.outputs[0].aval.dtype)}
+    if not marks:
         return p
     env: dict[Atom, Atom] = {}
     equations = []
     for e in p.equations:
         ins = tuple(env.get(a, a) for a in e.inputs)
-        if e.name in MARKS:
+        if id(e) in marks:
             env.update(zip(e.outputs, ins))
         else:
             equations.append(e.replace(inputs=ins))
