@@ -23,6 +23,7 @@ from calque.lowering.passes.registers import Plan, plan_of_rows
 LEAST = 128  # rows
 SHORT = 16  # numbers of a row in one array, at most, or elements of what all rows share
 SHARED = 64
+REPEATED = 3  # numbers side by side that are worth it where an array is only repeated along them
 MOST = 200  # equations
 MOST_NUMBERS = 300  # that a row computes in them
 _SHORT_FORMS = frozenset((
@@ -63,7 +64,8 @@ def _lead(e: Equation) -> Shape | None:
         inner *= wide.shape[end]
     lead = wide.shape[:end]
     if inner == 1 or wide.shape[-1] >= SHORT or math.prod(lead) < LEAST or (
-            e.name == "broadcast_in_dim" and not 1 < e.inputs[0].aval.size < wide.size):
+            e.name == "broadcast_in_dim" and (
+                wide.shape[-1] > REPEATED or not 1 < e.inputs[0].aval.size < wide.size)):
         return None
     return lead if _is_member(e, lead) else None
 
