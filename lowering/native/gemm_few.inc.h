@@ -4,7 +4,7 @@
  */
 
 /* The sum of a vector's elements, by halves as an adder tree would. */
-INLINE R SUM(across)(V x) {
+INLINE R SUM(total)(V x) {
   R part[VL];
   UNROLL for (int i = 0; i < VL; i++) part[i] = x[i];
   UNROLL for (int half = VL / 2; half > 0; half /= 2)
@@ -38,7 +38,7 @@ INLINE void SUM(few_dots)(const int wide, const int tall, R *y, int64_t y_row, i
     UNROLL for (int j = 0; j < tall; j++) UNROLL for (int i = 0; i < wide; i++)
       rest[i][j] += a[i * a_row + p] * x[j * x_row + p];
   UNROLL for (int i = 0; i < wide; i++) UNROLL for (int j = 0; j < tall; j++)
-    y[i * y_row + j * y_vector] = SUM(across)(sum[i][j][0] + sum[i][j][1]) + rest[i][j];
+    y[i * y_row + j * y_vector] = SUM(total)(sum[i][j][0] + sum[i][j][1]) + rest[i][j];
 }
 
 /* The same of all vectors. */

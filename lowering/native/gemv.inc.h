@@ -1,15 +1,6 @@
 /* Matrices of T times vectors of R (a template of gemm.c, which see): each row of memory is read once,
  * from its beginning to its end. */
 
-/* The sum of a vector's elements, by halves as an adder tree would. */
-INLINE R IN(total)(V x) {
-  R part[VL];
-  UNROLL for (int i = 0; i < VL; i++) part[i] = x[i];
-  UNROLL for (int half = VL / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; i++) part[i] += part[i + half];
-  return part[0];
-}
-
 /* y[i] = sum of a[i * apart + p] x[p] over p < k, of `rows` rows at once. */
 INLINE void IN(dots)(const int rows, R *restrict y, const T *restrict a, int64_t apart,
                      const R *restrict x, int64_t k) {
@@ -39,7 +30,7 @@ INLINE void IN(dots)(const int rows, R *restrict y, const T *restrict a, int64_t
     UNROLL for (int i = 0; i < rows; i++) rest[i] += IN(load_few)(a + i * apart + p, 1, k - p) * by;
   }
   UNROLL for (int i = 0; i < rows; i++)
-    y[i] = IN(total)(sum[i][0] + sum[i][1]) +
+    y[i] = SUM(total)(sum[i][0] + sum[i][1]) +
            ((rest[i][0] + rest[i][2]) + (rest[i][1] + rest[i][3]));
 }
 

@@ -11,6 +11,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
+from calque import export
 from calque.core.config import config
 from calque.core.program import Program, eliminate_dead_code
 from calque.lowering.passes.groups import grouped
@@ -105,6 +106,43 @@ def test_what_repeats_an_array_is_left_to_its_readers() -> None:
     f = lambda x: ((x[:, None] - x[None]) ** 2).sum(-1)  # noqa: E731
     assert points_of(f, x) == 0
     np.testing.assert_array_equal(np.asarray(calque.jit(f)(x)), f(x))
+
+
+def test_without_arguments_one_row_and_unknown_sizes() -> None:
+    x, y = numbers(500, 3), numbers(500, 3)
+    got = calque.jit(lambda: jnp.cross(jnp.asarray(x), jnp.asarray(y)))()
+    np.testing.assert_array_equal(np.asarray(got), np.cross(x, y))
+    f = lambda x, y: (jnp.cross(x, y), jnp.einsum("bi,bi->b", x, y))  # noqa: E731
+    shape = calque.ShapeDtypeStruct((*export.symbolic_shape("b"), 3), np.float32)
+    exported = export.export(calque.jit(f))(shape, shape)
+    for n in (1, 2, 129, 500):
+        for made in (calque.jit(f)(x[:n], y[:n]), exported.call(x[:n], y[:n])):
+            np.testing.assert_array_equal(np.asarray(made[0]), np.cross(x[:n], y[:n]))
+            np.testing.assert_array_equal(np.asarray(made[1]), (x[:n] * y[:n]).sum(1))
+
+
+def test_what_is_updated_beside() -> None:
+    """Rows are read as they were before an update in place, in donated arrays and in carries."""
+    x, v = numbers(500, 3), numbers(500, 3)
+    f = calque.jit(lambda x, v: (x.at[0].set(v[0]), x[:, ::-1] * 2 + v), donate_argnums=0)
+    written, turned = f(jnp.asarray(x), v)
+    np.testing.assert_array_equal(np.asarray(turned), x[:, ::-1] * 2 + v)
+    np.testing.assert_array_equal(np.asarray(written), np.concatenate([v[:1], x[1:]]))
+
+    def step(i: Any, carry: Any) -> Any:
+        x, v, count = carry
+        turned = x[:, ::-1] * 2
+        return x.at[i].add(v[i]) - turned, v, count + 1
+
+    got = calque.jit(lambda x, v: calque.lax.fori_loop(0, 3, step, (x, v, 0)))(x, v)
+    want = x
+    for i in range(3):
+        turned = want[:, ::-1] * 2
+        want = want.copy()
+        want[i] += v[i]
+        want = want - turned
+    np.testing.assert_array_equal(np.asarray(got[0]), want)
+    assert got[2] == 3
 
 
 def test_in_a_loop_from_the_host() -> None:
