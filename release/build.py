@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import importlib.util
 import io
 import os
 import shutil
@@ -106,10 +107,12 @@ def packaged(names: list[str]) -> set[str]:
 
 
 def objects() -> set[str]:
-    native = ROOT / "lowering/native"
-    return {f"calque/lowering/native/objects/{line.split()[0]}/{source.stem}.o"
-            for line in (native / "LEVELS").read_text("utf-8").splitlines()
-            for source in native.glob("*.c")}
+    spec = importlib.util.spec_from_file_location(
+        "calque_build_kernels", ROOT / "lowering/native/build.py")
+    assert spec is not None and spec.loader is not None
+    build_kernels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build_kernels)
+    return {f"calque/lowering/native/objects/{name}" for name in build_kernels.expected()}
 
 
 def compare(what: str, found: set[str], wanted: set[str]) -> None:

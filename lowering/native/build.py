@@ -45,9 +45,17 @@ def levels() -> list[list[str]]:
 
 
 def expected() -> list[str]:
-    """The objects that a whole package has: <level>/<source>.o."""
+    """What a whole package has: <level>/<source>.o, and <an architecture's first level>/<name>.so
+    of the libraries that Python itself loads (python/)."""
     return [f"{level}/{source.stem}.o" for level, *_ in levels()
-            for source in sorted(HERE.glob("*.c"))]
+            for source in sorted(HERE.glob("*.c"))] + \
+        [f"{level}/{source.stem}.so" for level in _first_levels().values()
+         for source in sorted(HERE.glob("python/*.c"))]
+
+
+def _first_levels() -> dict[str, str]:
+    """The first level of each architecture."""
+    return {arch: level for level, arch, *_ in reversed(levels())}
 
 
 def build_objects(out: Path) -> list[str]:
@@ -63,7 +71,8 @@ def build_objects(out: Path) -> list[str]:
 
 def _build(out: Path) -> list[str]:
     newest = max(path.stat().st_mtime for path in (
-        *HERE.glob("*.[ch]"), *[HERE / name for name in ("FLAGS", "LEVELS", "OVERRIDES")]))
+        *HERE.glob("*.[ch]"), *HERE.glob("python/*.c"),
+        *[HERE / name for name in ("FLAGS", "LEVELS", "OVERRIDES")]))
     overrides = {source: own for source, *own in map(str.split, (
         HERE / "OVERRIDES").read_text("utf-8").splitlines())}
     jobs: list[tuple[list[str], Path, str]] = []
@@ -73,6 +82,13 @@ def _build(out: Path) -> list[str]:
         if not command:
             said.append(f"{level}: no C compiler for {arch}")
             continue
+        for source in sorted(HERE.glob("python/*.c")) if _first_levels()[arch] == level else []:
+            made = out / level / f"{source.stem}.so"
+            if made.exists() and made.stat().st_mtime >= newest:
+                continue
+            flags = toolchain.flags_for(command, more)
+            jobs.append(([*command, *flags, "-shared", "-nostdlib", "-s",
+                          source.relative_to(HERE).as_posix(), "-o", str(made)], made, arch))
         for source in sorted(HERE.glob("*.c")):
             made = out / level / f"{source.stem}.o"
             if made.exists() and made.stat().st_mtime >= newest:
@@ -96,8 +112,9 @@ def _compile(job: tuple[list[str], Path, str]) -> str:
             said = f"{' '.join(command)}\n{done.stderr}"
         else:
             code = part.read_bytes()
-            said = elf.problem(code, arch)
-            lacking = [] if said else elf.missing(code)
+            library = made.suffix == ".so"  # (Python has what that lacks)
+            said = elf.problem(code, arch, kind=3 if library else 1)
+            lacking = [] if said or library else elf.missing(code)
             said = f"needs {', '.join(lacking)}" if lacking else said
             said = said and f"what {' '.join(command)} makes {said}"
     except OSError as error:

@@ -11,18 +11,19 @@ _SYMTAB, _RELA, _ALLOCATED = 2, 4, 2
 _ADDRESSES = (10, 11)  # R_X86_64_32, R_X86_64_32S
 
 
-def problem(code: bytes, arch: str, entry: str = "") -> str:
+def problem(code: bytes, arch: str, entry: str = "", kind: int = 1) -> str:
     """Why an object cannot be linked for an architecture ('' if it can), to follow its name.
 
-    entry: a function that it has to define.
+    entry: a function that it has to define.  kind: 1 of objects, 3 of shared libraries (e_type).
     """
     if code[:4] != b"\x7fELF":
         return "is no ELF object file"
     if len(code) < 64 or code[4:6] != b"\x02\x01":
         return "is no object of 64 bits, little-endian"
-    kind, machine = struct.unpack_from("<HH", code, 16)
-    if kind != 1:
-        return "is no relocatable object (a shared library, or an executable)"
+    found, machine = struct.unpack_from("<HH", code, 16)
+    if found != kind:
+        return "is no relocatable object (a shared library, or an executable)" if kind == 1 \
+            else "is no shared library"
     if _MACHINES.get(machine, "") != arch:
         return f"is code for {_MACHINES.get(machine, f'machine {machine}')}, not for {arch}"
     try:

@@ -50,14 +50,17 @@ PACKAGED = {"calque/py.typed", "calque/api/grad.py", "calque/lowering/driver/cac
 def test_what_a_wheel_has() -> None:
     assert build.packaged(NAMES) == PACKAGED
     levels = (ROOT / "lowering/native/LEVELS").read_text().split("\n")
-    assert len(build.objects()) == 9 * len([line for line in levels if line])
+    made = [Path(name).suffix for name in build.objects()]
+    assert made.count(".o") == 9 * len([line for line in levels if line])
+    assert made.count(".so") == 2  # exporter, for each architecture
 
 
 @pytest.mark.parametrize("change, said", [
     (set(), ""),
     ({"-calque/lowering/native/FLAGS"}, "lacks 1 files: calque/lowering/native/FLAGS"),
     ({"calque/scratch.py"}, "should not have 1 files: calque/scratch.py"),
-    ({"-calque/lowering/native/objects/aarch64/fft.o"}, "lacks C kernels: .*aarch64/fft.o")])
+    ({"-calque/lowering/native/objects/aarch64/fft.o"}, "lacks C kernels: .*aarch64/fft.o"),
+    ({"-calque/lowering/native/objects/aarch64/exporter.so"}, "lacks C kernels: .*exporter.so")])
 def test_other_files_are_refused(change: set[str], said: str, tmp_path: Path) -> None:
     names = PACKAGED | build.objects()
     names = (names | {n for n in change if n[0] != "-"}) - {n[1:] for n in change if n[0] == "-"}

@@ -90,6 +90,25 @@ def test_an_object_is_built_once(build: ModuleType, tmp_path: Path) -> None:
 
 
 @CC
+def test_libraries_that_python_loads_are_built_once_an_architecture(
+        build: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "LEVELS").write_text(
+        f"low {toolchain.machine()} -O1\nhigh {toolchain.machine()} -O2\n")
+    (tmp_path / "python").mkdir()
+    (tmp_path / "python/two.c").write_text("int outside(void);\nint two(void) { return outside(); }\n")
+    out = tmp_path / "out"
+    assert build.build_objects(out) == []
+    assert build.expected() == ["low/one.o", "high/one.o", "low/two.so"]
+    assert sorted(p.relative_to(out).as_posix() for p in out.glob("*/*")) == sorted(
+        build.expected())
+    code = (out / "low/two.so").read_bytes()
+    assert elf.problem(code, toolchain.machine(), kind=3) == ""
+    assert "is no relocatable object" in elf.problem(code, toolchain.machine())
+    assert elf.problem((out / "low/one.o").read_bytes(), toolchain.machine(), kind=3) == \
+        "is no shared library"
+
+
+@CC
 def test_objects_that_no_program_could_take_are_left_out(build: ModuleType, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (tmp_path / "one.c").write_text("double exp(double); double one(double x) { return exp(x); }\n")

@@ -32,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "__pycache__", "*.egg-info"))
         else:
             shutil.copy(ROOT / name, tree / name)
-    for made in tree.glob("lowering/native/objects/*/*.o"):
+    for made in tree.glob("lowering/native/objects/*/*.*o"):
         made.touch()  # newer than the copied sources: they are not compiled again
     path, _ = build.make("wheel", tree, folder / "made", int(time.time()))
     return path

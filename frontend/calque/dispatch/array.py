@@ -24,6 +24,7 @@ from calque.core.sharding import Sharding, SingleDeviceSharding
 from calque.core.trace import Tracer, escaped_tracer_error
 from calque.core.types import Ndarray, Shape
 from calque.dispatch import transfers
+from calque.lowering.native.exporter import Exporter
 from calque.runtime import Buffer, Device
 
 HOST_BYTES = 65536  # values up to this size stay NumPy arrays until a program wants them
@@ -36,7 +37,7 @@ class _ArrayMeta(type):
         return type(x) is cls or isinstance(x, Tracer) or issubclass(type(x), cls)
 
 
-class Array(metaclass=_ArrayMeta):
+class Array(Exporter, metaclass=_ArrayMeta):
     """A multidimensional array of one dtype on one device.
 
     Arrays are made by functions of calque.numpy and by transformations, not by this class.
@@ -318,6 +319,19 @@ class Array(metaclass=_ArrayMeta):
                 raise ValueError("__array__: a copy is needed to change the dtype")
             return value.astype(dtype)
         return value.copy() if copy else value
+
+    def __buffer__(self, flags: int) -> memoryview:  # (also of Python 3.11: Exporter)
+        value = self.__array__()
+        try:
+            return memoryview(value)
+        except ValueError:  # the protocol has no letter for this dtype
+            raise BufferError(
+                f"Buffers of type {dtypes.short_name(value.dtype).upper()} are not supported by the Python "
+                "buffer protocol. Fix: memoryview(np.asarray(x).view(np.uint8)) has the bytes."
+            ) from None
+
+    def __bytes__(self) -> bytes:
+        return self.__array__().tobytes()
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:

@@ -7,7 +7,6 @@ dispatch/sharded/shards.py.
 from __future__ import annotations
 
 import importlib
-import sys
 import warnings
 from typing import Any
 
@@ -271,8 +270,6 @@ CONCRETE: dict[str, Any] = {
     "addressable_shards": property(_shards), "global_shards": property(_global),
     "addressable_data": _data, "is_fully_addressable": property(_addressable),
     "is_fully_replicated": property(_replicated)}
-if sys.version_info >= (3, 12):  # the buffer protocol of classes written in Python
-    CONCRETE["__buffer__"] = lambda self, flags: memoryview(np.asarray(self))
 
 
 # ---- inspection
