@@ -3,7 +3,8 @@
 Module map: errors.py (what can go wrong), dtypes.py (NumPy's names and IREE's), device.py (CPU: two
 queues over one memory; CUDA, Vulkan), features.py and features.json (names of what code may use),
 vulkan.py (what a device of it has), cuda.py (what its driver reads), buffer.py (memory + fence +
-donation), call_spec.py (how a program is called), executable.py (load once, call inline or queued;
+donation; dlpack.py: memory of other libraries), call_spec.py (how a program is called),
+executable.py (load once, call inline or queued;
 flat.py: arrays of any shape), memory.py (what a device gives, and what when it has no more),
 leaving.py (what a process does that ends), pending.py (calls under way), waiting.py (how a thread
 waits), callbacks.py (Python functions as imports), lane.py (messages of queued programs),

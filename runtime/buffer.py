@@ -10,7 +10,6 @@ Start reading at `Buffer.from_numpy`, then `numpy`, then `hand_over`.
 """
 from __future__ import annotations
 
-import ctypes
 import math
 import weakref
 from collections.abc import Callable, Collection
@@ -19,7 +18,7 @@ from typing import Any
 import iree.runtime as rt
 import numpy as np
 
-from calque.runtime import leaving
+from calque.runtime import dlpack, leaving
 from calque.runtime.device import Device, check_not_forked
 from calque.runtime.dtypes import carrier, dtype_of, element_type
 from calque.runtime.errors import DeletedBufferError, deleted_error, device_error, is_exhausted
@@ -466,20 +465,15 @@ def dlpack_capsule(buffer: Buffer, **options: Any) -> Any:
       >>> type(runtime.dlpack_capsule(buffer)).__name__
       'PyCapsule'
     """
-    base = buffer.numpy()
-    asked = {k: v for k, v in options.items() if v is not None}
-    if asked.get("max_version", (0, 0))[0] < 1:
-        # The unversioned capsule has no read-only flag and NumPy refuses to make one; consumers
-        # that do not ask for a version get a writable alias, as JAX gives them.
-        base = _writable(base)
-    return base.__dlpack__(**asked)
+    return dlpack.capsule_of(buffer.numpy(), options)
 
 
 def from_dlpack(source: Any, device: Device) -> Buffer:
     """A buffer over memory offered through DLPack (zero-copy where `alias_numpy` is).
 
     Args:
-      source: an object with __dlpack__ and __dlpack_device__, in host memory.
+      source: an object with __dlpack__ and __dlpack_device__, in host memory; of any dtype that
+        DLPack has a code for (bfloat16 and float8 are among them).
       device: where the buffer goes.
 
     Returns:
@@ -495,7 +489,7 @@ def from_dlpack(source: Any, device: Device) -> Buffer:
       >>> runtime.from_dlpack(np.arange(3.0), runtime.default_device())
       Buffer(float64[3], cpu:0, ready)
     """
-    return Buffer.alias_numpy(np.from_dlpack(source), device)
+    return Buffer.alias_numpy(dlpack.as_numpy(source), device)
 
 
 def wrap_view(view: Any, device: Device, fence: Any = None) -> Buffer:
@@ -511,19 +505,8 @@ def _merge(old: _Sharing, new: _Sharing) -> None:
     new.arrays += old.arrays
 
 
-def _writable(array: Array) -> Array:
-    """A writable array over the memory of a possibly read-only one, which it keeps alive."""
-    if array.flags.writeable:
-        return array
-    if not array.nbytes:
-        return np.empty_like(array)
-    block: Any = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
-    block._keep = array  # the new array's base is `block`, and `block` holds the old array
-    return np.ndarray(array.shape, array.dtype, buffer=block)
-
-
 def _writable_bytes(array: Array) -> Array:
-    return _writable(array.view(np.ndarray)).reshape(-1).view(np.uint8)
+    return dlpack.writable(array.view(np.ndarray)).reshape(-1).view(np.uint8)
 
 
 def _describe(array: Array) -> str:

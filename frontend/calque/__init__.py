@@ -190,6 +190,7 @@ from calque.api.jacobians import (  # noqa: E402
 )
 from calque.dispatch.jit import clear_caches as clear_caches  # noqa: E402
 from calque.dispatch.jit import jit as jit  # noqa: E402
+from calque.dispatch.positions import Inline as Inline  # noqa: E402
 from calque.parallel.mapping import shard_map as shard_map  # noqa: E402
 from calque.parallel.single_axis import smap as smap  # noqa: E402
 from calque.dispatch.sharded import placed as _placed  # noqa: E402,F401  (jit with shardings)

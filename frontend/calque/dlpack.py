@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from calque.numpy.exchange import from_dlpack as from_dlpack
+from calque.runtime.dlpack import has_code
 
 
 def is_supported_dtype(dtype: Any) -> bool:
@@ -15,8 +16,7 @@ def is_supported_dtype(dtype: Any) -> bool:
       dtype: a dtype, or what NumPy takes as one.
 
     Returns:
-      True for bools, integers, floats of 16 to 64 bits and complex numbers; False for bfloat16 and
-      float8 (JAX: True for bfloat16).
+      True for bools, integers, floats of 8 to 64 bits and complex numbers.
 
     Raises:
       TypeError: it is no dtype.
@@ -27,7 +27,7 @@ def is_supported_dtype(dtype: Any) -> bool:
       True
     """
     found = np.dtype(getattr(dtype, "dtype", dtype))
-    return found.isbuiltin == 1 and found.kind in "biufc"  # NumPy writes our capsules
+    return has_code(found)
 
 
 __all__ = ["from_dlpack", "is_supported_dtype"]

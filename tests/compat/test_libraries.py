@@ -125,6 +125,14 @@ PROGRAMS = {
         assert jax.checkpoint_policies.dots_saveable is dots_saveable
         f = jax.checkpoint(jnp.sin, policy=save_only_these_names("a"))
         assert float(jax.grad(f)(0.0)) == 1
+        from jax.checkpoint_policies import SaveOnlyTheseNames
+        assert isinstance(save_only_these_names("a"), SaveOnlyTheseNames)
+        """,
+    "JAX 0.11: where a jitted function is written out": """
+        primitives = {how: str(jax.make_jaxpr(jax.jit(jnp.sin, inline=how))(0.0).eqns[0].primitive)
+                      for how in (True, False, *jax.Inline)}
+        assert {how for how, name in primitives.items() if name == "sin"} == {
+            True, jax.Inline.JAX_EARLY}, primitives
         """,
     "brax, jax-md, netket: modules within modules": """
         from jax.extend.backend import backends, get_backend

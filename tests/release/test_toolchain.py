@@ -95,7 +95,8 @@ def test_libraries_that_python_loads_are_built_once_an_architecture(
     (tmp_path / "LEVELS").write_text(
         f"low {toolchain.machine()} -O1\nhigh {toolchain.machine()} -O2\n")
     (tmp_path / "python").mkdir()
-    (tmp_path / "python/two.c").write_text("int outside(void);\nint two(void) { return outside(); }\n")
+    (tmp_path / "python/two.c").write_text(
+        "int outside(void);\nint two(void) { return outside(); }\n")
     out = tmp_path / "out"
     assert build.build_objects(out) == []
     assert build.expected() == ["low/one.o", "high/one.o", "low/two.so"]

@@ -387,7 +387,8 @@ left_out("jax", "matrices of a few bits: tests/nn/test_quantized.py", "Quantized
 left_out("jax", "references: tests/extras/test_refs.py", "Ref ds empty_ref free_ref freeze new_ref")
 left_out("jax", "about devices, configuration, compilation or trees: no function of arrays",
        "Array Device ShapeDtypeStruct ad_checkpoint block_until_ready check_tracer_leaks "
-       "array_garbage_collection_guard checkpoint_policies clear_caches config custom_batching "
+       "Inline array_garbage_collection_guard checkpoint_policies clear_caches config "
+       "custom_batching "
        "custom_derivatives custom_gradient debug debug_infs debug_nans default_backend "
        "default_device "
        "default_matmul_precision default_prng_impl device_count device_get device_put "

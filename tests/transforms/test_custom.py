@@ -548,3 +548,25 @@ def test_a_backward_rule_is_asked_where_no_cotangent_arrives() -> None:
         grad = calque.grad(f, (0, 1))
         for run in (grad, calque.jit(grad)):
             np.testing.assert_array_equal(run(jnp.float32(2), jnp.float32(3)), want)
+
+
+def test_policies_made_in_each_call_are_traced_and_compiled_once() -> None:
+    policies = calque.checkpoint_policies
+    makers: list[Any] = [
+        lambda: policies.save_only_these_names("a", "b"),
+        lambda: policies.save_any_names_but_these("a"),
+        lambda: policies.save_anything_except_these_names("a"),
+        lambda: policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=["a"], names_which_can_be_offloaded=["b"],
+            offload_src="device", offload_dst="pinned_host")]
+    makers.append(lambda: policies.save_from_both_policies(makers[0](), policies.dots_saveable))
+    for make in makers:
+        assert make() == make() and hash(make()) == hash(make())
+        programs = [calque.make_jaxpr(calque.grad(calque.checkpoint(jnp.sin, policy=make())))(1.0)
+                    for _ in range(2)]
+        first, second = ([e for e in p.eqns if e.primitive.name == "checkpoint"][-1].params
+                         for p in programs)
+        assert first["policy"] == second["policy"] if "policy" in first else True
+    assert policies.save_only_these_names("a") != policies.save_only_these_names("b")
+    assert isinstance(policies.save_only_these_names("a"), policies.SaveOnlyTheseNames)
+    assert policies.SaveAnyNamesButThese(frozenset("a")).names == {"a"}

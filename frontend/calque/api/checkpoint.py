@@ -5,6 +5,7 @@ Start reading at `checkpoint`; the rules lie in primitives/checkpoint.py.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -121,6 +122,80 @@ def _check_memories(*kinds: str) -> None:
                 fix="use 'device', 'pinned_host' or 'unpinned_host'."))
 
 
+# Policies with contents compare by these, so that a function that makes one in each call traces and
+# compiles once.
+@dataclasses.dataclass(frozen=True)
+class SaveOnlyTheseNames:
+    """The policy of `checkpoint_policies.save_only_these_names`.
+
+    Example:
+      >>> import calque
+      >>> calque.checkpoint_policies.save_only_these_names("hidden").saveable_names
+      frozenset({'hidden'})
+    """
+
+    saveable_names: frozenset[str]
+
+    def __call__(self, prim: Any, *_: Any, **params: Any) -> bool:
+        return str(prim) == "name" and params["name"] in self.saveable_names
+
+
+@dataclasses.dataclass(frozen=True)
+class SaveAnyNamesButThese:
+    """The policy of `checkpoint_policies.save_any_names_but_these`.
+
+    Example:
+      >>> import calque
+      >>> calque.checkpoint_policies.save_any_names_but_these("hidden").names
+      frozenset({'hidden'})
+    """
+
+    names: frozenset[str]
+
+    def __call__(self, prim: Any, *_: Any, **params: Any) -> bool:
+        return str(prim) == "name" and params["name"] not in self.names
+
+
+@dataclasses.dataclass(frozen=True)
+class SaveAndOffloadOnlyTheseNames:
+    """The policy of `checkpoint_policies.save_and_offload_only_these_names`.
+
+    Example:
+      >>> import calque
+      >>> policy = calque.checkpoint_policies.save_and_offload_only_these_names(
+      ...     names_which_can_be_saved=["a"], names_which_can_be_offloaded=["b"],
+      ...     offload_src="device", offload_dst="pinned_host")
+      >>> policy.names_which_can_be_offloaded
+      frozenset({'b'})
+    """
+
+    names_which_can_be_saved: frozenset[str]
+    names_which_can_be_offloaded: frozenset[str]
+    offload_src: str
+    offload_dst: str
+
+    def __call__(self, prim: Any, *_: Any, **params: Any) -> bool:
+        return str(prim) == "name" and (params["name"] in self.names_which_can_be_saved
+                                        or params["name"] in self.names_which_can_be_offloaded)
+
+
+@dataclasses.dataclass(frozen=True)
+class _SaveAnythingButTheseNames:
+    names: frozenset[str]
+
+    def __call__(self, prim: Any, *_: Any, **params: Any) -> bool:
+        return not (str(prim) == "name" and params["name"] in self.names)
+
+
+@dataclasses.dataclass(frozen=True)
+class _SaveFromBoth:
+    first: Callable[..., bool]
+    second: Callable[..., bool]
+
+    def __call__(self, prim: Any, *args: Any, **params: Any) -> bool:
+        return bool(self.first(prim, *args, **params) or self.second(prim, *args, **params))
+
+
 class checkpoint_policies:  # noqa: N801
     """Policies of `checkpoint`: functions of a primitive, its operands' avals and parameters.
 
@@ -129,6 +204,10 @@ class checkpoint_policies:  # noqa: N801
       >>> calque.checkpoint_policies.everything_saveable.__name__
       'everything_saveable'
     """
+
+    SaveOnlyTheseNames = SaveOnlyTheseNames
+    SaveAnyNamesButThese = SaveAnyNamesButThese
+    SaveAndOffloadOnlyTheseNames = SaveAndOffloadOnlyTheseNames
 
     @staticmethod
     def everything_saveable(*_: Any, **__: Any) -> bool:
@@ -160,22 +239,17 @@ class checkpoint_policies:  # noqa: N801
     @staticmethod
     def save_any_names_but_these(*names_not_to_save: str) -> Callable[..., bool]:
         """Named values are kept, but not these."""
-        refused = frozenset(names_not_to_save)
-        return lambda prim, *_, **params: (
-            str(prim) == "name" and params["name"] not in refused)
+        return SaveAnyNamesButThese(frozenset(names_not_to_save))
 
     @staticmethod
     def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., bool]:
         """Every value is kept but those under these names."""
-        refused = frozenset(names_not_to_save)
-        return lambda prim, *_, **params: not (
-            str(prim) == "name" and params["name"] in refused)
+        return _SaveAnythingButTheseNames(frozenset(names_not_to_save))
 
     @staticmethod
     def save_only_these_names(*names_which_can_be_saved: str) -> Callable[..., bool]:
         """Values under these names are kept, and no other."""
-        taken = frozenset(names_which_can_be_saved)
-        return lambda prim, *_, **params: str(prim) == "name" and params["name"] in taken
+        return SaveOnlyTheseNames(frozenset(names_which_can_be_saved))
 
     @staticmethod
     def save_and_offload_only_these_names(
@@ -197,7 +271,7 @@ class checkpoint_policies:  # noqa: N801
                 "The names should be exclusive and should not intersect in "
                 "`names_which_can_be_saved` and `names_which_can_be_offloaded`. Got "
                 f"{sorted(saved & moved)} in both.", fix="leave each name in one of them."))
-        return checkpoint_policies.save_only_these_names(*saved, *moved)
+        return SaveAndOffloadOnlyTheseNames(saved, moved, offload_src, offload_dst)
 
     @staticmethod
     def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Callable[..., bool]:
@@ -209,8 +283,7 @@ class checkpoint_policies:  # noqa: N801
     def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..., bool]
                                 ) -> Callable[..., bool]:
         """What one of two policies keeps."""
-        return lambda prim, *args, **params: bool(
-            policy_1(prim, *args, **params) or policy_2(prim, *args, **params))
+        return _SaveFromBoth(policy_1, policy_2)
 
 
 def print_saved_residuals(fun: Function, *args: Any, **kwargs: Any) -> None:

@@ -325,10 +325,10 @@ class Array(Exporter, metaclass=_ArrayMeta):
         try:
             return memoryview(value)
         except ValueError:  # the protocol has no letter for this dtype
-            raise BufferError(
-                f"Buffers of type {dtypes.short_name(value.dtype).upper()} are not supported by the Python "
-                "buffer protocol. Fix: memoryview(np.asarray(x).view(np.uint8)) has the bytes."
-            ) from None
+            name = dtypes.short_name(value.dtype).upper()
+            raise BufferError(explain(
+                f"Buffers of type {name} are not supported by the Python buffer protocol.",
+                fix="memoryview(np.asarray(x).view(np.uint8)) has the bytes.")) from None
 
     def __bytes__(self) -> bytes:
         return self.__array__().tobytes()

@@ -33,7 +33,7 @@ from calque.dispatch import donation, signatures, stages
 from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
 from calque.dispatch.eager import Compiled, check_floats, compiled
 from calque.dispatch.mismatch import argument_names
-from calque.dispatch.positions import as_ints, as_names, resolve
+from calque.dispatch.positions import Inline, as_ints, as_names, resolve
 from calque.dispatch.sharded import labels, spanning
 from calque.dispatch.sharded.partial_programs import expanded, is_partial
 from calque.dispatch.sharded.partition import has_own, name_messages, own_program
@@ -550,7 +550,7 @@ def _check_hashable(name: str, where: Any, value: Any) -> None:
 def jit(fun: Function | None = None, *, static_argnums: Any = None,
         static_argnames: Any = None, donate_argnums: Any = None, donate_argnames: Any = None,
         keep_unused: bool = False, device: Any = None, backend: Any = None,
-        inline: bool = False, in_shardings: Any = None, out_shardings: Any = None,
+        inline: bool | Inline = False, in_shardings: Any = None, out_shardings: Any = None,
         compiler_options: stages.CompilerOptions | None = None) -> Any:
     """Compile a function of arrays: it is traced once for each signature of its arguments.
 
@@ -564,7 +564,8 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
       keep_unused: accepted for compatibility; unused arguments cost nothing here.
       device: the device that the results are on, in name.
       backend: accepted for compatibility; a call runs where its arguments are.
-      inline: when called in another traced function, write the operations out there.
+      inline: when called in another traced function, write the operations out there (True, or a
+        member of `Inline`).
       in_shardings: tree prefix of the positional arguments, without static ones: NamedShardings, or
         PartitionSpecs over the context's mesh; None: as they are.
       out_shardings: tree prefix of the results, likewise; None: what propagation says.
@@ -599,6 +600,7 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
             in_shardings=in_shardings, out_shardings=out_shardings,
             compiler_options=compiler_options)
     check_callable(fun)
+    inline = inline is Inline.JAX_EARLY if isinstance(inline, Inline) else bool(inline)
     stages.check_options("jit", compiler_options)
     _check_places(device, backend, in_shardings, out_shardings)
     nums, names = resolve("static", fun, as_ints(static_argnums), as_names(static_argnames))

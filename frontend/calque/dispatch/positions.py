@@ -1,9 +1,11 @@
-"""Which arguments of a function jit was told of, by position or by name.
+"""What jit was told: which arguments of a function, by position or by name, and where a call in
+another traced function is written out (`Inline`).
 
 `resolve` makes both of each, by the function's signature; start reading there.
 """
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,27 @@ import numpy as np
 from calque.core.errors import explain
 from calque.core.naming import signature_of
 
-__all__ = ["as_ints", "as_names", "resolve"]
+__all__ = ["Inline", "as_ints", "as_names", "resolve"]
+
+
+class Inline(enum.Enum):
+    """How `jit(inline=...)` treats a call in another traced function (JAX 0.11).
+
+    JAX_EARLY writes the operations out while tracing, as True does.  With the others the call stays
+    one equation, and lowering decides.
+
+    Example:
+      >>> import calque
+      >>> f = calque.jit(lambda x: x + 1, inline=calque.Inline.JAX_EARLY)
+      >>> str(calque.make_jaxpr(f)(1.0).eqns[0].primitive)
+      'add'
+    """
+
+    JAX_EARLY = "jax_early"
+    JAX_LATE = "jax_late"
+    XLA_EARLY = "xla_early"
+    XLA_LATE = "xla_late"
+    AUTO = "auto"
 
 
 def as_ints(value: Any) -> tuple[int, ...] | None:

@@ -17,7 +17,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """An Array over the memory of a DLPack exporter (NumPy, PyTorch, ...).
 
     Args:
-      x: an object with __dlpack__ and __dlpack_device__, on the CPU.
+      x: an object with __dlpack__ and __dlpack_device__, on the CPU; of any dtype that DLPack has a
+        code for, bfloat16 and float8 among them.
       device: where the Array goes, a Device or a Sharding; the default device by default.
       copy: True always copies, False never; by default only what is not 64-byte aligned is copied.
 
@@ -51,7 +52,7 @@ def _taken(x: Any, copy: bool | None) -> Array:
             "from_dlpack: copy=False, but the memory is not 64-byte aligned (or not contiguous).",
             fix="allow a copy with copy=None."))
     if dtypes.canonical(buffer.dtype) != buffer.dtype:  # 64-bit data without x64
-        return from_numpy(np.from_dlpack(x), device=target)
+        return from_numpy(runtime.dlpack.as_numpy(x), device=target)
     if copy:
         buffer = buffer.copy()
     return Array(buffer, ShapedArray(buffer.shape, buffer.dtype))

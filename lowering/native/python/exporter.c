@@ -25,16 +25,28 @@ extern PyObject *PyType_FromSpec(PyType_Spec *spec);
 extern PyObject *PyObject_CallMethod(PyObject *self, const char *name, const char *format, ...);
 extern int PyObject_GetBuffer(PyObject *exporter, Py_buffer *view, int flags);
 extern void Py_DecRef(PyObject *object);
+extern void PyErr_Fetch(PyObject **type, PyObject **value, PyObject **traceback);
+extern void PyErr_Restore(PyObject *type, PyObject *value, PyObject *traceback);
 
 enum { BF_GETBUFFER = 1, BASETYPE = 1 << 10 }; /* Py_bf_getbuffer, Py_TPFLAGS_BASETYPE */
 
+/* PyTorch asks again, for a view that it may not write, with its first refusal still set: no Python
+   code may run then, so it is kept aside. */
 static int get_buffer(PyObject *self, Py_buffer *view, int flags) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
   PyObject *memory = PyObject_CallMethod(self, "__buffer__", "i", flags);
   view->obj = NULL;
-  if (memory == NULL) return -1;
-  int failed = PyObject_GetBuffer(memory, view, flags); /* the view holds `memory` from here */
-  Py_DecRef(memory);
-  return failed;
+  int failed = memory == NULL ? -1 : PyObject_GetBuffer(memory, view, flags);
+  Py_DecRef(memory); /* (the view holds it; nothing for NULL) */
+  if (!failed) {
+    PyErr_Restore(type, value, traceback);
+    return 0;
+  }
+  Py_DecRef(type);
+  Py_DecRef(value);
+  Py_DecRef(traceback);
+  return -1;
 }
 
 __attribute__((visibility("default"))) PyObject *calque_exporter(void) {
