@@ -341,3 +341,14 @@ def test_reshape_of_a_numpy_array_is_numpys() -> None:
         jnp.reshape(x, (2, 2), copy=True), x)
     with pytest.raises(ValueError, match="cannot reshape array of size 4"):
         jnp.reshape(x, 3)
+
+
+@pytest.mark.parametrize("k", [-2**40, -2**31, 2**31 - 1, 2**40, -5, 0, 4])
+def test_diagonals_that_no_matrix_has(k: int) -> None:
+    near = max(-9, min(k, 9))
+    for shape in ((4, 0), (3, 5), (4, 4)):
+        np.testing.assert_array_equal(jnp.tri(*shape, k), np.tri(*shape, near))
+        np.testing.assert_array_equal(calque.jit(lambda: jnp.tri(*shape, k))(), np.tri(*shape, near))
+        x = np.arange(1.0, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(jnp.tril(x, k), np.tril(x, near))
+        np.testing.assert_array_equal(calque.jit(lambda a: jnp.triu(a, k))(x), np.triu(x, near))
