@@ -1,9 +1,9 @@
 """Creation, shapes, joining, products and reductions of calque.numpy against NumPy."""
 from __future__ import annotations
 
-import functools
 import array
 import collections
+import functools
 from collections.abc import Callable
 from typing import Any
 
