@@ -21,6 +21,7 @@ from calque.core.avals import dtype_of, shape_of
 from calque.core.dims import is_static, number
 from calque.core.errors import explain
 from calque.core.types import Dtype, Shape
+from calque.dispatch.replay import planned
 from calque.lax import Precision
 from calque.lax.operands import as_sizes
 
@@ -99,6 +100,7 @@ def _checked_shape(name: str, image: Any, shape: Sequence[int]) -> Shape:
     return wanted
 
 
+@planned
 def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence[int], scale: Any,
                         translation: Any, method: str | ResizeMethod, antialias: bool = True,
                         precision: Any = Precision.HIGHEST) -> Any:
@@ -157,6 +159,7 @@ def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence
                       list(translation.astype(kind)), chosen, antialias, precision)
 
 
+@planned
 def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
            precision: Any = Precision.HIGHEST) -> Any:
     """An image in another size: axes whose sizes differ are resampled.

@@ -56,6 +56,7 @@ def _convolve(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: A
         return out
 
 
+@util.planned
 def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None,
              preferred_element_type: Any = None) -> Any:
     """Discrete convolution: out[i] = sum_j a[j] v[i - j].
@@ -82,6 +83,7 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None,
     return _convolve("convolve", a, v, mode, precision, _kind(preferred_element_type))
 
 
+@util.planned
 def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
               preferred_element_type: Any = None) -> Any:
     """Cross-correlation: out[k] = sum_n a[n + k] conj(v[n]).

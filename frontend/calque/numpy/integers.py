@@ -214,6 +214,7 @@ def _last(x: Any, axis: Any) -> tuple[Any, int]:
     return moveaxis(x, axis, -1), axis
 
 
+@util.planned
 def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     """Bits (values other than 0 count as 1) packed into uint8, eight by eight.
 
@@ -254,6 +255,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
         return moveaxis(packed, -1, axis) if len(shape) > 1 else packed
 
 
+@util.planned
 def unpackbits(a: Any, axis: int | None = None, count: int | None = None,
                bitorder: str = "big") -> Any:
     """The bits of uint8 values, eight for each.

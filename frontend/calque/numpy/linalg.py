@@ -58,6 +58,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Any
 
 
+@util.planned
 def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
     """The lower triangular L with L L^H = a, or its conjugate transpose.
 

@@ -113,6 +113,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None,
         return ew.select_n(util.broadcast_nonscalar(mask, shape), y, x)
 
 
+@util.planned
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     """The choice of the first condition that holds, elementwise.
 

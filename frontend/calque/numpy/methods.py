@@ -17,6 +17,7 @@ from calque.core.tracebacks import hide_ours
 from calque.core.types import Function
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.numpy_rules import part_of
 from calque.numpy import arithmetic as ar
 from calque.numpy import (
     arrange,
@@ -87,6 +88,9 @@ def _round(self: Any, ndigits: int | None = None) -> Any:
 
 
 def _getitem(self: Any, index: Any) -> Any:
+    found = part_of(self, index)
+    if found is not None:
+        return found
     if type(index) is int and index.bit_length() > 31 and not is_far(shape_of(self)):
         dtypes.check_fits(index)
     try:
@@ -108,13 +112,13 @@ def _setitem(self: Any, index: Any, value: Any) -> None:
 def _iter(self: Any) -> Iterator[Any]:
     if not self.shape:
         raise TypeError(explain("iteration over a 0-d array"))
-    return (take(self, i) for i in range(self.shape[0]))
+    return (_getitem(self, i) for i in range(self.shape[0]))
 
 
 def _reversed(self: Any) -> Iterator[Any]:
     if not self.shape:
         raise TypeError(explain("iteration over a 0-d array"))
-    return (take(self, i) for i in reversed(range(self.shape[0])))
+    return (_getitem(self, i) for i in reversed(range(self.shape[0])))
 
 
 # ---- methods whose signature differs from the function's

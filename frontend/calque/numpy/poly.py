@@ -180,6 +180,7 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     return convolve(x, y)
 
 
+@util.planned
 def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
     """Quotient and remainder of two polynomials.
 
@@ -307,6 +308,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
         return ew.div(joined, divisors)
 
 
+@util.planned
 def poly(seq_of_zeros: Any) -> Any:
     """The polynomial with given zeros and leading coefficient 1; of a matrix: its characteristic
     polynomial.

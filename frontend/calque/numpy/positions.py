@@ -271,6 +271,7 @@ def _unraveled(i: Any, sizes: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(reversed(found))
 
 
+@util.planned
 def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise",
                       order: str = "C", *, dtype: Any = None) -> Any:
     """Positions on each axis as positions in the raveled array.

@@ -350,6 +350,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
 
 
 # ---- shapes
+@util.planned
 def resize(a: Any, new_shape: Any) -> Any:
     """The elements of a in another shape, repeated from the start where there are too few.
 

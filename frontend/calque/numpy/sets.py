@@ -326,6 +326,7 @@ def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None)
 
 
 # ---- membership and combinations of two sets
+@util.planned
 def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
          method: str = "auto") -> Any:
     """Which elements are among others; NaN is not.

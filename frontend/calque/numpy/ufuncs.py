@@ -116,6 +116,7 @@ nextafter = _binary("nextafter", ew.nextafter_p, _INEXACT,
 negative = _unary("negative", ew.neg_p, _EXACT, "Negation -x.", "jnp.negative(2)", i32("-2"))
 
 
+@util.planned
 def sign(x: Any, /) -> Any:
     """Sign: -1, 0, 1; z / |z| of complex numbers; +0 of -0.
 

@@ -61,6 +61,7 @@ hanning = _window("hanning", "Hann's window, a raised cosine that is 0 at both e
                   "Array([0.  , 0.75, 0.75, 0.  ], dtype=float32)")
 
 
+@util.planned
 def kaiser(M: int, beta: Any) -> Any:  # noqa: N803 (NumPy's name)
     """Kaiser's window I0(beta sqrt(1 - (2n / (M - 1) - 1)**2)) / I0(beta) of M points.
 

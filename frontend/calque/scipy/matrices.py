@@ -110,6 +110,7 @@ def _pade(a: Any, c: tuple[float, ...], n: int) -> Any:
     return nl.solve(even - odd, even + odd)
 
 
+@util.planned
 def block_diag(*arrs: Any) -> Any:
     """A matrix with the arguments along its diagonal, 0 elsewhere.
 
@@ -152,6 +153,7 @@ def block_diag(*arrs: Any) -> Any:
         return join.concatenate(rows)
 
 
+@util.planned
 def toeplitz(c: Any, r: Any = None) -> Any:
     """The matrix with constant diagonals.
 

@@ -126,6 +126,7 @@ def _convolve(name: str, in1: Any, in2: Any, mode: str, method: str, precision: 
         return _direct(name, x, y, mode, precision)
 
 
+@util.planned
 def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto",
              precision: Any = None) -> Any:
     """Convolution over all axes: out[i] = sum_j in1[j] in2[i - j].
@@ -154,6 +155,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto",
     return _convolve("convolve", in1, in2, mode, method, precision, False)
 
 
+@util.planned
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto",
               precision: Any = None) -> Any:
     """Cross-correlation over all axes: out[i] = sum_j in1[i + j] conj(in2[j]).
@@ -191,6 +193,7 @@ def _two_dimensional(name: str, in1: Any, in2: Any, mode: str, boundary: str, fi
     return _convolve(name, in1, in2, mode, "direct", precision, correlation)
 
 
+@util.planned
 def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill",
                fillvalue: float = 0, precision: Any = None) -> Any:
     """Convolution of two matrices.
@@ -219,6 +222,7 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill",
     return _two_dimensional("convolve2d", in1, in2, mode, boundary, fillvalue, precision, False)
 
 
+@util.planned
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill",
                 fillvalue: float = 0, precision: Any = None) -> Any:
     """Cross-correlation of two matrices.
@@ -247,6 +251,7 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill",
     return _two_dimensional("correlate2d", in1, in2, mode, boundary, fillvalue, precision, True)
 
 
+@util.planned
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
     """Convolution by FFT: fast for long arrays, with errors relative to the largest values.
 

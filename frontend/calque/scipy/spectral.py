@@ -40,6 +40,7 @@ def _axis(name: str, axis: int, ndim: int) -> int:
 
 
 # ---- trends
+@util.planned
 def detrend(data: Any, axis: int = -1, type: str = "linear",
             bp: int | Sequence[int] | Ndarray = 0,
             overwrite_data: None = None) -> Any:
@@ -246,6 +247,7 @@ def _ended(x: Any, more: int) -> Any:
     return pad(x, [(0, 0)] * (ndim_of(x) - 1) + [(0, more)]) if more else x
 
 
+@util.planned
 def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None,
         noverlap: int | None = None, nfft: int | None = None, detrend: Any = "constant",
         return_onesided: bool = True, scaling: str = "density", axis: int = -1,
@@ -311,6 +313,7 @@ def _averaged(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nov
         return freqs, ew.complex_(*parts) / bias
 
 
+@util.planned
 def welch(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None,
           noverlap: int | None = None, nfft: int | None = None, detrend: Any = "constant",
           return_onesided: bool = True, scaling: str = "density", axis: int = -1,
@@ -349,6 +352,7 @@ def welch(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = Non
                      return_onesided, scaling, axis, average)
 
 
+@util.planned
 def stft(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int = 256,
          noverlap: int | None = None, nfft: int | None = None, detrend: Any = False,
          return_onesided: bool = True, boundary: str | None = "zeros", padded: bool = True,
@@ -400,6 +404,7 @@ def _added(pieces: Any, step: int) -> Any:
     return total.reshape(*outer, -1)[..., :n + (count - 1) * step]
 
 
+@util.planned
 def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None,
           noverlap: int | None = None, nfft: int | None = None, input_onesided: bool = True,
           boundary: bool = True, time_axis: int = -1, freq_axis: int = -2) -> tuple[Any, Any]:

@@ -20,9 +20,10 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
-from calque.core.config import is_off
+from calque.core.config import config, is_off
 from calque.core.memo import Memo
 from calque.core.primitive import Primitive
+from calque.core.trace import EvalTrace, current
 from calque.core.types import Function, Ndarray, Params
 from calque.dispatch.array import HOST_BYTES, Array, current_device
 from calque.dispatch.numpy_rules import draw, elementwise, index, reduce, shape, small
@@ -34,6 +35,11 @@ RULES: dict[str, Function] = {} if is_off("numpy") else {
     **elementwise.RULES, **shape.RULES, **reduce.RULES, **index.RULES, **draw.RULES}
 
 _outs = Memo(16384)
+_BOUND = frozenset((int, type(None)))  # types of a slice's bounds
+_WHOLE = frozenset((int, np.int64, np.int32))
+_POSITIONS = frozenset((np.dtype(np.int32), np.dtype(np.int64)))
+_UNKNOWN = object()
+_current = current.get
 LIMIT = HOST_BYTES
 
 # These read no more of their first operand than they return: it may be large.
@@ -62,6 +68,51 @@ def concrete_value(x: Any, limit: float = LIMIT) -> Ndarray | None:
     if dtypes.is_key(x.aval.dtype):
         return value.view(np.uint64)[..., 0] if x.aval.dtype == dtypes.key_dtype else None
     return value
+
+
+def part_of(x: Any, index: Any) -> Array | None:
+    """x[index] of whole numbers, slices, None and `...`, outside of transformations, where the
+    value is at hand; None elsewhere, of indices that are out of bounds, and of all of x."""
+    if type(x) is not Array or type(_current()) is not EvalTrace or not RULES:
+        return None
+    if type(index) is tuple:
+        index = tuple(map(_item, index))
+        known = _UNKNOWN not in index
+    else:
+        index = _item(index)
+        known = index is not _UNKNOWN
+    aval = x.aval
+    if not known or aval.placement is not None or config.jax_debug_nans or config.jax_debug_infs:
+        return None
+    value = concrete_value(x, math.inf)
+    if value is None:
+        return None
+    try:
+        part = value[index]
+    except (IndexError, ValueError):
+        return None
+    shape = part.shape
+    if shape == value.shape or part.nbytes > PARTS["dynamic_slice"]:
+        return None
+    made = ShapedArray(shape, aval.dtype, aval.weak_type)
+    # a copy: a view would keep all of x alive, and x may be donated
+    return result(made, np.array(part), x._own.device)  # type: ignore[union-attr]
+
+
+def _item(item: Any) -> Any:
+    """A part of a basic index as NumPy takes it; _UNKNOWN for what is none, or not at hand."""
+    kind = type(item)
+    if kind in _WHOLE or item is None or item is Ellipsis:
+        return item
+    if kind is slice:
+        bounds = type(item.start) in _BOUND and type(item.stop) in _BOUND and (
+            type(item.step) in _BOUND)
+        return item if bounds else _UNKNOWN
+    if kind is Array and not item.aval.shape and item.aval.dtype in _POSITIONS and (
+            item.aval.placement is None):
+        value = concrete_value(item)
+        return _UNKNOWN if value is None else int(value)
+    return _UNKNOWN
 
 
 def result(aval: ShapedArray, value: Any, device: Any) -> Array:

@@ -24,7 +24,7 @@ def _places(shape: Sequence[int], indices: Value, sizes: Sequence[int], targets:
     for k, axis in enumerate(targets):
         index = indices[..., k]
         limit = min(shape[axis] - sizes[axis], np.iinfo(index.dtype).max)
-        safe = np.clip(index, 0, limit)
+        safe = np.minimum(np.maximum(index, 0), limit)  # (np.clip takes ten times as long)
         inside &= index == safe
         starts[axis] = safe.astype(np.int64)
     for axis, place in zip(batching, along):
@@ -40,10 +40,22 @@ def _gather(out: Any, x: Value, indices: Value, *, dimension_numbers: Any, slice
     d = dimension_numbers
     if not x.size or not out.size:
         return None
+    batch = indices.ndim - 1
+    if d.start_index_map == d.collapsed_slice_dims and len(d.start_index_map) == 1 and (
+            not d.operand_batching_dims):
+        (axis,) = d.start_index_map
+        if all(s == n for a, (s, n) in enumerate(zip(slice_sizes, x.shape)) if a != axis):
+            index = indices[..., 0]
+            safe = np.minimum(np.maximum(index, 0), min(x.shape[axis] - 1,
+                                                        np.iinfo(index.dtype).max))
+            if mode is not GatherScatterMode.FILL_OR_DROP or (index == safe).all():
+                made = x.take(safe, axis)
+                return made.transpose(_order(
+                    d.offset_dims, [*range(axis, axis + batch)],
+                    [i for i in range(made.ndim) if not axis <= i < axis + batch]))
     places, inside = _places(x.shape, indices, slice_sizes, d.start_index_map,
                              d.operand_batching_dims, d.start_indices_batching_dims)
     made = x[tuple(places)]
-    batch = indices.ndim - 1
     made = np.broadcast_to(made, (*indices.shape[:-1], *slice_sizes))
     if mode is GatherScatterMode.FILL_OR_DROP and not inside.all():
         fill = default_fill(out.dtype) if fill_value is None else fill_value
@@ -55,11 +67,14 @@ def _gather(out: Any, x: Value, indices: Value, *, dimension_numbers: Any, slice
             made = np.where(there, made, np.asarray(fill).astype(x.dtype))
     gone = {*d.collapsed_slice_dims, *d.operand_batching_dims}
     made = made.squeeze(tuple(batch + a for a in gone))
-    order, window = [], iter(range(batch, made.ndim))
-    rest = iter(range(batch))
-    for i in range(made.ndim):
-        order.append(next(window) if i in d.offset_dims else next(rest))
-    return made.transpose(order)
+    return made.transpose(_order(d.offset_dims, range(batch), range(batch, made.ndim)))
+
+
+def _order(offsets: Sequence[int], batch: Sequence[int], window: Sequence[int]) -> list[int]:
+    """The permutation that brings axes of the window to their places in the result."""
+    of_batch, of_window = iter(batch), iter(window)
+    return [next(of_window if i in offsets else of_batch)
+            for i in range(len(batch) + len(window))]
 
 
 _JOIN = {"scatter-add": np.add, "scatter-sub": np.subtract, "scatter-mul": np.multiply,
