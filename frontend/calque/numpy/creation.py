@@ -621,17 +621,15 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     columns = rows if M is None else as_size("tri", M)
     if isinstance(k, Tracer):
         return ew.convert(below(rows, columns, k), wanted)
-    known = int(k)
     if at_bottom():
         with util.on_host("tri"):
-            return from_numpy(np.tri(rows, columns, known, dtype=np.int8).astype(wanted))
-    return ew.convert(below(rows, columns, known), wanted)
+            return from_numpy(np.tri(rows, columns, int(k), dtype=np.int8).astype(wanted))
+    return ew.convert(below(rows, columns, int(k)), wanted)
 
 
 def below(rows: int, columns: int, k: Any) -> Any:
     """The bool matrix of tri, recorded."""
-    if isinstance(k, int):  # (no matrix has such diagonals, and their sums would wrap around)
-        k = max(-2**30, min(k, 2**30))
+    k = max(-2**30, min(k, 2**30)) if isinstance(k, int) else k  # (beyond, row + k would wrap)
     row = sh.iota(dtypes.int32, (rows, columns), 0)
     column = sh.iota(dtypes.int32, (rows, columns), 1)
     return ew.ge(ew.add(row, ew.match_shape(ew.convert(k, dtypes.int32), (rows, columns))),
