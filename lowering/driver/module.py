@@ -40,6 +40,7 @@ from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.legalize import legalize
 from calque.lowering.passes.messages import combined
 from calque.lowering.passes.narrow import has_small, narrowed
+from calque.lowering.passes.reroll import rerolled
 from calque.lowering.passes.rows import is_fold
 from calque.lowering.passes.rows import refusal as fold_refusal
 from calque.lowering.plan.show import Plan
@@ -145,7 +146,7 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     if has_small(plain):
         plain = hoist(narrowed(plain))
     if target.backend == "llvm-cpu":
-        plain = legalize(plain)
+        plain = legalize(hoist(rerolled(plain)))
     plain = combined(plain) if off("accumulate") else accumulate(combined(plain))
     cpu = target.backend == "llvm-cpu"
     leading = () if options.bake_consts else program.const_vars

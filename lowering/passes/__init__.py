@@ -10,6 +10,7 @@ clients.py    primitives of libraries become calls of what they compute
 narrow.py     numbers of less than a byte and floats of a byte, as bytes
 empty.py      arrays without elements, which loops do not carry
 same.py       equations that compute the same are one
+reroll.py     loops that Python wrote out, as loops
 hoist.py      what a loop computes anew in every step is computed before it
 messages.py   sums over processes that are one message
 accumulate.py sums over the steps of a scan are taken behind it
