@@ -9,10 +9,11 @@ of more the copies are dispatches that many workgroups share.  Start reading at 
 """
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,12 +45,25 @@ def _rerolled(p: Program) -> Program:
     made, stacks = flat(p), dict[Var, tuple[Var, int]]()
     first = made
     for _ in range(LOOPS):
-        found = next((q for q in (_with_loop(made, *run, stacks) for run in _runs(made))
-                      if q is not None), None)
+        found = _best(made, stacks)
         if found is None:
             break
         made = found
     return p if made is first else made
+
+
+def _best(p: Program, stacks: dict[Var, tuple[Var, int]]) -> Program | None:
+    """p with the loop that leaves out most.  Calls of a function that does the same to four arrays
+    are a loop of calls, not one of steps whose arrays are copied to lie side by side."""
+    for start, end, period in _runs(p):
+        found = _with_loop(p, start, end, period, stacks)
+        if found is None:
+            continue
+        if 1 < found.cycle and COPIES * found.cycle * period <= end - start:
+            longer = _with_loop(p, start, end, found.cycle * period, stacks)
+            return found.program if longer is None else longer.program
+        return found.program
+    return None
 
 
 # ---- where equations repeat
@@ -91,6 +105,13 @@ def _key(e: Equation) -> Hashable:
 
 
 # ---- one loop
+class _Looped(NamedTuple):
+    """A Program with a scan, and after how many steps the arrays come again that it copies."""
+
+    program: Program
+    cycle: int
+
+
 @dataclass(slots=True)
 class _Step:
     """What a step reads and gives: consts, values that the step before made (with what the first
@@ -103,9 +124,8 @@ class _Step:
 
 
 def _with_loop(p: Program, start: int, end: int, period: int,
-               stacks: dict[Var, tuple[Var, int]]) -> Program | None:
-    """p with a run as a scan; None where its steps do not fit together, or it does not pay.
-    `stacks`: values that are a step's of a scan, and which."""
+               stacks: dict[Var, tuple[Var, int]]) -> _Looped | None:
+    """p with a run as a scan; None where its steps do not fit together, or it does not pay.  `stacks`: values that are a step's of a scan, and which."""
     made = {v: (i, k) for i, e in enumerate(p.equations) for k, v in enumerate(e.outputs)}
     first = _rotation(p, start, end, period, made)
     if first is None:
@@ -242,12 +262,13 @@ def _left(p: Program, step: _Step, first: int, last: int, period: int,
 
 def _looped(p: Program, body: Program, step: _Step, first: int, last: int, count: int, period: int,
             finals: dict[Var, tuple[int, int, int]], stacks: dict[Var, tuple[Var, int]]
-            ) -> Program | None:
+            ) -> _Looped | None:
     """p with the scan of these steps, where that is a kernel and what is stacked is little."""
     source, scope = p.equations[first].source, p.equations[first].scope
     around: list[Equation] = []
 
-    def put(name: str, xs: Sequence[Atom], shape: Sequence[int], dtype: Any, **params: Any) -> Var:
+    def put(name: str, xs: Sequence[Atom], shape: Sequence[int], dtype: Any, /,
+            **params: Any) -> Var:
         out = Var(ShapedArray(tuple(shape), dtype))
         around.append(Equation(registry[name], tuple(xs), (out,), params, source, scope))
         return out
@@ -287,8 +308,14 @@ def _looped(p: Program, body: Program, step: _Step, first: int, last: int, count
                            dimensions=None, sharding=None)
         stacks[out] = row, i
     rest = [e.replace(inputs=tuple(env.get(a, a) for a in e.inputs)) for e in p.equations[last:]]
-    return p.replace(equations=[*p.equations[:first], *before, *around, *rest],
-                     outputs=[env.get(o, o) for o in p.outputs])
+    return _Looped(p.replace(equations=[*p.equations[:first], *before, *around, *rest],
+                             outputs=[env.get(o, o) for o in p.outputs]),
+                   math.lcm(*[_cycle(key) for key in step.scanned]))
+
+
+def _cycle(key: Sequence[Any]) -> int:
+    """After how many steps the values of steps come again; 1 where they do not."""
+    return next((m for m in range(1, len(key) // COPIES + 1) if key[m:] == key[:-m]), 1)
 
 
 def _range(atoms: Sequence[Atom], stacks: dict[Var, tuple[Var, int]]) -> int:
