@@ -23,8 +23,9 @@ from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
 
 SMALL = 4096  # element operations that one workgroup does while another dispatch begins
-WORK = 16_384  # of one kernel of small ones
-EQUATIONS = 100
+WORK = 16_384  # of one kernel of small ones, in a program whose dispatches several cores share
+INLINE_WORK = 1 << 19  # and in one that its caller runs
+EQUATIONS = 100  # beside views
 LARGEST = 1 << 40  # elements of an array: of more the error is IREE's and the runtime's
 PADDED = 1 << 15  # elements of an array with others around it that one workgroup writes
 TURNED = 1 << 13  # elements of a transposition that is read in the order of its result, or
@@ -163,7 +164,8 @@ def close(finder: rows.Finder, p: Program) -> None:
                 _see_through(finder, i)
     plain = min((v for v in p.inputs if v in read and v.aval.dtype in loops.DTYPES and v.aval.size),
                 key=lambda v: v.aval.size, default=None)
-    for members in _batches(finder, [i for i in small if i in finder.live]):
+    most = INLINE_WORK if cost.runs_inline(p) else WORK
+    for members in _batches(finder, [i for i in small if i in finder.live], most):
         _join_whole(finder, members, plain)
 
 
@@ -345,8 +347,8 @@ def _written(finder: rows.Finder, group: rows.Group) -> tuple[list[Var], set[int
     return kept, again
 
 
-def _batches(finder: rows.Finder, small: list[int]) -> Iterator[list[int]]:
-    """Small equations that one kernel each does; constants among them come with what reads them."""
+def _batches(finder: rows.Finder, small: list[int], most: int) -> Iterator[list[int]]:
+    """Small equations that one kernel each does, of `most` work; constants among them come with what reads them."""
     order = sorted(small, key=finder.position.__getitem__)
     constant, taken = set[int](), set[int]()
     for i in order:
@@ -368,19 +370,19 @@ def _batches(finder: rows.Finder, small: list[int]) -> Iterator[list[int]]:
             _arrays(finder, [*members, *more]) > cost.MOST_BINDINGS)
 
     members: list[int] = []
-    work = 0
+    work = count = 0
     for i in (i for i in order if i not in constant):
         own = cost.equation_work(finder.equations[i])
         more = with_constants(i, [])
-        if members and (work + own > WORK or len(members) >= EQUATIONS
-                        or is_too_much(members, more)):
+        if members and (work + own > most or count >= EQUATIONS or is_too_much(members, more)):
             yield members
-            members, work = [], 0
+            members, work, count = [], 0, 0
         if not finder.is_convex(more):  # others follow from a constant of it, and it from those
             more = [i]
         members += more
         taken.update(more)
         work += own
+        count += finder.equations[i].primitive.kernel != "view"
     if members:
         yield members
     members = []
