@@ -34,7 +34,8 @@ LEFT = frozenset(("slice", "concatenate", "pad", "rev", "gather", "dynamic_slice
                   "broadcast_in_dim", "iota", "dynamic_update_slice", "select_n", loops.BITS,
                   "dot_general", "reshape", "squeeze"))
 _WITH_MORE = frozenset(("sort", "top_k", "fft", "cumsum", "cumprod", "cummax", "cummin",
-                        "cumlogsumexp", "select_and_scatter_add", *JOINS))
+                        "cumlogsumexp", "select_and_scatter_add"))
+SCATTERED = 1 << 15  # element operations of a scatter beside others: of more the kernel moves rows
 _IN_C = frozenset((
     "conv_general_dilated", "cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation",
     "geqrf", "geqp3", "householder_product", "qr", "eigh", "svd", "tridiagonal", "hessenberg",
@@ -63,6 +64,8 @@ def _may_be_kernel(e: Equation) -> bool:
             map(_may_be_kernel, e.params["jaxpr"].equations))
     if e.name == "jit" and "rows" not in e.params:
         return all(map(_may_be_kernel, e.params["jaxpr"].equations))
+    if e.name in JOINS:
+        return _is_small(e)
     return "rows" in e.params or e.name in LEFT or e.name in _IN_C or (
         loops.has_kernel_form(e) and e.name not in _WITH_MORE)
 
@@ -258,7 +261,7 @@ def _is_left(finder: rows.Finder, i: int) -> bool:
             _takes_turned(finder.equations[u], e) for u in finder.users.get(e.outputs[0], ())):
         return False
     return loops.has_kernel_form(e) and (
-        rows.is_elementwise(e) or rows.is_fold(e.primitive) or e.name in LEFT)
+        rows.is_elementwise(e) or rows.is_fold(e.primitive) or e.name in LEFT or e.name in JOINS)
 
 
 def _takes_turned(user: Equation, e: Equation) -> bool:
@@ -289,6 +292,8 @@ def _is_small(e: Equation) -> bool:
         return True  # (and alone in its kernel)
     if e.name == "dot_general":
         return 4 * cost.equation_work(e) <= PRODUCT
+    if e.name in JOINS:
+        return loops.has_kernel_form(e) and cost.equation_work(e) <= SCATTERED
     most = PADDED if e.name == "pad" else SMALL
     return cost.equation_work(e) <= most and max(v.aval.size for v in e.outputs) <= most
 
