@@ -183,14 +183,32 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     if cost.host_loops(plain, target.backend == "llvm-cpu") > 1:
         options = replace(options, views=True)
     arguments = [by_position[i] for i in passed]
-    if options.whole and why is not None and not baked and remainder.may_close(p, target):
-        rest = grouped(plain, closing=True)
+    if options.whole and why is not None and not baked:
+        closed = _closed(lowered, p, plain, positions, avals, target, options)
+        if closed is not None:
+            return closed
+    return _emit(lowered, p, arguments, computed, baked, target, options)
+
+
+def _closed(lowered: Lowered, p: Program, plain: Program, positions: dict[Var, int],
+            avals: Sequence[ShapedArray], target: Target, options: LowerOptions) -> Lowered | None:
+    """`plain`, of which p are the groups, as kernels of ours alone; None where it is not."""
+    for rest in dict.fromkeys((plain, remainder.opened(plain))):
+        if not remainder.may_close(p if rest is plain else rest, target):
+            continue
+        if rest is not plain:
+            positions = {v: positions[old] for v, old in zip(
+                rest.inputs, (*plain.const_vars, *plain.inputs))}
+        by_position = {i: v for v, i in positions.items()}
+        arguments = [by_position[i] for i in lowered.arguments]
+        rest = grouped(rest, closing=True)
         found, outputs = _plan_results(rest, avals, positions)
-        if found == results:
-            closed = _emit(lowered, rest, arguments, outputs, baked, target, options, closing=True)
+        if found == list(lowered.results) and _used(rest, outputs) & set(positions) <= set(
+                arguments):
+            closed = _emit(lowered, rest, arguments, outputs, {}, target, options, closing=True)
             if closed.closed:
                 return closed
-    return _emit(lowered, p, arguments, computed, baked, target, options)
+    return None
 
 
 def _call_spec(p: Program, results: Sequence[ShapedArray], donated: Sequence[int]) -> CallSpec:
