@@ -32,12 +32,12 @@ INLINE_WORK = 1 << 19  # and in one that its caller runs
 EQUATIONS = 100  # beside views
 LARGEST = 1 << 40  # elements of an array: of more the error is IREE's and the runtime's
 PADDED = 1 << 15  # elements of an array with others around it that one workgroup writes
-JOINED = 1 << 16  # or of joined ones
+JOINED = 1 << 17  # or of joined ones
 TURNED = 1 << 13  # elements of a transposition that is read in the order of its result, or
 TURNED_WORK = 256  # as many as one for so many element operations of a program
 LEFT = frozenset(("slice", "concatenate", "pad", "rev", "gather", "dynamic_slice", "transpose",
                   "broadcast_in_dim", "iota", "dynamic_update_slice", "select_n", loops.BITS,
-                  "dot_general", "reshape", "squeeze"))
+                  "dot_general", "reshape", "squeeze", "cond"))
 _OPENED = frozenset(("sort", "top_k", "random_bits", "random_split", "random_fold_in",
                      "random_seed", "random_wrap", "random_unwrap", "reduce_window_sum",
                      "reduce_window_max", "reduce_window_min", "cumsum", "cumprod", "cummax",
@@ -285,8 +285,8 @@ def _is_left(finder: rows.Finder, i: int) -> bool:
     if "rows" in e.params or cost.is_dynamic(e) or i in finder.widened:
         return False
     if e.name == "broadcast_in_dim" and not isinstance(e.inputs[0], Var):
-        return any(finder.equations[u].name in LEFT or rows.is_elementwise(finder.equations[u])
-                   for v in e.outputs for u in finder.users.get(v, ()))
+        return any(finder.equations[u].name in (*LEFT, *JOINS)
+                   or rows.is_elementwise(finder.equations[u]) for v in e.outputs for u in finder.users.get(v, ()))
     if e.name == "transpose" and e.outputs[0] not in finder.results and all(
             _takes_turned(finder.equations[u], e) for u in finder.users.get(e.outputs[0], ())):
         return False
@@ -325,6 +325,8 @@ def _is_small(e: Equation) -> bool:
     if e.name in JOINS:
         return loops.has_kernel_form(e) and cost.equation_work(e) <= SCATTERED
     most = {"pad": PADDED, "concatenate": JOINED}.get(e.name, SMALL)
+    if e.name == "broadcast_in_dim" and not isinstance(e.inputs[0], Var):
+        most = PADDED  # (a fill)
     size = max(v.aval.size for v in e.outputs)
     return size <= most and cost.equation_work(e) <= (most if size > FEW else WORK)
 
