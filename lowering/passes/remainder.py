@@ -285,8 +285,8 @@ def _is_left(finder: rows.Finder, i: int) -> bool:
     if "rows" in e.params or cost.is_dynamic(e) or i in finder.widened:
         return False
     if e.name == "broadcast_in_dim" and not isinstance(e.inputs[0], Var):
-        return any(finder.equations[u].name in (*LEFT, *JOINS)
-                   or rows.is_elementwise(finder.equations[u]) for v in e.outputs for u in finder.users.get(v, ()))
+        users = [finder.equations[u] for v in e.outputs for u in finder.users.get(v, ())]
+        return any(u.name in (*LEFT, *JOINS) or rows.is_elementwise(u) for u in users)
     if e.name == "transpose" and e.outputs[0] not in finder.results and all(
             _takes_turned(finder.equations[u], e) for u in finder.users.get(e.outputs[0], ())):
         return False
@@ -386,7 +386,8 @@ def _written(finder: rows.Finder, group: rows.Group) -> tuple[list[Var], set[int
 
 
 def _batches(finder: rows.Finder, small: list[int], most: int) -> Iterator[list[int]]:
-    """Small equations that one kernel each does, of `most` work; constants among them come with what reads them."""
+    """Small equations that one kernel each does, of `most` work; constants among them come with
+    what reads them."""
     order = sorted(small, key=finder.position.__getitem__)
     constant, taken = set[int](), set[int]()
     for i in order:

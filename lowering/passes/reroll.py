@@ -59,7 +59,7 @@ def _best(p: Program, stacks: dict[Var, tuple[Var, int]]) -> Program | None:
         found = _with_loop(p, start, end, period, stacks)
         if found is None:
             continue
-        if 1 < found.cycle and COPIES * found.cycle * period <= end - start:
+        if found.cycle > 1 and COPIES * found.cycle * period <= end - start:
             longer = _with_loop(p, start, end, found.cycle * period, stacks)
             return found.program if longer is None else longer.program
         return found.program
@@ -125,7 +125,8 @@ class _Step:
 
 def _with_loop(p: Program, start: int, end: int, period: int,
                stacks: dict[Var, tuple[Var, int]]) -> _Looped | None:
-    """p with a run as a scan; None where its steps do not fit together, or it does not pay.  `stacks`: values that are a step's of a scan, and which."""
+    """p with a run as a scan; None where its steps do not fit together, or it does not pay.
+    `stacks`: values that are a step's of a scan, and which."""
     made = {v: (i, k) for i, e in enumerate(p.equations) for k, v in enumerate(e.outputs)}
     first = _rotation(p, start, end, period, made)
     if first is None:

@@ -31,7 +31,7 @@ def _special(dtype, n):
         x[5::19] = -np.inf
         x[-1] = -x[0]  # a NaN with a sign
         return x
-    if dtype == bool:
+    if dtype.kind == "b":
         return RNG.rand(n) < 0.5
     info = np.iinfo(dtype)
     x = RNG.randint(max(info.min, -9), min(info.max, 9), n).astype(dtype)
