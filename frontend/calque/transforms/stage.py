@@ -217,7 +217,7 @@ def _content(x: Any) -> Any:
             dtypes.is_key(aval.dtype) or not 0 < aval.nbytes <= SMALL):
         return None
     if isinstance(x, np.ndarray):
-        data = x.tobytes()
+        data: Any = x.tobytes()
     else:
         ask = getattr(x, "_content", None)
         data = None if ask is None else ask()
