@@ -28,6 +28,7 @@ COPIES = 4  # steps from which on it pays
 SAVED = 40  # equations that are left out, at least
 MOST = 20_000  # equations of a Program that is looked at
 PERIODS = 24  # lengths of a step that are tried
+TRIED = 50  # equations that a step may begin with, at least
 LOOPS = 8  # of one Program
 STEP_WORK, PASS_WORK = 30_000, 16_000  # element operations of a step, or for each pass over arrays
 MOST_WORK = 300_000
@@ -128,6 +129,8 @@ def _with_loop(p: Program, start: int, end: int, period: int,
     """p with a run as a scan; None where its steps do not fit together, or it does not pay.
     `stacks`: values that are a step's of a scan, and which."""
     made = {v: (i, k) for i, e in enumerate(p.equations) for k, v in enumerate(e.outputs)}
+    if guess_work(p.replace(equations=p.equations[start:start + period], outputs=[])) > MOST_WORK:
+        return None
     first = _rotation(p, start, end, period, made)
     if first is None:
         return None
@@ -177,7 +180,8 @@ def _rotation(p: Program, start: int, end: int, period: int,
                 outs.append(k)
     use, source, out = np.array(uses), np.array(sources), np.array(outs)
     best, least = None, 1 << 30
-    for first in range(start, min(start + period, end - COPIES * period + 1)):
+    tried = max(TRIED, MOST // max(1, len(uses)) * TRIED)
+    for first in range(start, min(start + min(period, tried), end - COPIES * period + 1)):
         last = first + (end - first) // period * period
         inside = (source >= first) & (use < last)
         apart = (use[inside] - first) // period - (source[inside] - first) // period
