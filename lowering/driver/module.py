@@ -48,6 +48,7 @@ from calque.lowering.passes.narrow import has_small, narrowed
 from calque.lowering.passes.reroll import rerolled
 from calque.lowering.passes.rows import is_fold
 from calque.lowering.passes.rows import refusal as fold_refusal
+from calque.lowering.plan.refusal import Refusal
 from calque.lowering.plan.show import Plan
 from calque.lowering.plan.switches import off
 from calque.lowering.rules import Context, Op, physical, rules
@@ -157,22 +158,52 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     positions = {v: i for i, v in enumerate((*leading, *program.inputs))}
     one = whole.as_whole(plain, not options.bake_consts) if cpu and options.whole else None
     why = cost.whole_refusal(plain) if cpu and options.whole and one is None else None
-    if one is None:
-        paired = whole.in_pairs(plain) if why is not None and not options.bake_consts else None
-        p = paired or (grouped(plain) if cpu else plain)
-    else:
+    paired = None
+    if one is not None:
         if one is not plain:
             positions |= {v: positions[old] for v, old in zip(
                 one.inputs, (*plain.const_vars, *plain.inputs))}
-        p = plain = one
+        plain = one
+    elif why is not None and not options.bake_consts:
+        paired = whole.in_pairs(plain)
+    p = paired or plain
+    lowered, computed = _described(program, p, plain, avals, positions, target, options, why)
+    if not computed and options.record is None and not any(
+            e.primitive.has_effects(e.params) for e in p.equations):
+        return lowered
+    if cost.host_loops(plain, cpu) > 1:
+        options = replace(options, views=True)
+    if one is None and paired is None and cpu:
+        closes = why is not None and not options.bake_consts
+        forms = list(dict.fromkeys((plain, remainder.opened(plain)))) if closes else []
+        tried = [rest for rest in forms if remainder.may_close(rest, target)]
+        for rest in tried:
+            closed = _closed(lowered, rest, plain, positions, avals, target, options)
+            if closed is not None:
+                return closed
+        p = grouped(plain)
+        lowered, computed = _described(program, p, plain, avals, positions, target, options, why)
+        if closes and plain not in tried and remainder.may_close(p, target):
+            closed = _closed(lowered, plain, plain, positions, avals, target, options)
+            if closed is not None:
+                return closed
+    by_position = {i: v for v, i in positions.items()}
     baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
+    return _emit(lowered, p, [by_position[i] for i in lowered.arguments], computed, baked, target,
+                 options)
+
+
+def _described(program: Program, p: Program, plain: Program, avals: Sequence[ShapedArray],
+               positions: dict[Var, int], target: Target, options: LowerOptions,
+               why: Refusal | None) -> tuple[Lowered, list[Atom]]:
+    """What is known of p, as which `plain` is emitted, before it is, and what it computes."""
+    baked = set(p.const_vars) if options.bake_consts else set()
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     results, computed = _plan_results(p, avals, positions)
     used = _used(p, computed) | _measured(p, inputs)
     passed = tuple(positions[v] for v in inputs if v in used and v.aval.size != 0)
-    by_position = {positions[v]: v for v in inputs}
     returned = {r.position for r in results if r.kind == "argument"}  # these must stay as they are
-    lowered = Lowered(
+    return Lowered(
         program, None, passed, tuple(results),
         _call_spec(plain, [physical(a.aval) for a in computed],
                    [i for i, k in enumerate(passed) if k in options.donated and k not in returned]),
@@ -180,39 +211,24 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         plan=Plan(program.name if options.name == UNNAMED else options.name, target.name,
                   types_of(v.aval for v in inputs if v in used),
                   types_of(a.aval for a in computed), (), cost.runs_inline(plain),
-                  cost.total(plain), cost.inline_below(plain), why))
-    if not computed and options.record is None and not any(
-            e.primitive.has_effects(e.params) for e in p.equations):
-        return lowered
-    if cost.host_loops(plain, target.backend == "llvm-cpu") > 1:
-        options = replace(options, views=True)
-    arguments = [by_position[i] for i in passed]
-    if options.whole and why is not None and not baked:
-        closed = _closed(lowered, p, plain, positions, avals, target, options)
-        if closed is not None:
-            return closed
-    return _emit(lowered, p, arguments, computed, baked, target, options)
+                  cost.total(plain), cost.inline_below(plain), why)), computed
 
 
-def _closed(lowered: Lowered, p: Program, plain: Program, positions: dict[Var, int],
+def _closed(lowered: Lowered, rest: Program, plain: Program, positions: dict[Var, int],
             avals: Sequence[ShapedArray], target: Target, options: LowerOptions) -> Lowered | None:
-    """`plain`, of which p are the groups, as kernels of ours alone; None where it is not."""
-    for rest in dict.fromkeys((plain, remainder.opened(plain))):
-        if not remainder.may_close(p if rest is plain else rest, target):
-            continue
-        if rest is not plain:
-            positions = {v: positions[old] for v, old in zip(
-                rest.inputs, (*plain.const_vars, *plain.inputs))}
-        by_position = {i: v for v, i in positions.items()}
-        arguments = [by_position[i] for i in lowered.arguments]
-        rest = grouped(rest, closing=True)
-        found, outputs = _plan_results(rest, avals, positions)
-        if found == list(lowered.results) and _used(rest, outputs) & set(positions) <= set(
-                arguments):
-            closed = _emit(lowered, rest, arguments, outputs, {}, target, options, closing=True)
-            if closed.closed:
-                return closed
-    return None
+    """A form of `plain` as kernels of ours alone; None where it is not."""
+    if rest is not plain:
+        positions = {v: positions[old] for v, old in zip(
+            rest.inputs, (*plain.const_vars, *plain.inputs))}
+    by_position = {i: v for v, i in positions.items()}
+    arguments = [by_position[i] for i in lowered.arguments]
+    rest = grouped(rest, closing=True)
+    found, outputs = _plan_results(rest, avals, positions)
+    if found != list(lowered.results) or not _used(rest, outputs) & set(positions) <= set(
+            arguments):
+        return None
+    closed = _emit(lowered, rest, arguments, outputs, {}, target, options, closing=True)
+    return closed if closed.closed else None
 
 
 def _call_spec(p: Program, results: Sequence[ShapedArray], donated: Sequence[int]) -> CallSpec:
