@@ -224,8 +224,10 @@ def _closed(lowered: Lowered, rest: Program, plain: Program, positions: dict[Var
     arguments = [by_position[i] for i in lowered.arguments]
     rest = grouped(rest, closing=True)
     found, outputs = _plan_results(rest, avals, positions)
+    types = {r.position: r.aval for r in found if r.kind == "computed"}
     if found != list(lowered.results) or not _used(rest, outputs) & set(positions) <= set(
-            arguments):
+            arguments) or types_of(types[i] for i in range(len(outputs))) != types_of(
+                physical(o.aval) for o in outputs):
         return None
     closed = _emit(lowered, rest, arguments, outputs, {}, target, options, closing=True)
     return closed if closed.closed else None

@@ -138,8 +138,9 @@ def _with_loop(p: Program, start: int, end: int, period: int,
     if count < COPIES or (count - 1) * period < SAVED:
         return None
     copies = [p.equations[first + t * period:first + (t + 1) * period] for t in range(count)]
-    if _is_map(copies[0]):
-        return None  # passes/chains, passes/lists
+    if _is_map(copies[0]) or any(cost.is_short(v.aval.shape) for e in copies[0]
+                                 for v in e.outputs):
+        return None  # passes/chains, passes/lists; pairs of points are passes/components' and rows'
     found = _read(copies, first, made)
     if found is None:
         return None

@@ -227,6 +227,20 @@ def test_work_for_many_cores_is_left():
     assert _names(f, w, x)["scan"] == 0
 
 
+def test_pairs_of_points_are_left():
+    """passes/components and rows do them faster than a loop over memory."""
+    def f(x, v):
+        for _ in range(20):
+            d = x[:, None] - x
+            v = v - 0.01 * (d / ((d * d).sum(-1) + 1)[..., None]).sum(1)
+            x = x + 0.01 * v
+        return x, v
+
+    few, many = (_array(10, 3),) * 2, (_array(45, 3),) * 2
+    assert _names(f, *few)["scan"] == 1
+    assert _names(f, *many)["scan"] == 0
+
+
 def test_donated_and_returned_arguments_stay_what_they_are():
     x = _array(6)
 
