@@ -234,6 +234,11 @@ class Buffer:
 
     # ---- the value on the host
 
+    @property
+    def held(self) -> Array | None:
+        """The value that NumPy computed; None where it did not."""
+        return self._host
+
     def numpy(self) -> Array:
         """The value as a read-only array: over the buffer's memory on the CPU, else a copy."""
         if self._host is not None:

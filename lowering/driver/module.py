@@ -8,7 +8,6 @@ Start reading at `lower`.
 from __future__ import annotations
 
 import io
-import math
 import os
 import sys
 from collections import Counter
@@ -25,12 +24,18 @@ from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.lists import types_of
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
 from calque.core.source import UNKNOWN
-from calque.core.types import Shape
+from calque.lowering.driver.boundary import (
+    DEVICE,
+    add_memory,
+    is_stepped,
+    is_worth_it,
+    shared,
+    together,
+)
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Builder, Value, soft_f16
 from calque.lowering.emit.dtypes import F64, I64, signed
 from calque.lowering.emit.dynamic import DynamicBuilder
-from calque.lowering.emit.fusion import NUMBERS
 from calque.lowering.emit.sizes import Sizes, dimension
 from calque.lowering.passes import cost, hazards, remainder, repeats, whole
 from calque.lowering.passes.accumulate import accumulate
@@ -40,8 +45,10 @@ from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.legalize import legalize
 from calque.lowering.passes.messages import combined
 from calque.lowering.passes.narrow import has_small, narrowed
+from calque.lowering.passes.reroll import rerolled
 from calque.lowering.passes.rows import is_fold
 from calque.lowering.passes.rows import refusal as fold_refusal
+from calque.lowering.plan.refusal import Refusal
 from calque.lowering.plan.show import Plan
 from calque.lowering.plan.switches import off
 from calque.lowering.rules import Context, Op, physical, rules
@@ -55,8 +62,7 @@ ENTRY = "main"
 UNNAMED = "calque"
 PARAMETER_SCOPE = "calque"
 LONGEST_CHAIN = 128  # weight of what follows one another in a loop of IREE's: 8 sines
-SLACK = 16  # element operations for one multiply-add that may take longer (Context.slack)
-OUTPUT_BYTES = 1 << 12  # results from here on are written into memory of ours (runtime/executable)
+SLACK = 2  # element operations for one multiply-add that may take longer (Context.slack)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,29 +151,59 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     if has_small(plain):
         plain = hoist(narrowed(plain))
     if target.backend == "llvm-cpu":
-        plain = legalize(plain)
+        plain = legalize(hoist(rerolled(plain)))
     plain = combined(plain) if off("accumulate") else accumulate(combined(plain))
     cpu = target.backend == "llvm-cpu"
     leading = () if options.bake_consts else program.const_vars
     positions = {v: i for i, v in enumerate((*leading, *program.inputs))}
     one = whole.as_whole(plain, not options.bake_consts) if cpu and options.whole else None
     why = cost.whole_refusal(plain) if cpu and options.whole and one is None else None
-    if one is None:
-        paired = whole.in_pairs(plain) if why is not None and not options.bake_consts else None
-        p = paired or (grouped(plain) if cpu else plain)
-    else:
+    paired = None
+    if one is not None:
         if one is not plain:
             positions |= {v: positions[old] for v, old in zip(
                 one.inputs, (*plain.const_vars, *plain.inputs))}
-        p = plain = one
+        plain = one
+    elif why is not None and not options.bake_consts:
+        paired = whole.in_pairs(plain)
+    p = paired or plain
+    lowered, computed = _described(program, p, plain, avals, positions, target, options, why)
+    if not computed and options.record is None and not any(
+            e.primitive.has_effects(e.params) for e in p.equations):
+        return lowered
+    if cost.host_loops(plain, cpu) > 1:
+        options = replace(options, views=True)
+    if one is None and paired is None and cpu:
+        closes = why is not None and not options.bake_consts
+        forms = list(dict.fromkeys((plain, remainder.opened(plain)))) if closes else []
+        tried = [rest for rest in forms if remainder.may_close(rest, target)]
+        for rest in tried:
+            closed = _closed(lowered, rest, plain, positions, avals, target, options)
+            if closed is not None:
+                return closed
+        p = grouped(plain)
+        lowered, computed = _described(program, p, plain, avals, positions, target, options, why)
+        if closes and plain not in tried and remainder.may_close(p, target):
+            closed = _closed(lowered, plain, plain, positions, avals, target, options)
+            if closed is not None:
+                return closed
+    by_position = {i: v for v, i in positions.items()}
     baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
+    return _emit(lowered, p, [by_position[i] for i in lowered.arguments], computed, baked, target,
+                 options)
+
+
+def _described(program: Program, p: Program, plain: Program, avals: Sequence[ShapedArray],
+               positions: dict[Var, int], target: Target, options: LowerOptions,
+               why: Refusal | None) -> tuple[Lowered, list[Atom]]:
+    """What is known of p, as which `plain` is emitted, before it is, and what it computes."""
+    baked = set(p.const_vars) if options.bake_consts else set()
     inputs = [v for v in (*p.const_vars, *p.inputs) if v not in baked]
     results, computed = _plan_results(p, avals, positions)
     used = _used(p, computed) | _measured(p, inputs)
     passed = tuple(positions[v] for v in inputs if v in used and v.aval.size != 0)
-    by_position = {positions[v]: v for v in inputs}
     returned = {r.position for r in results if r.kind == "argument"}  # these must stay as they are
-    lowered = Lowered(
+    return Lowered(
         program, None, passed, tuple(results),
         _call_spec(plain, [physical(a.aval) for a in computed],
                    [i for i, k in enumerate(passed) if k in options.donated and k not in returned]),
@@ -175,21 +211,26 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         plan=Plan(program.name if options.name == UNNAMED else options.name, target.name,
                   types_of(v.aval for v in inputs if v in used),
                   types_of(a.aval for a in computed), (), cost.runs_inline(plain),
-                  cost.total(plain), cost.inline_below(plain), why))
-    if not computed and options.record is None and not any(
-            e.primitive.has_effects(e.params) for e in p.equations):
-        return lowered
-    if cost.host_loops(plain, target.backend == "llvm-cpu") > 1:
-        options = replace(options, views=True)
-    arguments = [by_position[i] for i in passed]
-    if options.whole and why is not None and not baked and remainder.may_close(p, target):
-        rest = grouped(plain, closing=True)
-        found, outputs = _plan_results(rest, avals, positions)
-        if found == results:
-            closed = _emit(lowered, rest, arguments, outputs, baked, target, options, closing=True)
-            if closed.closed:
-                return closed
-    return _emit(lowered, p, arguments, computed, baked, target, options)
+                  cost.total(plain), cost.inline_below(plain), why)), computed
+
+
+def _closed(lowered: Lowered, rest: Program, plain: Program, positions: dict[Var, int],
+            avals: Sequence[ShapedArray], target: Target, options: LowerOptions) -> Lowered | None:
+    """A form of `plain` as kernels of ours alone; None where it is not."""
+    if rest is not plain:
+        positions = {v: positions[old] for v, old in zip(
+            rest.inputs, (*plain.const_vars, *plain.inputs))}
+    by_position = {i: v for v, i in positions.items()}
+    arguments = [by_position[i] for i in lowered.arguments]
+    rest = grouped(rest, closing=True)
+    found, outputs = _plan_results(rest, avals, positions)
+    types = {r.position: r.aval for r in found if r.kind == "computed"}
+    if found != list(lowered.results) or not _used(rest, outputs) & set(positions) <= set(
+            arguments) or types_of(types[i] for i in range(len(outputs))) != types_of(
+                physical(o.aval) for o in outputs):
+        return None
+    closed = _emit(lowered, rest, arguments, outputs, {}, target, options, closing=True)
+    return closed if closed.closed else None
 
 
 def _call_spec(p: Program, results: Sequence[ShapedArray], donated: Sequence[int]) -> CallSpec:
@@ -306,15 +347,15 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                                        list(env.values()))
                 p = p if results is not None else grouped(p)
             if results is None:
-                env.update(_together(ctx, env))
+                env.update(together(ctx, env))
                 emitter.equations(p, env, repeats.numbers(p) if (
                     ctx.cpu and not off("repeats")) else repeats.NOTHING)
                 results = [emitter.read(o, env) for o in outputs]
             ir.Operation.create("func.return", operands=[r.ir for r in results])
-        stepped = _is_stepped(func)
+        stepped = is_stepped(func)
         if stepped and target.device_has_name:
-            module.operation.attributes["stream.affinity"] = ir.Attribute.parse(_DEVICE)
-        aliases = _shared(ctx, values, results)
+            module.operation.attributes["stream.affinity"] = ir.Attribute.parse(DEVICE)
+        aliases = shared(ctx, values, results)
         # Where calls are to take nothing from the queue, a result that may be an argument's memory
         # is copied out of it, but for one that is to be donated.
         kept = {i for i in aliases if not options.transients or any(
@@ -323,10 +364,10 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
         written = tuple(i for i, r in enumerate(results)
                         if options.output_buffers and i not in kept and is_static(r.shape)
                         and not ctx.imported & ctx.aliases.roots_of(r)
-                        and (options.transients or _is_worth_it(call, r.shape, r.dtype)))
+                        and (options.transients or is_worth_it(call, r.shape, r.dtype)))
         storage = options.transients and not (_is_dynamic(p) or ctx.callbacks or stepped)
         if written or storage:
-            _add_memory(func, block, ins, outs, written, storage)
+            add_memory(func, block, ins, outs, written, storage)
         mlir.erase_unread(block)
         lowered = replace(
             lowered, closed=not stepped and mlir.is_of_kernels(block), call=replace(
@@ -341,78 +382,6 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
     return replace(lowered, module=buffer.getvalue())
-
-
-def _together(ctx: Context, env: Mapping[Var, Value]) -> dict[Var, Value]:
-    """Arguments that are single numbers as parts of one array, where there are many: what computes
-    from them reads one array instead of each."""
-    found: dict[Any, list[Var]] = {}
-    for v, x in env.items():
-        if not x.shape and x not in ctx.constants and x.dtype.kind in "iuf":
-            found.setdefault(x.dtype, []).append(v)
-    if sum(map(len, found.values())) <= NUMBERS:
-        return {}
-    made: dict[Var, Value] = {}
-    for some in found.values():
-        rows = [ctx.b.reshape(env[v], (1,)) for v in some]
-        every = ctx.fusion.joined(rows, 0)
-        for i, v in enumerate(some):
-            made[v] = ctx.fusion.part(every, i)
-    return made
-
-
-def _is_worth_it(call: CallSpec, shape: Shape, dtype: Any) -> bool:
-    """Whether a CPU's program writes a result into memory passed: it is large, and queued."""
-    return not (call.run_inline or call.must_run_inline) and (
-        math.prod(shape) * dtype.itemsize >= OUTPUT_BYTES)
-
-
-_STEPPED = frozenset({"stablehlo.while", "stablehlo.if", "stablehlo.case", "scf.while", "scf.for",
-                      "scf.if", "scf.index_switch", "func.call"})
-
-# Where a module does not say on which device it is, IREE (3.13) does not find out for what a loop
-# carries, and every step copies all of it to the device where it is: what a scan stacks, too.  (A
-# device that flags give as an attribute is none that a module may name: it would not compile.)
-_DEVICE = "#hal.device.promise<@__device_0>"
-
-
-def _is_stepped(func: Any) -> bool:
-    """Whether the host may step through some of a function's operations."""
-    def found(block: Any) -> bool:
-        return any(op.operation.name in _STEPPED or any(found(b) for r in op.regions for b in r)
-                   for op in block)
-    return any(found(b) for r in func.regions for b in r)
-
-
-def _add_memory(func: Any, block: Any, ins: list[Any], outs: list[Any], written: Sequence[int],
-                storage: bool) -> None:
-    """One more argument for each of these results, the memory it is written to, and one for the
-    memory in which the program works."""
-    ir = mlir.ir()
-    index = ir.IndexType.get()
-    every = [*ins, *[outs[i] for i in written]]
-    attributes = [*[ir.DictAttr.get({})] * len(ins),
-                  *[ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)})
-                    for i in written]]
-    if storage:
-        every.append(ir.Type.parse("!hal.buffer"))
-        attributes.append(ir.DictAttr.get({"iree.abi.transients": ir.UnitAttr.get()}))
-    for kind in every[len(ins):]:
-        block.add_argument(kind, ir.Location.unknown())
-    func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(every, outs))
-    func.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
-
-
-def _shared(ctx: Context, arguments: Sequence[Value], results: Sequence[Value]
-            ) -> dict[int, tuple[int, ...]]:
-    """Results whose memory may be an argument's (k) or another result's (-1 - k)."""
-    owners: dict[int, list[int]] = {}
-    for k, v in [*enumerate(arguments), *[(-1 - i, v) for i, v in enumerate(results)]]:
-        for r in ctx.aliases.roots_of(v):
-            owners.setdefault(r, []).append(k)
-    found = {i: sorted({k for r in ctx.aliases.roots_of(v) for k in owners[r]} - {-1 - i})
-             for i, v in enumerate(results)}
-    return {i: tuple(others) for i, others in found.items() if others}
 
 
 class Emitter:

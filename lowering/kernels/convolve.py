@@ -18,6 +18,7 @@ from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.native import emit_native, level_of
+from calque.lowering.kernels.rows import turned
 from calque.lowering.plan.switches import off
 
 AXES = 4  # gemm.c's
@@ -61,7 +62,7 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
     out, _ = emit_native(ctx, "gemm", f"calque_convolve_{gemm.SUFFIXES[x.dtype.name]}", [x, y],
                          [(tuple(shape[a] for a in order), dtype),
                           ((plan.groups * plan.room,), dtype)], scalars, plan.groups)
-    return ctx.b.transpose(out, [order.index(a) for a in range(len(shape))])
+    return turned(ctx, out, [order.index(a) for a in range(len(shape))])
 
 
 def _steps(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[int],
@@ -76,7 +77,7 @@ def _steps(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[int
     rest = [a for a in range(y.ndim) if a != o]
     window = [(y.shape[a], seen[a]) for a in rest]
     if o not in (0, len(rest)):
-        y, o = ctx.b.transpose(y, [*rest, o]), len(rest)
+        y, o = turned(ctx, y, [*rest, o]), len(rest)
     return y, o, window, [(shape[a], begin.get(a, apart[n])) for a in range(len(shape)) if a != f]
 
 

@@ -51,6 +51,7 @@ DIRECT_APART = 1 << 11  # but not where its rows are multiples of so many bytes 
 # sets of the cache: of more than FEW rows, or of twice as many bytes with few rows.
 LEAST_DIRECT = 1 << 19  # products from which on that is the kernel's (IREE joins what follows),
 LEAST_DIRECT_OF_MANY = 1 << 17  # and of each of a batch
+THIN = 16  # rows and columns: fewer of a long product are one workgroup's
 LEAST_DIRECT_SIZES = (8, 8)  # rows, contracted size (and columns: a panel)
 WASTE = 1 << 22  # multiply-adds with columns that are not there, rather than IREE's form
 CELL = 256  # rows and columns of a cell, or twice as many,
@@ -343,7 +344,8 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     least = LEAST_DIRECT_OF_MANY if count > 1 else LEAST_DIRECT
     lies_well = as_is is not None and m * n * k >= least and all(
         map(int.__ge__, (m, k), LEAST_DIRECT_SIZES))
-    closes = ctx.closing and known and m * n * k < max(LEAST_DIRECT, ctx.slack) and (
+    slack = ctx.slack if known and min(m, n) >= THIN else ctx.slack // 8
+    closes = ctx.closing and known and m * n * k < max(LEAST_DIRECT, slack) and (
         m * k * (-n % (2 * vector // size)) < WASTE)
     why = Refusal(e, "switched off") if off("products") else None if lies_well or closes else (
         refusal(count, rows if is_static((m,)) else FEW, columns, depth, b_column == 1,

@@ -12,8 +12,9 @@ from typing import Any
 
 from calque.core.lists import other_axes
 from calque.core.program import Equation
+from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
-from calque.lowering.emit.dtypes import BOOL, I32
+from calque.lowering.emit.dtypes import BOOL, I32, I64, U64
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
@@ -25,15 +26,20 @@ Copy = Callable[[tuple[int, ...], list[Memory], list[Any], Any], None]
 
 
 def _window(x: Memory, indices: Memory, where: Sequence[Index], sizes: Sequence[int],
-            axes: Sequence[int], batching: Sequence[tuple[int, int]], kept: Sequence[int]
-            ) -> tuple[Memory, Value | None]:
-    """The part of x (its axes `kept`) that one index vector names, and whether it was inside."""
+            axes: Sequence[int], batching: Sequence[tuple[int, int]], kept: Sequence[int],
+            clamp: bool = True) -> tuple[Memory, Value | None]:
+    """The part of x (its axes `kept`) that one index vector names, and whether it was inside;
+    without `clamp` it may be read and written only then."""
     base: Index = 0
     inside: Value | None = None
     for k, axis in enumerate(axes):
-        given = memory.load(SCALAR, indices, [*where, k])
-        safe = memory.clamped(given, x.shape[axis] - sizes[axis])
-        one = given.eq(safe)
+        given, most = memory.load(SCALAR, indices, [*where, k]), x.shape[axis] - sizes[axis]
+        if clamp:
+            safe = memory.clamped(given, most)
+            one = given.eq(safe)
+        else:
+            safe = SCALAR.convert(given, I64)
+            one = SCALAR.convert(given, I64).view(U64) < max(0, most + 1)
         inside = one if inside is None else inside & one
         base = memory.add(base, memory.times(memory.position(safe), x.strides[axis]))
     for axis, along in batching:
@@ -149,18 +155,25 @@ def scatter(e: Equation, x: Memory, indices: Memory, updates: Memory, copy: Copy
     for a, i in zip(kept, d.update_window_dims):
         sizes[a] = updates.shape[i]
     places = other_axes(updates.ndim, d.update_window_dims)
+    clips = p["mode"].name == "CLIP"
 
     def one(where: list[Index]) -> None:
         window, inside = _window(x, indices, where, sizes, d.scatter_dims_to_operand_dims, list(
-            zip(d.operand_batching_dims, d.scatter_indices_batching_dims)), kept)
+            zip(d.operand_batching_dims, d.scatter_indices_batching_dims)), kept, clips)
         new = updates.view(window.shape, [updates.strides[i] for i in d.update_window_dims],
                            updates.offset(places, where))
-        asked = [] if p["mode"].name == "CLIP" or inside is None else [inside]
+        if clips or inside is None:
+            write(window, new)
+            return
+        choice = mlir.operation("scf.if", [], [inside.ir], regions=2)
+        with mlir.ir().InsertionPoint(choice.regions[0].blocks.append()):
+            write(window, new)
+            mlir.operation("scf.yield", [], [])
 
-        def joined(b: Any, xs: list[Value]) -> list[Value]:
-            made = b.binary(join, xs[0], xs[1]) if join else xs[1]
-            return [b.select(xs[2], made, xs[0]) if asked else made]
-
-        copy(window.shape, [window], [window, new, *asked], joined)
+    def write(window: Memory, new: Memory) -> None:
+        if join:
+            copy(window.shape, [window], [window, new], lambda b, xs: [b.binary(join, *xs)])
+        else:
+            copy(window.shape, [window], [new], lambda b, xs: xs)
 
     memory.nest(indices.shape[:-1], one)

@@ -75,7 +75,7 @@ def emit_rows(ctx: Context, p: Program, rows: Rows, xs: Sequence[Value],
 
 def turned(ctx: Context, x: Value, order: Sequence[int]) -> Value:
     """x with its axes in another order: by a kernel of ours where IREE is to get nothing."""
-    if not ctx.closing or not math.prod(x.shape):
+    if not ctx.closing or not math.prod(x.shape) or list(order) == sorted(order):
         return ctx.b.transpose(x, order)
     before, after = (Var(ShapedArray(shape, x.dtype)) for shape in (
         x.shape, tuple(x.shape[i] for i in order)))

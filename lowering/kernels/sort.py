@@ -38,7 +38,8 @@ def emit_order(ctx: Context, keys: Sequence[Value], k: int) -> Value:
     kind, short = I32, n <= INSERTION
     width = n if short else k
     results = [((rows, width), kind)] + ([] if short else [((rows, 2 * n), kind)])
-    return b.slice(dispatch(ctx, "sort", name, keys, results, groups=groups)[0], (0, 0), (rows, k))
+    order = dispatch(ctx, "sort", name, keys, results, groups=groups)[0]
+    return order if width == k else b.slice(order, (0, 0), (rows, k))
 
 
 class _Any:

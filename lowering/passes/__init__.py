@@ -10,6 +10,7 @@ clients.py    primitives of libraries become calls of what they compute
 narrow.py     numbers of less than a byte and floats of a byte, as bytes
 empty.py      arrays without elements, which loops do not carry
 same.py       equations that compute the same are one
+reroll.py     loops that Python wrote out, as loops
 hoist.py      what a loop computes anew in every step is computed before it
 messages.py   sums over processes that are one message
 accumulate.py sums over the steps of a scan are taken behind it
@@ -25,6 +26,7 @@ lists.py      the same elementwise work on many arrays of any sizes
 uneven.py     elementwise work of sizes that IREE does not cut into vectors
 chains.py     long elementwise stretches
 remainder.py  what would be left to IREE, where that can be kernels; strided.py: views of arrays
+orders.py     sorts of unsigned keys as kernels
 repeats.py    numbers that are all that layers differ by
 components.py points taken apart into coordinates, so that rows of pairs are groups
 graph.py      which equations follow from which, while groups of them become one

@@ -126,8 +126,11 @@ class _Chain:
         return group
 
     def see_through(self, group: rows.Group, a: Var, finder: rows.Finder) -> None:
-        """Read what an operand repeats, and not the operand."""
+        """Read what an operand repeats, and not the operand; nothing of one that counts."""
         j = _repeated(a, finder)
+        if j is None and a in finder.producer and a not in finder.results and (
+                finder.equations[finder.producer[a]].name == "iota"):
+            j = finder.producer[a]
         if j is None:
             return
         found = finder.found(group, j)

@@ -160,13 +160,13 @@ def _equations(p: Program) -> int:
 
 def is_long(p: Program) -> bool:
     """Whether it has too many equations for one kernel, whatever they are."""
-    return _written(p) > MANY_EQUATIONS
+    return written(p) > MANY_EQUATIONS
 
 
-def _written(p: Program) -> int:
+def written(p: Program) -> int:
     """Equations of a Program as a kernel has them: loops are loops."""
     return p.derived("written", lambda: sum(
-        1 + sum(_written(q) for q, _ in inner_programs(e)) for e in p.equations))
+        1 + sum(written(q) for q, _ in inner_programs(e)) for e in p.equations))
 
 
 def is_unrolled(params: Params) -> bool:
@@ -281,7 +281,7 @@ def _has_many(p: Program) -> bool:
     each, compiled one by one, costs more than what they do (benchmarks/parts.py: the gradient
     through 60 stacked sums 7.1 s and 85 us, as one kernel 1.3 s and 57 us)."""
     passes = loops.passes(p)
-    return passes >= MANY_PASSES and _written(p) <= MANY_EQUATIONS and (
+    return passes >= MANY_PASSES and written(p) <= MANY_EQUATIONS and (
         work(p) <= min(inline_below(p), PASS_WHOLE_WORK * passes))
 
 

@@ -28,7 +28,7 @@ FEW_TAPS = 25  # of a window outside of loops: each of more is worth less than c
 def legalize(p: Program) -> Program:
     """p with such loops, at any depth, and such convolutions."""
     return p.derived(("legalize", loops.enabled), lambda: with_vectors_summed(_in_slices(
-        _with_loops(with_shared_solves(with_parts_written(p))))))
+        with_loops(with_shared_solves(with_parts_written(p))))))
 
 
 def _in_slices(p: Program) -> Program:
@@ -63,14 +63,14 @@ def _has_one_feature(e: Equation) -> bool:
             and (groups == 1 or weights.ndim - 1 not in (d.lhs_spec[1], d.out_spec[1])))
 
 
-def _with_loops(p: Program) -> Program:
+def with_loops(p: Program) -> Program:
     return p.derived(("with loops", loops.enabled), lambda: _with_legal_loops(p))
 
 
 def _with_legal_loops(p: Program) -> Program:
     equations: list[Equation] = []
     for e in p.equations:
-        e = e.with_inner(_with_loops)
+        e = e.with_inner(with_loops)
         written = None
         if e.primitive.words is not None and not cost.is_dynamic(e) and not cost.is_kernel(e):
             if has_complex(e):

@@ -17,23 +17,34 @@ import numpy as np
 from calque.core.lists import other_axes
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.words import forms
 from calque.lowering.passes import cost, loops, picks, rows, strided
+from calque.lowering.passes.flat import flat
+from calque.lowering.passes.orders import is_of_keys, with_orders
 from calque.lowering.passes.scalars import JOINS
 from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
 
 SMALL = 4096  # element operations that one workgroup does while another dispatch begins
-WORK = 16_384  # of one kernel of small ones
-EQUATIONS = 100
+FEW = 1024  # elements of which functions may be more
+WORK = 16_384  # of one kernel of small ones, in a program whose dispatches several cores share
+INLINE_WORK = 1 << 19  # and in one that its caller runs
+EQUATIONS = 100  # beside views
 LARGEST = 1 << 40  # elements of an array: of more the error is IREE's and the runtime's
 PADDED = 1 << 15  # elements of an array with others around it that one workgroup writes
+JOINED = 1 << 17  # or of joined ones
 TURNED = 1 << 13  # elements of a transposition that is read in the order of its result, or
 TURNED_WORK = 256  # as many as one for so many element operations of a program
 LEFT = frozenset(("slice", "concatenate", "pad", "rev", "gather", "dynamic_slice", "transpose",
                   "broadcast_in_dim", "iota", "dynamic_update_slice", "select_n", loops.BITS,
-                  "dot_general", "reshape", "squeeze"))
+                  "dot_general", "reshape", "squeeze", "cond"))
+_OPENED = frozenset(("sort", "top_k", "random_bits", "random_split", "random_fold_in",
+                     "random_seed", "random_wrap", "random_unwrap", "reduce_window_sum",
+                     "reduce_window_max", "reduce_window_min", "cumsum", "cumprod", "cummax",
+                     "cummin"))
 _WITH_MORE = frozenset(("sort", "top_k", "fft", "cumsum", "cumprod", "cummax", "cummin",
-                        "cumlogsumexp", "select_and_scatter_add", *JOINS))
+                        "cumlogsumexp", "select_and_scatter_add"))
+SCATTERED = 1 << 17  # element operations of a scatter beside others: of more the kernel moves rows
 _IN_C = frozenset((
     "conv_general_dilated", "cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation",
     "geqrf", "geqp3", "householder_product", "qr", "eigh", "svd", "tridiagonal", "hessenberg",
@@ -62,8 +73,30 @@ def _may_be_kernel(e: Equation) -> bool:
             map(_may_be_kernel, e.params["jaxpr"].equations))
     if e.name == "jit" and "rows" not in e.params:
         return all(map(_may_be_kernel, e.params["jaxpr"].equations))
+    if e.name in JOINS:
+        return _is_small(e)
+    if e.name in ("sort", "top_k"):
+        return is_of_keys(e)
+    if e.name in ("argmax", "argmin"):  # (with what is around it: passes/rows)
+        return True
     return "rows" in e.params or e.name in LEFT or e.name in _IN_C or (
         loops.has_kernel_form(e) and e.name not in _WITH_MORE)
+
+
+def opened(p: Program) -> Program:
+    """p with what rules write around their kernels as equations (primitives/outside), its consts
+    being inputs; p itself where there is nothing of it, or an equation has no such form."""
+    return p.derived("opened", lambda: _opened(p))
+
+
+def _opened(p: Program) -> Program:
+    whole = flat(p)
+    if not any(e.name in _OPENED for e in whole.equations) or any(map(
+            cost.is_dynamic, whole.equations)) or any(
+            e.primitive.has_effects(e.params) for e in whole.equations):
+        return p
+    made = forms.outside(whole.consts_as_inputs())
+    return p if made is None or made.const_vars else made
 
 
 class Whole:
@@ -79,6 +112,7 @@ WHOLE = Whole()
 def prepared(p: Program) -> Program:
     """p with what convolutions put around their operand as equations before them, and with numbers
     that follow from constants computed."""
+    p = with_orders(p)
     equations: list[Equation] = []
     known: dict[Atom, Literal] = {}
     results = set(p.outputs)
@@ -163,7 +197,8 @@ def close(finder: rows.Finder, p: Program) -> None:
                 _see_through(finder, i)
     plain = min((v for v in p.inputs if v in read and v.aval.dtype in loops.DTYPES and v.aval.size),
                 key=lambda v: v.aval.size, default=None)
-    for members in _batches(finder, [i for i in small if i in finder.live]):
+    most = INLINE_WORK if cost.runs_inline(p) else WORK
+    for members in _batches(finder, [i for i in small if i in finder.live], most):
         _join_whole(finder, members, plain)
 
 
@@ -250,13 +285,13 @@ def _is_left(finder: rows.Finder, i: int) -> bool:
     if "rows" in e.params or cost.is_dynamic(e) or i in finder.widened:
         return False
     if e.name == "broadcast_in_dim" and not isinstance(e.inputs[0], Var):
-        return any(finder.equations[u].name in LEFT or rows.is_elementwise(finder.equations[u])
-                   for v in e.outputs for u in finder.users.get(v, ()))
+        users = [finder.equations[u] for v in e.outputs for u in finder.users.get(v, ())]
+        return any(u.name in (*LEFT, *JOINS) or rows.is_elementwise(u) for u in users)
     if e.name == "transpose" and e.outputs[0] not in finder.results and all(
             _takes_turned(finder.equations[u], e) for u in finder.users.get(e.outputs[0], ())):
         return False
     return loops.has_kernel_form(e) and (
-        rows.is_elementwise(e) or rows.is_fold(e.primitive) or e.name in LEFT)
+        rows.is_elementwise(e) or rows.is_fold(e.primitive) or e.name in LEFT or e.name in JOINS)
 
 
 def _takes_turned(user: Equation, e: Equation) -> bool:
@@ -287,8 +322,13 @@ def _is_small(e: Equation) -> bool:
         return True  # (and alone in its kernel)
     if e.name == "dot_general":
         return 4 * cost.equation_work(e) <= PRODUCT
-    most = PADDED if e.name == "pad" else SMALL
-    return cost.equation_work(e) <= most and max(v.aval.size for v in e.outputs) <= most
+    if e.name in JOINS:
+        return loops.has_kernel_form(e) and cost.equation_work(e) <= SCATTERED
+    most = {"pad": PADDED, "concatenate": JOINED}.get(e.name, SMALL)
+    if e.name == "broadcast_in_dim" and not isinstance(e.inputs[0], Var):
+        most = PADDED  # (a fill)
+    size = max(v.aval.size for v in e.outputs)
+    return size <= most and cost.equation_work(e) <= (most if size > FEW else WORK)
 
 
 def _around(finder: rows.Finder, i: int) -> rows.Group | None:
@@ -345,8 +385,9 @@ def _written(finder: rows.Finder, group: rows.Group) -> tuple[list[Var], set[int
     return kept, again
 
 
-def _batches(finder: rows.Finder, small: list[int]) -> Iterator[list[int]]:
-    """Small equations that one kernel each does; constants among them come with what reads them."""
+def _batches(finder: rows.Finder, small: list[int], most: int) -> Iterator[list[int]]:
+    """Small equations that one kernel each does, of `most` work; constants among them come with
+    what reads them."""
     order = sorted(small, key=finder.position.__getitem__)
     constant, taken = set[int](), set[int]()
     for i in order:
@@ -368,19 +409,19 @@ def _batches(finder: rows.Finder, small: list[int]) -> Iterator[list[int]]:
             _arrays(finder, [*members, *more]) > cost.MOST_BINDINGS)
 
     members: list[int] = []
-    work = 0
+    work = count = 0
     for i in (i for i in order if i not in constant):
         own = cost.equation_work(finder.equations[i])
         more = with_constants(i, [])
-        if members and (work + own > WORK or len(members) >= EQUATIONS
-                        or is_too_much(members, more)):
+        if members and (work + own > most or count >= EQUATIONS or is_too_much(members, more)):
             yield members
-            members, work = [], 0
+            members, work, count = [], 0, 0
         if not finder.is_convex(more):  # others follow from a constant of it, and it from those
             more = [i]
         members += more
         taken.update(more)
         work += own
+        count += finder.equations[i].primitive.kernel != "view"
     if members:
         yield members
     members = []

@@ -14,6 +14,7 @@ SWITCHES = {
     "program": "small programs as one kernel",
     "words": "small programs that draw, or look for extrema, as one kernel",
     "pairs": "small programs of complex numbers as one kernel",
+    "reroll": "loops that Python wrote out, as loops",
     "registers": "loops in registers, but for those over elements",
     "memory": "loops over memory",
     "rows": "reductions with what is around them as one kernel",

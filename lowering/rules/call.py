@@ -11,9 +11,11 @@ from calque.lowering.kernels.points import emit_points
 from calque.lowering.kernels.rows import emit_rows
 from calque.lowering.passes.attention import Attention
 from calque.lowering.passes.lists import List
+from calque.lowering.passes.orders import Order
 from calque.lowering.passes.registers import Plan
 from calque.lowering.passes.remainder import Whole, is_spread
 from calque.lowering.rules.reduce import emit_reduce, fold
+from calque.lowering.rules.sort import order_of
 
 
 @rule("jit")
@@ -24,6 +26,8 @@ def _jit(op: Op) -> list[Value]:
                          op["jaxpr"].equations)
     if isinstance(how, Attention):
         return _attention(op, how)
+    if isinstance(how, Order):
+        return [order_of(op.ctx, op.operands, how.k)]
     if isinstance(how, Whole):
         equations = op["jaxpr"].equations
         made = emit_padded(op.ctx, equations[0], op.x, op.outs[0]) if (

@@ -35,6 +35,7 @@ from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.shape import padded, with_windows
 
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
+CLOSING = 1 << 17  # multiply-adds up to which it is the kernel's where IREE then has nothing left
 SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
 WIDE_GROUP = 16  # of at least so many output features each: with fewer IREE's form is ahead
 NARROW_BATCH = 2  # a batch (of a kernel gradient: its input features) too small for a product
@@ -206,6 +207,7 @@ def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:
         return False
     return (level_of(target) != "x86-64-v4" or along != 2 or not known
             or (y.shape[i] <= NARROW_INPUT and window <= FEW)
+            or c.ctx.closing and prod(shape) * window * y.shape[i] <= CLOSING
             or _is_uneven(shape[dn.out_spec[-1]]))
 
 

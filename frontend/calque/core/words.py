@@ -22,6 +22,9 @@ class _Forms:
     # equation has no such form.  masked: loops with a predicate for each element go on while one
     # of them does
     program: Callable[[Program, bool], Program | None]
+    # p on words, with what rules write around their kernels as equations (primitives/outside);
+    # None where an equation has no such form
+    outside: Callable[[Program], Program | None]
     # p on the real and imaginary parts of complex numbers; None where an equation has no such form
     pairs: Callable[[Program], Program | None]
 

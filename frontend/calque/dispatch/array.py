@@ -153,6 +153,11 @@ class Array(Exporter, metaclass=_ArrayMeta):
             transfers.check("device_to_host", self)
         return self._buffer.numpy()
 
+    def _content(self) -> bytes | None:
+        """The bytes of a value that is from NumPy."""
+        held = None if self._pending is not None or self._own is None else self._own.held
+        return None if held is None else held.tobytes()
+
     def concrete(self) -> Array:
         """The array itself; of a tracer, the array behind it or None.
 

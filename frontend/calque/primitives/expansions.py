@@ -8,6 +8,7 @@ Start reading at `EXPANSIONS`.
 """
 from __future__ import annotations
 
+import contextvars
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,6 +35,7 @@ MOST_SELECTED = 8  # of them that top_k finds one by one
 MOST_MERGED = 8192  # steps of merging by which a loop sorts itself: 40 us, as a sort from the host
 MOST_TAPS = 49  # places of a convolution's kernel, each a few equations: 7 x 7
 MOST_DRAWN = 1024  # numbers of one key: of more the cores' vectors are worth a step from the host
+MOST_DRAWN_OUTSIDE = 8192  # of more, several cores share what IREE makes of it
 
 
 class NoExpansion(Exception):
@@ -54,8 +56,22 @@ def _like(x: Any, value: Any) -> Any:
 
 
 # ---- random bits
+_inside = contextvars.ContextVar("inside", default=True)
+
+
+def outside(expand: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """An expansion outside of loops: it may draw more, and its scans stay loops."""
+    def expanded(*xs: Any, **params: Any) -> list[Any]:
+        token = _inside.set(False)
+        try:
+            return expand(*xs, **params)
+        finally:
+            _inside.reset(token)
+    return expanded
+
+
 def _drawn(count: int) -> int:
-    if count > MOST_DRAWN:
+    if count > (MOST_DRAWN if _inside.get() else MOST_DRAWN_OUTSIDE):
         raise NoExpansion(f"{count} numbers of one key")
     return count
 
@@ -208,7 +224,8 @@ def _running(name: str) -> Callable[..., list[Any]]:
         one = aval_of(start)
         body = stage(lambda c, r: (lambda m: [m, m])(_COMBINE[name](c, r)), [one, one], name)
         inside, consts = closed(body)
-        outs = control.scan(inside, consts, [start], [rest], length=n - 1, reverse=reverse)
+        outs = control.scan(inside, consts, [start], [rest], length=n - 1, reverse=reverse,
+                            unroll=1 if _inside.get() else 0)
         ends = [outs[1], sh.reshape(start, (1, *shape_of(start)))]
         made = sh.concatenate(ends if reverse else ends[::-1], 0)
         return [sh.transpose(made, back) if axis else made]
@@ -437,4 +454,4 @@ EXPANSIONS: dict[str, Callable[..., list[Any]]] = {
     "reduce_window_min": _windows(ew.min_, lambda dtype: dtypes.extreme(dtype, True)),
     **{name: _running(name) for name in _COMBINE}}
 
-__all__ = ["EXPANSIONS", "NoExpansion"]
+__all__ = ["EXPANSIONS", "NoExpansion", "outside"]

@@ -7,7 +7,7 @@ kernels is what expansions.py writes it in, weak types are gone.  Start reading 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
 from calque.primitives.expansions import EXPANSIONS, NoExpansion
 from calque.primitives.inner import bind_inner
+from calque.primitives.outside import OUTSIDE
 from calque.primitives.while_loop import while_loop
 from calque.transforms.stage import replay, stage
 
@@ -60,6 +61,26 @@ def _program(p: Program, masked: bool) -> Program | None:
         return None
 
 
+def _outside(p: Program) -> Program | None:
+    """p on words, with what rules write around their kernels as equations; None where an equation
+    has no such form."""
+    def one(e: Equation, xs: list[Any]) -> Sequence[Any]:
+        if not inner_of(e.params):
+            return _words(e, xs, False, OUTSIDE)
+        for a in (*e.inputs, *e.outputs):
+            if dtypes.is_key(a.aval.dtype):
+                raise NoExpansion(f"{e.name} of keys")
+        out: Sequence[Any] = e.primitive.bind(*xs, **e.params)
+        return out
+
+    try:
+        return p.derived("outside", lambda: _staged(
+            lambda *xs: each(p, [*p.consts, *xs], lambda a: a.value, one),
+            [_words_of(v.aval) for v in p.inputs], p.name))
+    except NoExpansion:
+        return None
+
+
 def _staged(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray], name: str) -> Program:
     """The same whatever the user's settings are now: every number has the dtype that it says."""
     with config.context("jax_enable_x64", True):
@@ -74,14 +95,15 @@ def _words_of(a: ShapedArray) -> ShapedArray:
     return ShapedArray((*a.shape, 2), np.dtype("uint32"))
 
 
-def _words(e: Equation, xs: list[Any], masked: bool) -> Sequence[Any]:
+def _words(e: Equation, xs: list[Any], masked: bool,
+           expansions: Mapping[str, Callable[..., list[Any]]] = EXPANSIONS) -> Sequence[Any]:
     """The results of an equation on words."""
     for a in (*e.inputs, *e.outputs):
         _words_of(a.aval)  # (keys of other kinds are made in loops, too)
-    if e.name in EXPANSIONS:
+    if e.name in expansions:
         if not all(a.aval.size for a in (*e.inputs, *e.outputs)):
             raise NoExpansion("kernels have no empty arrays")
-        return EXPANSIONS[e.name](*xs, **e.params)
+        return expansions[e.name](*xs, **e.params)
     if e.name == "convert_element_type":
         return [ew.convert(xs[0], e.params["new_dtype"])]
     if inner_of(e.params):
@@ -165,7 +187,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "eq": functools.partial(_compared, equal=True),
     "ne": functools.partial(_compared, equal=False)}
 
-forms.program = _program
+forms.program, forms.outside = _program, _outside
 registry["scan"].words = registry["while"].words = loop_in_words
 for _name in EXPANSIONS:
     registry[_name].kernel = "expanded"

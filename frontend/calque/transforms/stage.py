@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import checker, leaks
+from calque.core import checker, dtypes, leaks
 from calque.core.avals import (
     NOWHERE,
     Reduced,
@@ -62,10 +62,13 @@ class StageTracer(Tracer):
         return self._var.aval
 
 
+SMALL = 1 << 14  # bytes of captured arrays that are compared
+
+
 class StageTrace(Trace):
     """Records every primitive as an equation."""
 
-    __slots__ = ("equations", "captured", "name", "frame", "inputs", "marking")
+    __slots__ = ("equations", "captured", "name", "frame", "inputs", "marking", "equal")
     kind = "stage"
 
     def __init__(self, name: str = "main", parent: Trace | None = None,
@@ -76,6 +79,7 @@ class StageTrace(Trace):
         self.marking: Marking | None = None
         self.equations: list[Equation] = []
         self.captured: dict[int, tuple[Var, Any]] = {}  # id -> (variable, value kept alive)
+        self.equal: dict[Any, Var] = {}  # what is in small arrays -> variable
 
     def new(self, aval: ShapedArray) -> StageTracer:
         return StageTracer(self, Var(aval))
@@ -98,8 +102,14 @@ class StageTrace(Trace):
             raise escaped_tracer_error(x, prim)
         found = self.captured.get(id(x))
         if found is None:
-            found = self.captured[id(x)] = (Var(aval_of(x)), x)
+            found = self.captured[id(x)] = (self._variable(x), x)
         return found[0]
+
+    def _variable(self, x: Any) -> Var:
+        """The variable of what is captured; of small arrays that are equal it is one: a function
+        that Python calls fifty times makes arrays of its NumPy arrays each time."""
+        made, key = Var(aval_of(x)), _content(x)
+        return made if key is None else self.equal.setdefault(key, made)
 
     def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         if prim.staged is not None:
@@ -193,10 +203,25 @@ class StageTrace(Trace):
         """What was recorded, with these inputs and outputs; the trace is closed."""
         atoms = [self.atom(o) for o in outputs]
         self.close()
-        pairs = list(self.captured.values())
+        pairs = list({v: (v, c) for v, c in reversed(self.captured.values())}.values())[::-1]
         made = Program([t._var for t in inputs], self.equations, atoms,
                        [v for v, _ in pairs], [c for _, c in pairs], self.name)
         return checker.checked(made, f"after staging {self.name}")
+
+
+def _content(x: Any) -> Any:
+    """What is in a captured array, hashable, with its type; None where that is not known at once,
+    and of large ones."""
+    aval = aval_of(x)
+    if isinstance(x, Tracer) or aval.placement is not None or aval.vma or (
+            dtypes.is_key(aval.dtype) or not 0 < aval.nbytes <= SMALL):
+        return None
+    if isinstance(x, np.ndarray):
+        data: Any = x.tobytes()
+    else:
+        ask = getattr(x, "_content", None)
+        data = None if ask is None else ask()
+    return None if data is None else (aval.shape, aval.dtype, aval.weak_type, data)
 
 
 _CASTS = frozenset((

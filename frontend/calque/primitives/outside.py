@@ -1,0 +1,151 @@
+"""Operations outside of loops whose rules put others around a kernel, written so that these are
+equations: sorts by unsigned keys, draws from words, small windows, short running sums.
+
+A program that is kernels of ours alone skips most of the compiler's stages, and what a rule writes
+around its kernel would be left to them; as equations it becomes kernels as well (what lowering asks
+by `forms.outside`, lowering/passes/remainder).  The bits are those of the rules.  A sort is left as
+one of unsigned keys, rows of them, with the positions, of which alone the result is read; top_k as
+one of unsigned numbers.  Start reading at `OUTSIDE`.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calque.core import dtypes
+from calque.core.avals import dtype_of, shape_of
+from calque.core.types import Dtype
+from calque.primitives import elementwise as ew
+from calque.primitives import shape as sh
+from calque.primitives.expansions import EXPANSIONS, NoExpansion, outside
+from calque.primitives.sort import sort_p, take_along, top_k_p
+from calque.primitives.window import Window
+
+MOST_SORTED = 1 << 16  # elements: of more, IREE moves rows on several cores
+MOST_RUN = 4096  # numbers of a running sum, of which a kernel takes one step after another
+MOST_TAPS = 9  # places of a window
+INT = np.dtype("int32")
+
+
+# ---- order
+def _rising(x: Any, canonical: bool) -> Any:
+    """Unsigned numbers in the order of x; canonical: NaN last whatever its bits, -0 equal to 0."""
+    dtype = dtype_of(x)
+    if dtype == dtypes.bool_:
+        return ew.convert(x, np.dtype("uint8"))
+    if dtype.kind == "u":
+        return x
+    if dtype.kind == "c" or dtype.itemsize not in (1, 2, 4, 8):
+        raise NoExpansion(f"order of {dtype.name}")
+    bits = ew.bitcast_convert_type(x, new_dtype=np.dtype(f"u{dtype.itemsize}"))
+
+    def number(n: int) -> Any:
+        return sh.broadcast_in_dim(dtype_of(bits).type(n), shape_of(bits), ())
+
+    sign = 1 << (8 * dtype.itemsize - 1)
+    if dtype.kind == "i":
+        return ew.xor(bits, number(sign))
+    if dtype.itemsize < 2:
+        raise NoExpansion(f"order of {dtype.name}")
+    if canonical:
+        infinity = int(np.array(np.inf, dtype).view(dtype_of(bits)))
+        size = ew.and_(bits, number(sign - 1))
+        bits = ew.select_n(ew.eq(size, number(0)), bits, size)
+        bits = ew.select_n(ew.gt(size, number(infinity)), bits, number(sign - 1))
+    return ew.select_n(ew.ne(ew.and_(bits, number(sign)), number(0)),
+                       ew.or_(bits, number(sign)), ew.not_(bits))
+
+
+class _Rows:
+    """Elements along an axis as rows, and back."""
+
+    def __init__(self, shape: Sequence[int], axis: int) -> None:
+        self.order = [*[i for i in range(len(shape)) if i != axis], axis]
+        self.lead = tuple(shape[i] for i in self.order[:-1])
+        self.n = shape[axis]
+        self.moved = self.order != sorted(self.order)
+
+    def split(self, x: Any) -> Any:
+        x = sh.transpose(x, self.order) if self.moved else x
+        return sh.reshape(x, (math.prod(self.lead), self.n))
+
+    def join(self, x: Any) -> Any:
+        x = sh.reshape(x, (*self.lead, shape_of(x)[1]))
+        return sh.transpose(x, [int(i) for i in np.argsort(self.order)]) if self.moved else x
+
+
+def _few(shape: Sequence[int]) -> None:
+    if math.prod(shape) > MOST_SORTED:
+        raise NoExpansion(f"order of {math.prod(shape)} numbers")
+
+
+def _sort(*xs: Any, dimension: int, num_keys: int, is_stable: bool) -> list[Any]:
+    shape = shape_of(xs[0])
+    _few(shape)
+    if shape[dimension] == 1:
+        return list(xs)
+    rows = _Rows(shape, dimension)
+    keys = [rows.split(_rising(x, True)) for x in xs[:num_keys]]
+    at = sh.iota(INT, shape_of(keys[0]), 1)
+    order = sort_p.bind(*keys, at, dimension=1, is_stable=True, num_keys=num_keys)[-1]
+    return [rows.join(take_along(rows.split(x), order, 1)) for x in xs]
+
+
+def _top_k(x: Any, *, k: int, axis: int) -> list[Any]:
+    _few(shape_of(x))
+    if shape_of(x)[axis] == 1:
+        raise NoExpansion("one number")
+    rows = _Rows(shape_of(x), axis)
+    key = rows.split(_rising(x, False))
+    if dtype_of(key).itemsize < 4:
+        key = ew.convert(key, np.dtype("uint32"))
+    order = top_k_p.bind(key, k=k, axis=1)[1]
+    return [rows.join(take_along(rows.split(x), order, 1)), rows.join(order)]
+
+
+# ---- windows
+def _windows(combine: Callable[[Any, Any], Any], identity: Callable[[Dtype], Any]
+             ) -> Callable[..., list[Any]]:
+    def expand(x: Any, **params: Any) -> list[Any]:
+        dtype, w = dtype_of(x), Window.of(params)
+        if dtype.kind not in "fiu" or dtype.itemsize < 4:
+            raise NoExpansion(f"windows of {dtype.name}")
+        if math.prod(w.dimensions) > MOST_TAPS or any(b != 1 for b in w.base):
+            raise NoExpansion(f"windows of {math.prod(w.dimensions)} places")
+        result = w.result(shape_of(x))
+        start = np.asarray(identity(dtype), dtype)[()]
+        if any(map(any, w.padding)):
+            x = sh.pad(x, start, [(low, high, 0) for low, high in w.padding])
+        made = None
+        for at in itertools.product(*map(range, w.dimensions)):
+            first = [i * d for i, d in zip(at, w.dilation)]
+            end = [i + (n - 1) * s + 1 for i, n, s in zip(first, result, w.strides)]
+            seen = sh.slice_(x, first, end, w.strides)
+            made = seen if made is None else combine(made, seen)
+        return [made]
+    return expand
+
+
+def _running(name: str) -> Callable[..., list[Any]]:
+    def expand(x: Any, *, axis: int, reverse: bool) -> list[Any]:
+        if math.prod(shape_of(x)) > MOST_RUN or len(shape_of(x)) > 1:
+            raise NoExpansion("long running sums")
+        return outside(EXPANSIONS[name])(x, axis=axis, reverse=reverse)
+    return expand
+
+
+OUTSIDE: dict[str, Callable[..., list[Any]]] = {
+    **{name: outside(EXPANSIONS[name]) for name in (
+        "random_bits", "random_split", "random_fold_in", "random_seed")},
+    "random_wrap": EXPANSIONS["random_wrap"], "random_unwrap": EXPANSIONS["random_unwrap"],
+    "sort": _sort, "top_k": _top_k,
+    "reduce_window_sum": _windows(ew.add, lambda dtype: 0),
+    "reduce_window_max": _windows(ew.max_, lambda dtype: dtypes.extreme(dtype, False)),
+    "reduce_window_min": _windows(ew.min_, lambda dtype: dtypes.extreme(dtype, True)),
+    **{name: _running(name) for name in ("cumsum", "cumprod", "cummax", "cummin")}}
+
+__all__ = ["OUTSIDE"]

@@ -1,0 +1,200 @@
+"""What rules write around kernels, as equations (primitives/outside): such programs are kernels of
+ours alone, and the bits are the rules'.  Oracles: NumPy for orders and windows (exact), what is
+computed without jit for draws (exact)."""
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import lax, random
+from calque.lowering.driver.module import LowerOptions, lower
+from calque.lowering.target.targets import cpu_target
+
+RNG = np.random.RandomState(0)
+on_x86 = pytest.mark.skipif(cpu_target().arch != "x86_64", reason="IREE's stages are run there")
+
+
+def _is_closed(f, *args) -> bool:
+    traced = calque.jit(f).trace(*args).jaxpr.jaxpr
+    return lower(traced, cpu_target(), LowerOptions(in_process=True)).closed
+
+
+def _special(dtype, n):
+    dtype = np.dtype(dtype)
+    if dtype.kind == "f":
+        x = RNG.uniform(-3, 3, n).round(1).astype(dtype)
+        x[::7], x[3::11], x[1::13], x[2::17] = np.nan, -0.0, 0.0, np.inf
+        x[5::19] = -np.inf
+        x[-1] = -x[0]  # a NaN with a sign
+        return x
+    if dtype.kind == "b":
+        return RNG.rand(n) < 0.5
+    info = np.iinfo(dtype)
+    x = RNG.randint(max(info.min, -9), min(info.max, 9), n).astype(dtype)
+    x[0], x[-1] = info.max, info.min
+    return x
+
+
+@on_x86
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int8", "uint8", "uint32",
+                                   "bool"])
+@pytest.mark.parametrize("n", [20, 300])
+def test_order_of_every_dtype(dtype, n):
+    x = _special(dtype, n)
+
+    def f(x):
+        return jnp.argsort(x, stable=True), jnp.sort(x), x[::-1]
+
+    assert _is_closed(f, x)
+    order, values, _ = calque.jit(f)(x)
+    np.testing.assert_array_equal(order, np.argsort(x, kind="stable"))
+    np.testing.assert_array_equal(values, np.sort(x))
+
+
+@on_x86
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_along_any_axis(axis):
+    x = RNG.randint(0, 9, (5, 40, 7)).astype(np.float32)
+
+    def f(x):
+        return jnp.sort(x, axis=axis) * 2, jnp.argsort(x, axis=axis, stable=True)
+
+    assert _is_closed(f, x)
+    got = calque.jit(f)(x)
+    np.testing.assert_array_equal(got[0], np.sort(x, axis) * 2)
+    np.testing.assert_array_equal(got[1], np.argsort(x, axis, kind="stable"))
+
+
+@on_x86
+def test_several_keys_and_what_goes_along():
+    a = RNG.randint(0, 3, (4, 50)).astype(np.int32)
+    b = RNG.randint(0, 3, (4, 50)).astype(np.float32)
+    c = np.arange(200, dtype=np.float32).reshape(4, 50)
+
+    def f(a, b, c):
+        return [x + 1 for x in lax.sort((a, b, c), num_keys=2)]
+
+    assert _is_closed(f, a, b, c)
+    got = calque.jit(f)(a, b, c)
+    order = np.stack([np.lexsort((y, x)) for x, y in zip(a, b)])
+    for g, x in zip(got, (a, b, c)):
+        np.testing.assert_array_equal(g, np.take_along_axis(x, order, 1) + 1)
+
+
+@on_x86
+@pytest.mark.parametrize("dtype,k", list(itertools.product(
+    ["float32", "int32", "uint32", "int8", "float16", "bool"], [1, 3, 20])))
+def test_top_k(dtype, k):
+    x = _special(dtype, 120).reshape(2, 60)
+    if np.dtype(dtype).kind == "f":  # (top_k's order of NaN with a sign is another)
+        x = np.where(np.isnan(x), np.dtype(dtype).type(7), x)
+
+    def f(x):
+        return lax.top_k(x, k)
+
+    assert _is_closed(f, x)
+    values, at = calque.jit(f)(x)
+    want, places = f(jnp.asarray(x))
+    np.testing.assert_array_equal(values, want)
+    np.testing.assert_array_equal(at, places)
+    np.testing.assert_array_equal(values, np.sort(x, 1)[:, ::-1][:, :k])
+
+
+@on_x86
+def test_median_and_positions_in_sorted_arrays():
+    x = RNG.randn(101, 8).astype(np.float32)
+    f = lambda x: jnp.quantile(x, jnp.array([0.25, 0.5, 0.9]), axis=0)  # noqa: E731
+    assert _is_closed(f, x)
+    # interpolation between two neighbours: a rounding of each product and of the sum
+    np.testing.assert_allclose(calque.jit(f)(x), np.quantile(x, [0.25, 0.5, 0.9], axis=0),
+                               rtol=3e-6, atol=1e-6)
+
+
+@on_x86
+@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+@pytest.mark.parametrize("how", ["max", "min", "add"])
+def test_windows(how, padding):
+    x = RNG.randint(-20, 20, (2, 13, 10, 3)).astype(np.float32)
+    init = {"max": -np.inf, "min": np.inf, "add": 0.0}[how]
+
+    def f(x):
+        return lax.reduce_window(x, np.float32(init), getattr(lax, how), (1, 2, 3, 1),
+                                 (1, 2, 1, 1), padding)
+
+    assert _is_closed(f, x)
+    low = (0, 1) if padding == "SAME" else (0, 0)
+    wide = np.pad(x, ((0, 0), (0, 1) if padding == "SAME" else (0, 0),
+                      (low[1], low[1]), (0, 0)), constant_values=init)
+    views = np.lib.stride_tricks.sliding_window_view(wide, (2, 3), axis=(1, 2))[:, ::2]
+    want = {"max": views.max, "min": views.min, "add": views.sum}[how]((-2, -1))
+    np.testing.assert_array_equal(calque.jit(f)(x), want)  # small integers: sums are exact
+
+
+@on_x86
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_sums(reverse):
+    x = RNG.randint(-9, 9, 700).astype(np.int32)
+
+    def f(x):
+        return [g(x, axis=0, reverse=reverse) for g in (lax.cumsum, lax.cummax, lax.cummin)]
+
+    assert _is_closed(f, x)
+    turned = x[::-1] if reverse else x
+    for got, g in zip(calque.jit(f)(x), (np.cumsum, np.maximum.accumulate, np.minimum.accumulate)):
+        want = g(turned)
+        np.testing.assert_array_equal(got, want[::-1] if reverse else want)
+
+
+@on_x86
+@pytest.mark.parametrize("shape", [(3,), (50, 41), (64, 64)])
+def test_draws_are_those_without_jit(shape):
+    def f(key, x):
+        a, b = random.split(random.fold_in(key, 3))
+        # (sorted, so that it is no small program, which is one kernel anyway)
+        return (random.bits(a, shape), random.randint(b, shape, -5, 9), random.key_data(b),
+                jnp.sort(x))
+
+    key, x = random.key(11), RNG.randn(500).astype(np.float32)
+    assert _is_closed(f, key, x)
+    for got, want in zip(calque.jit(f)(key, x), f(key, jnp.asarray(x))):
+        np.testing.assert_array_equal(got, want)
+
+
+@on_x86
+def test_captured_arrays_and_unused_arguments():
+    table = jnp.asarray(RNG.randint(0, 30, 200).astype(np.int32))
+
+    def f(unused, x):
+        return jnp.sort(x)[table], x, jnp.zeros((0, 3))
+
+    x = RNG.randn(400).astype(np.float32)
+    got = calque.jit(f)(np.ones(3, np.float32), x)
+    np.testing.assert_array_equal(got[0], np.sort(x)[np.asarray(table)])
+    np.testing.assert_array_equal(got[1], x)
+    assert got[2].shape == (0, 3)
+
+
+@on_x86
+def test_scatters_are_part_of_a_kernel():
+    i = RNG.randint(-3, 45, 700)
+    x = RNG.randint(-9, 9, (700, 2)).astype(np.float32)
+
+    def f(x, i):
+        return (jnp.zeros((40, 2)).at[i].add(x * 2, mode="drop"),
+                jnp.ones((40, 2)).at[i].max(x, mode="clip"), jnp.sort(i))
+
+    assert _is_closed(f, x, i)
+    added, most, _ = calque.jit(f)(x, i)
+    want, largest = np.zeros((40, 2), np.float32), np.ones((40, 2), np.float32)
+    for k, row in zip(i, x):
+        place = k + 40 if k < 0 else k
+        if place < 40:
+            want[place] += 2 * row
+        clipped = min(place, 39)
+        largest[clipped] = np.maximum(largest[clipped], row)
+    np.testing.assert_array_equal(added, want)
+    np.testing.assert_array_equal(most, largest)
