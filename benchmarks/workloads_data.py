@@ -305,3 +305,10 @@ def covariance_adaptation(j: Any, more: int) -> Made:
             return (new, 0.9 * spread + 0.1 * away.T @ away / 6), (new * new).sum()
         return j.lax.scan(step, (j.np.ones(spread.shape[0]), spread), points)[1]
     return f, (normal(60 + more, 12, 6), np.eye(6, dtype=np.float32))
+
+
+@workload
+def normal_equations(j: Any, more: int) -> Made:
+    """Long sums of a small result."""
+    return lambda x, y: j.linalg.solve(x.T @ x, x.T @ y), (
+        normal(20_000 + more, 50), normal(20_000 + more, seed=1))
