@@ -5,7 +5,9 @@ Start reading at `emit`, then `_Loop`.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from calque.core.program import Equation
 from calque.core.types import Dtype, Shape
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value, int_array
+from calque.lowering.emit.dtypes import I32
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import apply
@@ -49,6 +52,9 @@ def emit(distribute: Callable[[int], Index], name: str, plan: Plan, operands: Se
          results: Sequence[Memory]) -> None:
     """The loop, a scan or a while, or what is done once ("points"); `distribute` makes several
     workgroups and gives the number of this one."""
+    if _crosses(plan, operands):
+        _crossed(distribute, plan, operands, results)
+        return
     lanes = width(plan, [m.dtype for m in (*operands, *results)])
     loop = _Loop(SCALAR if lanes == 1 else KernelBuilder(lanes), name, plan, operands, results)
     blocks = -(-plan.rows // lanes)
@@ -72,6 +78,72 @@ def emit(distribute: Callable[[int], Index], name: str, plan: Plan, operands: Se
     first = memory.times(distribute(groups), count)
     end = memory.computed("minsi", memory.add(first, count), blocks * lanes)
     memory.loop(end, part, start=first, step=lanes)
+
+
+def _crosses(plan: Plan, operands: Sequence[Memory]) -> bool:
+    """Whether operands of what is done once have some of several axes of rows only."""
+    return len(plan.sizes) > 1 and "tables" in plan.params and any(
+        0 < place.count(None) < len(place) for place in plan.axes)
+
+
+def _crossed(distribute: Callable[[int], Index], plan: Plan, operands: Sequence[Memory],
+             results: Sequence[Memory]) -> None:
+    """The rows of such: vectors run along the last axis, so that what has another one is a number
+    that all lanes share, and what has the last one is read as it lies."""
+    along = replace(plan, sizes=plan.sizes[-1:], axes=tuple(p[-1:] for p in plan.axes),
+                    results=tuple(p[-1:] for p in plan.results))
+    lanes = width(along, [m.dtype for m in (*operands, *results)])
+    b = SCALAR if lanes == 1 else KernelBuilder(lanes)
+    count, n = math.prod(plan.sizes[:-1]), plan.sizes[-1]
+    blocks = -(-n // lanes)
+    each = max(BLOCKS, SHARE // (lanes * max(1, plan.numbers)))
+    groups = min(GROUPS, max(1, count * blocks // each))
+
+    def lines(first: Index, end: Index, start: Index, stop: Index) -> None:
+        def line(i: Index) -> list[Any]:
+            where = _coordinates(i, plan.sizes[:-1])
+            parts = [_at(m, place, where) for m, place in (
+                *zip(operands, plan.axes), *zip(results, plan.results))]
+            loop = _Loop(b, "points", along, parts[:len(operands)], parts[len(operands):],
+                         len(plan.sizes))
+
+            def part(at: Index) -> list[Any]:
+                loop.rows(memory.computed("minsi", at, n - lanes) if n % lanes else at)
+                return []
+
+            memory.loop(stop, part, start=start, step=lanes)
+            return []
+
+        memory.loop(end, line, start=first)
+
+    if groups == 1:
+        lines(0, count, 0, blocks * lanes)
+    elif count >= groups:
+        group = distribute(groups)
+        first, end = (memory.quotient(memory.times(i, count), groups)
+                      for i in (group, memory.add(group, 1)))
+        lines(first, end, 0, blocks * lanes)
+    else:
+        share = -(-blocks // min(groups, blocks)) * lanes
+        start = memory.times(distribute(-(-blocks * lanes // share)), share)
+        lines(0, count, start, memory.computed("minsi", memory.add(start, share), blocks * lanes))
+
+
+def _coordinates(i: Index, sizes: Sequence[int]) -> list[Index]:
+    """Where element i of a shape stands."""
+    found: list[Index] = []
+    for k, n in reversed(list(enumerate(sizes))):
+        found.insert(0, memory.remainder(i, n) if k else i)
+        i = memory.quotient(i, n)
+    return found
+
+
+def _at(m: Memory, place: Place, where: Sequence[Index]) -> Memory:
+    """What of an operand belongs to rows at these coordinates of all axes but the last."""
+    for axis, i in zip(place, where):
+        if axis is not None:
+            m = m.cut(axis, i, 1)
+    return m
 
 
 class _Registers:
@@ -129,12 +201,12 @@ class _Loop:
     """The loop for as many rows as b has lanes."""
 
     def __init__(self, b: KernelBuilder, name: str, plan: Plan, operands: Sequence[Memory],
-                 results: Sequence[Memory]) -> None:
+                 results: Sequence[Memory], axes: int | None = None) -> None:
         self.b, self.name, self.plan = b, name, plan
         self.operands, self.results = operands, results
         self.scalars = Scalars(_Registers(b), 1 << 30, plan.flat)
-        self.first = [] if plan.flat is not None else [
-            grid((), [np.int32(0)])] * len(plan.sizes)  # what split rewrites takes the first row
+        self.first = [] if plan.flat is not None else [grid((), [np.int32(0)])] * (
+            len(plan.sizes) if axes is None else axes)  # what split rewrites takes the first row
         self.offsets: dict[tuple[int, ...], list[Index]] = {}
 
     def rows(self, at: Index) -> None:
@@ -145,7 +217,8 @@ class _Loop:
             self.until(at)
             return
         if self.name == "points":
-            given = [self.get(m, a, at) for m, a in zip(self.operands, axes)]
+            given = [(self.const if i < p["tables"] else self.get)(m, a, at)
+                     for i, (m, a) in enumerate(zip(self.operands, axes))]
             for y, m, a in zip(self.scalars.run(p["jaxpr"], [*self.first, *given]), self.results,
                                self.plan.results):
                 self.put(y, m, a, at)
@@ -209,7 +282,19 @@ class _Loop:
             part = tuple(m.shape[i] if i in place else k for i, k in enumerate(sizes))
             return self.get(m.view(part, m.strides, base), place, at)
 
-        return Table(shape, take)
+        def pick(starts: list[tuple[Symbol, int, int]], where: Sequence[int]) -> Value:
+            known, offset = sum(i * s for i, s in zip(where, m.strides)), None
+            for start, axis, last in starts:
+                if is_known(start):
+                    known += min(max(int(start), 0), last) * m.strides[axis]
+                    continue
+                safe = self.b.convert(memory.clamped(start, last, self.b), I32) * m.strides[axis]
+                offset = safe if offset is None else offset + safe
+            if offset is None:
+                return memory.load(self.b, m.view((), (), known), [])
+            return memory.picked(self.b, m.view((), (), known), offset)
+
+        return Table(shape, take, pick)
 
     def get(self, m: Memory, place: Place, at: Index) -> Grid:
         rows, shape, steps = self.view(m, place)
