@@ -35,14 +35,19 @@ from calque.lowering.passes.scalars import (
 GROUPS = 64  # workgroups that rows are spread over at most
 BLOCKS, WORTH = 4, 20_000  # vectors that one takes at least, or what they compute
 SHARE = 1 << 14  # numbers of what is done once that are worth a workgroup
-WIDE = 16  # numbers of a row up to which rows are read and written as they lie, and sorted by lanes
+WIDE = 8  # numbers of a row up to which rows are read and written as they lie, and sorted by lanes;
+BLOCK = 8  # others in blocks of so many rows and numbers, turned round, up to
+WIDEST = 64  # numbers of a row
 
 
-def width(plan: Plan, dtypes: Sequence[Dtype]) -> int:
+def width(plan: Plan, arrays: Sequence[Memory]) -> int:
     """Lanes: several vectors of one row's numbers hide what each waits for, where there are few."""
-    lanes = 128 // max(4, *[d.itemsize for d in dtypes])
+    lanes = 128 // max(4, *[m.dtype.itemsize for m in arrays])
     if plan.flat is None and plan.state > 1:
         lanes //= 2
+    if "tables" in plan.params and any(
+            m.size > WIDE * plan.rows for m in arrays[plan.params["tables"]:]):
+        lanes = BLOCK  # what is turned round takes time to compile
     while lanes > plan.rows:
         lanes //= 2
     return max(1, lanes)
@@ -55,7 +60,7 @@ def emit(distribute: Callable[[int], Index], name: str, plan: Plan, operands: Se
     if _crosses(plan, operands):
         _crossed(distribute, plan, operands, results)
         return
-    lanes = width(plan, [m.dtype for m in (*operands, *results)])
+    lanes = width(plan, [*operands, *results])
     loop = _Loop(SCALAR if lanes == 1 else KernelBuilder(lanes), name, plan, operands, results)
     blocks = -(-plan.rows // lanes)
     work = plan.numbers * plan.params.get("length", 1)
@@ -92,7 +97,7 @@ def _crossed(distribute: Callable[[int], Index], plan: Plan, operands: Sequence[
     that all lanes share, and what has the last one is read as it lies."""
     along = replace(plan, sizes=plan.sizes[-1:], axes=tuple(p[-1:] for p in plan.axes),
                     results=tuple(p[-1:] for p in plan.results))
-    lanes = width(along, [m.dtype for m in (*operands, *results)])
+    lanes = width(along, [*operands, *results])
     b = SCALAR if lanes == 1 else KernelBuilder(lanes)
     count, n = math.prod(plan.sizes[:-1]), plan.sizes[-1]
     blocks = -(-n // lanes)
@@ -326,19 +331,46 @@ class _Loop:
         they are not few or do not."""
         n = rows.strides[-1]
         inner = rows.view(rows.shape[:-1], rows.strides[:-1])
-        return n if self.b.lanes > 1 and 1 < n <= WIDE and n == inner.size and (
-            inner.is_dense()) else 0
+        return n if self.b.lanes > 1 and 1 < n <= WIDEST and n == inner.size and (
+            inner.is_dense()) and (n <= WIDE or self.b.lanes >= BLOCK) else 0
 
     def sorted(self, rows: Memory, n: int, at: Index) -> list[Value]:
-        """One vector of all numbers of the rows, taken apart."""
+        """The numbers of rows, one vector each."""
         line = rows.view((rows.shape[-1] * n,), (1,))
+        if n > WIDE:
+            return self.from_blocks(line, n, at)
         every = memory.load(KernelBuilder(self.b.lanes * n), line, [memory.times(at, n)])
         return [_shuffled(self.b, every, every, range(k, self.b.lanes * n, n)) for k in range(n)]
+
+    def from_blocks(self, line: Memory, n: int, at: Index) -> list[Value]:
+        """The same of many: the last block begins where a whole one ends with the row."""
+        few, parts = KernelBuilder(BLOCK), [list[Value]() for _ in range(n)]
+        for row in range(0, self.b.lanes, BLOCK):
+            for first in _blocks(n):
+                turned = _turned(few, [memory.load(few, line, [memory.add(memory.times(
+                    memory.add(at, row + r), n), first)]) for r in range(BLOCK)])
+                for k, v in enumerate(turned):
+                    if len(parts[first + k]) == row // BLOCK:
+                        parts[first + k].append(v)
+        return [_joined(part) for part in parts]
+
+    def to_blocks(self, values: list[Value], line: Memory, n: int, at: Index) -> None:
+        few = KernelBuilder(BLOCK)
+        for row in range(0, self.b.lanes, BLOCK):
+            for first in _blocks(n):
+                turned = _turned(few, [_shuffled(few, v, v, range(row, row + BLOCK))
+                                       for v in values[first:first + BLOCK]])
+                for r, v in enumerate(turned):
+                    memory.store(few, v, line, [memory.add(memory.times(
+                        memory.add(at, row + r), n), first)])
 
     def put(self, g: Grid, m: Memory, place: Place, at: Index) -> None:
         rows, _, steps = self.view(m, place)
         values = self.scalars.symbols(g, m.dtype)
         n = self.together(rows)
+        if n > WIDE:
+            self.to_blocks(values, rows.view((rows.shape[-1] * n,), (1,)), n, at)
+            return
         if n:
             lanes, every = self.b.lanes, values[0]
             for k, v in enumerate(values[1:], 1):
@@ -370,6 +402,36 @@ def _position(start: Symbol, last: int) -> Index:
         return min(max(int(start), 0), last)
     return memory.position(memory.clamped(
         memory.lane(start, 0) if start.b.lanes > 1 else start, last))
+
+
+def _blocks(n: int) -> list[int]:
+    """Where the blocks of n numbers begin."""
+    return [min(first, n - BLOCK) for first in range(0, n, BLOCK)]
+
+
+def _turned(b: KernelBuilder, xs: list[Value]) -> list[Value]:
+    """As many vectors as they have lanes, as a matrix: its transposition (J. O. Eklundh, "A fast
+    computer method for matrix transposing", 1972)."""
+    step = 1
+    while step < b.lanes:
+        made = list(xs)
+        for i in range(b.lanes):
+            if not i & step:
+                x, y, lanes = xs[i], xs[i + step], range(b.lanes)
+                made[i] = _shuffled(b, x, y, [
+                    b.lanes + k - step if k & step else k for k in lanes])
+                made[i + step] = _shuffled(b, x, y, [
+                    b.lanes + k if k & step else k + step for k in lanes])
+        xs, step = made, 2 * step
+    return xs
+
+
+def _joined(parts: list[Value]) -> Value:
+    """Vectors one behind another."""
+    while len(parts) > 1:
+        parts = [_shuffled(KernelBuilder(2 * x.b.lanes), x, y, range(2 * x.b.lanes))
+                 for x, y in zip(parts[::2], parts[1::2])]
+    return parts[0]
 
 
 def _shuffled(b: KernelBuilder, x: Value, y: Value, order: Sequence[int]) -> Value:

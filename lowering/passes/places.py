@@ -17,7 +17,9 @@ from calque.core.types import Shape
 from calque.lowering.passes import picks, rows
 from calque.lowering.passes.registers import Place
 
-SHORT = 16  # numbers of a row in one array, at most, or elements of what all rows share
+SHORT = 16  # numbers of a row in one array, at most,
+MATRIX = 64  # where they are matrices with short rows;
+SHARED = 64  # elements of what all rows share, at most
 AGAIN = 40  # equations that are computed for each row again
 CHEAP = 1  # price of one
 _VIEWS = frozenset(("broadcast_in_dim", "reshape", "squeeze", "slice", "rev", "concatenate",
@@ -80,8 +82,9 @@ class Inner:
     """The equations of a group's rows: `inputs` are (value, its place, the variable within), those
     first of which gathers pick; `again` the equations outside that are computed within, too."""
 
-    def __init__(self, finder: rows.Finder, members: Collection[int], lead: Shape) -> None:
-        self.finder, self.lead = finder, lead
+    def __init__(self, finder: rows.Finder, members: Collection[int], lead: Shape, most: int
+                 ) -> None:
+        self.finder, self.lead, self.most = finder, lead, most
         self.inside = set(members)
         self.full: Place = tuple(range(len(lead)))
         self.none: Place = (None,) * len(lead)
@@ -99,7 +102,7 @@ class Inner:
 
     def put(self, e: Equation) -> None:
         """A member."""
-        places = member_places(e, self.lead)
+        places = member_places(e, self.lead, self.most)
         assert places is not None
         self.equations.append(e.replace(inputs=tuple(
             self.read(a, place, e.name == "gather" and i == 0)
@@ -130,7 +133,7 @@ class Inner:
         e = self.finder.equations[i]
         cheap = e.name in _VIEWS or rows.is_elementwise(e) and rows.price(e.primitive) <= CHEAP
         places = operand_places(e, place, self.lead) if cheap and len(e.outputs) == 1 else None
-        if places is None or not all(row_size(b.aval.shape, q) <= SHORT
+        if places is None or not all(row_size(b.aval.shape, q) <= self.most
                                      for b, q in zip(e.inputs, places)):
             return None
         inputs = tuple(self.read(b, q) for b, q in zip(e.inputs, places))
@@ -140,32 +143,32 @@ class Inner:
         return out
 
 
-def has_rows(a: Atom, lead: Shape) -> bool:
+def has_rows(a: Atom, lead: Shape, most: int = SHORT) -> bool:
+    """Whether an array has rows along its first axes, of so many numbers at most."""
     shape = a.aval.shape
-    return shape[:len(lead)] == lead and math.prod(shape[len(lead):]) <= SHORT
+    return shape[:len(lead)] == lead and math.prod(shape[len(lead):]) <= most
 
 
-SHARED = 64  # elements of what all rows share, at most
 LANES = 8  # rows side by side, at least, where operands have some of the axes only
 
 
-def member_places(e: Equation, lead: Shape) -> list[Place] | None:
+def member_places(e: Equation, lead: Shape, most: int) -> list[Place] | None:
     """Where the operands of an equation have the rows of its results; None where they have not."""
     full, none = tuple(range(len(lead))), (None,) * len(lead)
     if e.name not in ("broadcast_in_dim", "gather"):
-        found = [full if has_rows(a, lead) else none for a in e.inputs]
+        found = [full if has_rows(a, lead, most) else none for a in e.inputs]
         return found if all(q == full or a.aval.size <= SHARED
                             for a, q in zip(e.inputs, found)) else None
     places = operand_places(e, full, lead)
     if places is None:
         return None
     if e.name == "gather":
-        return places if has_rows(e.inputs[1], lead) and (
+        return places if has_rows(e.inputs[1], lead, most) and (
             places[0] == none or lead[-1] >= LANES) else None
     (place,), a = places, e.inputs[0].aval
     if place == none:
         return places if a.size <= SHARED else None
-    return places if row_size(a.shape, place) <= SHORT and (
+    return places if row_size(a.shape, place) <= most and (
         place == full or lead[-1] >= LANES) else None
 
 

@@ -18,11 +18,12 @@ from calque.core.program import Equation, Literal, Program, Var, param_key
 from calque.core.types import Shape
 from calque.lowering.passes import cost, loops, rows
 from calque.lowering.passes.legalize import in_forms
-from calque.lowering.passes.places import SHARED, SHORT, Inner, has_rows, member_places
+from calque.lowering.passes.places import MATRIX, SHARED, SHORT, Inner, has_rows, member_places
 from calque.lowering.passes.registers import Plan, plan_of_rows
 
 LEAST = 128  # rows
-REPEATED = 3  # numbers side by side that are worth it where an array is only repeated along them
+REPEATED = 3  # numbers side by side that are worth it where an array is only repeated along them,
+OUTER = 7  # and where rows are matrices
 MOST = 200  # equations
 MOST_NUMBERS = 300  # that a row computes in them
 _SHORT_FORMS = frozenset((
@@ -41,44 +42,51 @@ def points(finder: rows.Finder) -> None:
     fit: Fit = {}
     leads = {i: lead for i in finder.live if (lead := _lead(finder.equations[i])) is not None}
     # the most rows first: what all pairs follow from becomes part of them
-    for i in sorted(leads, key=lambda i: (-math.prod(leads[i]), finder.position[i])):
+    for i in sorted(leads, key=lambda i: (-math.prod(leads[i][0]), finder.position[i])):
         if i not in finder.live or i in tried:
             continue
-        lead = leads[i]
-        members = _grown(finder, i, lead, fit)
+        lead, most = leads[i]
+        members = _grown(finder, i, lead, most, fit)
         tried.update(members)
         if members:
-            _join(finder, members, lead)
+            _join(finder, members, lead, most)
 
 
-def _lead(e: Equation) -> Shape | None:
-    """The axes of rows of an equation that works along a short last axis; None of others."""
+def _lead(e: Equation) -> tuple[Shape, int] | None:
+    """The axes of rows of an equation that works along a short last axis, and how many numbers a
+    row has at most; None of others."""
     if e.name not in _SHORT_FORMS or len(e.outputs) != 1 or cost.is_dynamic(e):
         return None
     arrays = e.outputs if e.name == "gather" else (*e.inputs, *e.outputs)
     wide = max((a.aval for a in arrays), key=lambda a: a.size)
-    end, inner = wide.ndim, 1
-    while end and inner * wide.shape[end - 1] <= SHORT:
-        end -= 1
-        inner *= wide.shape[end]
-    lead = wide.shape[:end]
-    if inner == 1 or wide.shape[-1] >= SHORT or math.prod(lead) < LEAST or (
-            e.name == "broadcast_in_dim" and (
-                wide.shape[-1] > REPEATED or not 1 < e.inputs[0].aval.size < wide.size)):
-        return None
-    return lead if _is_member(e, lead) else None
+    for most in (SHORT, MATRIX):
+        end, inner = wide.ndim, 1
+        while end and inner * wide.shape[end - 1] <= most:
+            end -= 1
+            inner *= wide.shape[end]
+        lead = wide.shape[:end]
+        matrix = wide.ndim - end > 1 and wide.shape[-1] <= OUTER
+        if inner == 1 or wide.shape[-1] >= SHORT or math.prod(lead) < LEAST or (
+                e.name == "broadcast_in_dim" and not (
+                    (wide.shape[-1] <= REPEATED or matrix)
+                    and 1 < e.inputs[0].aval.size < wide.size)) or (
+                        most == MATRIX and not (matrix and e.name == "broadcast_in_dim")):
+            continue
+        if _is_member(e, lead, most):
+            return lead, most
+    return None
 
 
 def _has_form(e: Equation) -> bool:
     return rows.is_elementwise(e) or e.name in _SHORT_FORMS or e.name in _VIEWS
 
 
-def _is_member(e: Equation, lead: Shape) -> bool:
+def _is_member(e: Equation, lead: Shape, most: int) -> bool:
     """Whether an equation does the same for each row."""
     if cost.is_dynamic(e) or not (loops.is_plain(e) or e.name in _WRITTEN) or not all(
-            has_rows(v, lead) for v in e.outputs):
+            has_rows(v, lead, most) for v in e.outputs):
         return False
-    places = member_places(e, lead)
+    places = member_places(e, lead, most)
     if places is None:
         return False
     given = {a: q for a, q in zip(e.inputs, places) if isinstance(a, Var)}
@@ -86,11 +94,11 @@ def _is_member(e: Equation, lead: Shape) -> bool:
                         int(e.name == "gather")) is not None
 
 
-def _near(finder: rows.Finder, i: int, lead: Shape) -> set[int]:
+def _near(finder: rows.Finder, i: int, lead: Shape, most: int) -> set[int]:
     """The neighbours of an equation, and what reads the same rows."""
     near = set(finder.neighbours(i))
     for a in finder.equations[i].inputs:
-        if isinstance(a, Var) and has_rows(a, lead):
+        if isinstance(a, Var) and has_rows(a, lead, most):
             near |= finder.users[a]
     return near
 
@@ -101,10 +109,11 @@ def _written(equations: Sequence[Equation], given: Sequence[Var], outputs: Seque
         e.name in _WRITTEN and in_forms(e) or [e])], outputs, name="points")
 
 
-def _grown(finder: rows.Finder, seed: int, lead: Shape, fit: Fit) -> list[int]:
+def _grown(finder: rows.Finder, seed: int, lead: Shape, most: int, fit: Fit
+           ) -> list[int]:
     """A seed and what is around it, in order; `fit` is filled in."""
     members, later, span = {seed}, set[int](), finder.span((seed,))
-    waiting, numbers = _near(finder, seed, lead), 0
+    waiting, numbers = _near(finder, seed, lead, most), 0
     whole, made = _picked_of(finder.equations[seed]), set(finder.equations[seed].outputs)
     while waiting and len(members) < MOST and numbers < MOST_NUMBERS:
         i = min(waiting, key=finder.position.__getitem__)
@@ -114,10 +123,10 @@ def _grown(finder: rows.Finder, seed: int, lead: Shape, fit: Fit) -> list[int]:
         e = finder.equations[i]
         if not _has_form(e):
             continue
-        form = (lead, e.name, tuple((k, param_key(v)) for k, v in e.params.items()),
+        form = (lead, most, e.name, tuple((k, param_key(v)) for k, v in e.params.items()),
                 tuple((a.aval.shape, a.aval.dtype, isinstance(a, Literal)) for a in e.inputs))
         if form not in fit:
-            fit[form] = _is_member(e, lead)
+            fit[form] = _is_member(e, lead, most)
         if not fit[form]:
             continue
         more = span.joined(finder.span((i,)))
@@ -132,7 +141,7 @@ def _grown(finder: rows.Finder, seed: int, lead: Shape, fit: Fit) -> list[int]:
         whole |= _picked_of(e)
         if e.name not in _MOVES:
             numbers += max(a.aval.size for a in (*e.inputs, *e.outputs)) // math.prod(lead)
-        waiting |= later | _near(finder, i, lead)
+        waiting |= later | _near(finder, i, lead, most)
         later.clear()
     return sorted(members, key=finder.position.__getitem__)
 
@@ -142,9 +151,9 @@ def _picked_of(e: Equation) -> set[Var]:
     return {a for a in e.inputs[:1] if isinstance(a, Var)} if e.name == "gather" else set()
 
 
-def _join(finder: rows.Finder, members: list[int], lead: Shape) -> None:
+def _join(finder: rows.Finder, members: list[int], lead: Shape, most: int) -> None:
     equations = [finder.equations[i] for i in members]
-    inner = Inner(finder, members, lead)
+    inner = Inner(finder, members, lead, most)
     for e in equations:
         inner.put(e)
     inside = set(members)
@@ -158,7 +167,7 @@ def _join(finder: rows.Finder, members: list[int], lead: Shape) -> None:
     large = [v for v, place, _ in inner.arrays if v.aval.size > SHARED]
     if len(inner.inputs) + len(outputs) > cost.MOST_BINDINGS or not outputs or not (
             large or inner.tables) or not all(
-            finder.is_at_hand(v) for v in large if has_rows(v, lead)) or {
+            finder.is_at_hand(v) for v in large if has_rows(v, lead, most)) or {
                 e.name for e in equations} <= _REPEATS:
         return
     program = _written(inner.equations, [v for _, _, v in inner.inputs], outputs)

@@ -180,6 +180,35 @@ def test_what_pairs_follow_from_is_read_elsewhere_too() -> None:
         np.testing.assert_array_equal(np.asarray(got), want)
 
 
+def matrices(x: Any, y: Any, xp: Any) -> list[Any]:
+    outer = x[:, :, None] * y[:, None, :]
+    return [outer, outer + x[:, :, None], xp.maximum(x[:, :, None], y[:, None, :]).sum(2),
+            xp.swapaxes(outer, 1, 2) - y[:, :, None]]
+
+
+def bools(x: Any, y: Any, xp: Any) -> list[Any]:
+    return [x[:, :, None] & y[:, None, :], xp.logical_or(x[:, :, None], y[:, None, :])]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("n, k, m", [(300, 5, 7), (129, 6, 6), (1000, 3, 3), (4099, 7, 7),
+                                     (257, 9, 5), (128, 2, 7), (2000, 4, 4)])
+def test_outer_products_of_a_batch(level: str, n: int, k: int, m: int) -> None:
+    """Rows of up to 64 numbers, turned round in blocks."""
+    with at_level(level):
+        for dtype in ("float32", "int8", "float64", "int16", "bool"):
+            x, y = (RNG.integers(0 if dtype == "bool" else -4, 2, s).astype(dtype)
+                    for s in ((n, k), (n, m)))
+            each = bools if dtype == "bool" else matrices
+            with calque.enable_x64(dtype == "float64"):
+                if dtype == "float32":
+                    assert points_of(lambda x, y: x[:, :, None] * y[:, None, :], x, y) == 1
+                made = calque.jit(functools.partial(each, xp=jnp))(x, y)
+            want = each(x, y, np)
+            for got, right in zip(made, want, strict=True):
+                np.testing.assert_array_equal(np.asarray(got), right)
+
+
 def picked(x: Any, i: Any, t: Any, xp: Any) -> list[Any]:
     p, q, r = x[t[:, 0]], x[t[:, 1]], x[t[:, 2]]
     return [x[i], x[t], q - p, xp.cross(q - p, r - p), (p + q + r) * 2, x[i][:, ::-1],
