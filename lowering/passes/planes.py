@@ -23,7 +23,8 @@ from calque.lowering.passes import cost, loops, registers
 SHORT = 4  # numbers side by side, at most,
 LEAST = 16  # of so many rows at least
 MOVED = 64  # numbers that are transposed within a step, at most
-_ALONG = frozenset(("broadcast_in_dim", "slice", "rev", "concatenate", "dynamic_update_slice"))
+_ALONG = frozenset(("broadcast_in_dim", "slice", "rev", "concatenate"))
+_PARTLY = frozenset(("dynamic_slice", "dynamic_update_slice"))
 Order = tuple[int, ...]
 
 
@@ -119,11 +120,14 @@ class _Planes:
     def __init__(self) -> None:
         self.env: dict[Var, Atom] = {}
         self.equations: list[Equation] = []
+        self.kept = set[Atom]()  # inputs that are read and written by parts only
 
     def program(self, p: Program, held: int, made: int) -> Program:
         """p; `held`, `made`: how many inputs and outputs come and go so, others as they were."""
         if p.const_vars:
             raise _Stays
+        whole = {a for e in p.equations if e.name not in _PARTLY for a in e.inputs}
+        self.kept = {v for v in p.inputs if v not in whole}
         inputs = []
         for i, v in enumerate(p.inputs):
             inputs.append(Var(_held(v.aval)) if i < held else v)
@@ -245,6 +249,8 @@ class _Planes:
 
     def _dynamic_update_slice(self, e: Equation, x: Atom, update: Atom, *starts: Atom) -> None:
         now = order(x.aval.shape)
+        if x in self.kept and _is_held(x.aval.shape):  # rows are written to what is handed on
+            raise _Stays
         self.put(e, [self.read(x), self.in_order(
             self.read(update), order(update.aval.shape), now),
             *[self.read(starts[i]) for i in now]], [now])
