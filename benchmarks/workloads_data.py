@@ -355,3 +355,8 @@ def flock_1000(j: Any, more: int) -> Made:
             return x + 0.1 * v, v
         return j.lax.fori_loop(0, 100, step, (x, v))
     return f, (normal(1000 + more, 3), normal(1000 + more, 3, seed=1))
+
+
+@workload
+def spectra_of_100_lines(j: Any, more: int) -> Made:
+    return lambda x: j.np.abs(j.np.fft.rfft(x)) ** 2, (normal(100 + more, 1000),)
