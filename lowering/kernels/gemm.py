@@ -407,14 +407,14 @@ def _in_parts(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype, sizes: 
             plan, n, each, of_b[1], vector, size)
     plan = plan if as_is is None else as_is
     scalars = (batch, m, n, k, split, *of_a, *of_b, plan.tall, plan.broad)
-    name, results = SUFFIXES[x.dtype.name], [((batch, split, m, n), sums)]
+    name, result = SUFFIXES[x.dtype.name], ((batch, split, m, n), sums)
     if as_is is not None:
-        (made,) = emit_native(ctx, "gemm", f"calque_direct_{name}", [a, b], results, scalars,
+        (made,) = emit_native(ctx, "gemm", f"calque_direct_{name}", [a, b], [result], scalars,
                               plan.groups)
     else:
-        results.append(((plan.groups * plan.room,), sums))
-        made, _ = emit_native(ctx, "gemm", f"calque_gemm_{name}", [a, b], results,
-                              (*scalars, plan.few, plan.room), plan.groups)
+        made, _ = emit_native(ctx, "gemm", f"calque_gemm_{name}", [a, b], [
+            result, ((plan.groups * plan.room,), sums)], (*scalars, plan.few, plan.room),
+            plan.groups)
     groups = max(1, min(VECTOR_GROUPS, batch * split * m * n * size // VECTOR_GROUP))
     return emit_native(ctx, "gemm", f"calque_add_{SUFFIXES[sums.name]}", [made],
                        [(shape_of_product(x, y, dims), sums)], (batch, m * n, split), groups)[0]

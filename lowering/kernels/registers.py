@@ -427,9 +427,11 @@ def _turned(b: KernelBuilder, xs: list[Value]) -> list[Value]:
 
 
 def _joined(parts: list[Value]) -> Value:
-    """Vectors one behind another."""
+    """Vectors of BLOCK lanes one behind another."""
+    lanes = BLOCK
     while len(parts) > 1:
-        parts = [_shuffled(KernelBuilder(2 * x.b.lanes), x, y, range(2 * x.b.lanes))
+        lanes *= 2
+        parts = [_shuffled(KernelBuilder(lanes), x, y, range(lanes))
                  for x, y in zip(parts[::2], parts[1::2])]
     return parts[0]
 

@@ -156,7 +156,7 @@ def member_places(e: Equation, lead: Shape, most: int) -> list[Place] | None:
     """Where the operands of an equation have the rows of its results; None where they have not."""
     full, none = tuple(range(len(lead))), (None,) * len(lead)
     if e.name not in ("broadcast_in_dim", "gather"):
-        found = [full if has_rows(a, lead, most) else none for a in e.inputs]
+        found: list[Place] = [full if has_rows(a, lead, most) else none for a in e.inputs]
         return found if all(q == full or a.aval.size <= SHARED
                             for a, q in zip(e.inputs, found)) else None
     places = operand_places(e, full, lead)

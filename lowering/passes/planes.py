@@ -1,4 +1,4 @@
-"""Loops over memory whose arrays have few numbers side by side (points, colours): coordinates first.
+"""Loops over memory whose arrays have few numbers side by side (points, colours): planes of them.
 
 Along a last axis of 3 no vector is full, and what cuts, repeats, joins or adds up along it runs
 number by number.  In such a loop an array (n, 3) is held as (3, n): short axes at the end come

@@ -19,7 +19,7 @@ from calque.core.types import Shape
 from calque.lowering.passes import cost, loops, rows
 from calque.lowering.passes.legalize import in_forms
 from calque.lowering.passes.places import MATRIX, SHARED, SHORT, Inner, has_rows, member_places
-from calque.lowering.passes.registers import Plan, plan_of_rows
+from calque.lowering.passes.registers import plan_of_rows
 
 LEAST = 128  # rows
 REPEATED = 3  # numbers side by side that are worth it where an array is only repeated along them,
@@ -40,7 +40,7 @@ def points(finder: rows.Finder) -> None:
     """Put calls in the place of such equations."""
     tried = set[int]()
     fit: Fit = {}
-    leads = {i: lead for i in finder.live if (lead := _lead(finder.equations[i])) is not None}
+    leads = {i: found for i in finder.live if (found := _lead(finder.equations[i])) is not None}
     # the most rows first: what all pairs follow from becomes part of them
     for i in sorted(leads, key=lambda i: (-math.prod(leads[i][0]), finder.position[i])):
         if i not in finder.live or i in tried:

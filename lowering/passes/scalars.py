@@ -26,6 +26,7 @@ from calque.lowering.plan.refusal import Refusal
 
 Grid = Any  # a NumPy array of symbols and of NumPy numbers
 Symbol = Any
+Start = tuple[Symbol, int, int]  # of a window, its axis, the greatest
 
 FOLDS = {"reduce_sum": "add", "reduce_prod": "multiply", "reduce_max": "maximum",
          "reduce_min": "minimum", "reduce_and": "and", "reduce_or": "or"}
@@ -41,7 +42,8 @@ PICK = 4  # what an element at a row's own position costs, an addition being 1
 FUNCTION = 16  # what a function costs in code, an addition being 1
 
 
-READING = frozenset(("dynamic_slice", "gather", "jit", "cond", "scan", "while"))  # what takes a Table
+READING = frozenset((  # what takes a Table
+    "dynamic_slice", "gather", "jit", "cond", "scan", "while"))
 JOINS = {"scatter": "", "scatter-add": "add", "scatter-sub": "subtract", "scatter-mul": "multiply",
          "scatter-min": "minimum", "scatter-max": "maximum"}
 
@@ -75,8 +77,7 @@ class Table:
     window starts are brought to (a start, its axis, the greatest), and where in it."""
 
     def __init__(self, shape: Shape, take: Callable[[list[Symbol], tuple[int, ...]], Grid],
-                 pick: Callable[[list[tuple[Symbol, int, int]], Sequence[int]], Symbol] | None = None
-                 ) -> None:
+                 pick: Callable[[list[Start], Sequence[int]], Symbol] | None = None) -> None:
         self.shape, self.take, self.pick = shape, take, pick
 
     @property
@@ -577,7 +578,7 @@ def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,
     def taken(starts: list[Symbol], sizes: Shape) -> Grid:
         return grid(sizes, [count.more() for _ in range(math.prod(sizes))])
 
-    def picked(starts: list[tuple[Symbol, int, int]], at: Sequence[int]) -> Symbol:
+    def picked(starts: list[Start], at: Sequence[int]) -> Symbol:
         return count.more(PICK)
 
     try:

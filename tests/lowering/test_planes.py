@@ -1,4 +1,4 @@
-"""Loops over memory whose points are held coordinate by coordinate (passes/planes), beside NumPy."""
+"""Loops over memory that hold points coordinate by coordinate (passes/planes), beside NumPy."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -120,7 +120,7 @@ def test_scans_take_and_give_points(step: Step, shape: tuple[int, ...]) -> None:
         def f(x: Any, v: Any, winds: Any, marks: Any, reverse: bool = reverse) -> Any:
             def one(c: Any, w: Any) -> Any:
                 x, v, m = c
-                x, v = step(x, v + 0.01 * w + 0.01 * fixed, jnp)
+                x, v = step(x, v + 0.01 * w + 0.01 * fixed, jnp)  # noqa: B023
                 m = (m[::-1] + m[0]) % 7
                 return (x, v, m), (x, v[:, 0], m.sum(0))
             return calque.lax.scan(one, (x, v, marks), winds, reverse=reverse)
@@ -211,4 +211,5 @@ def test_what_stays() -> None:
     p = x.astype(float)
     for _ in range(5):
         p = p @ w * 0.3 + p[0]
-    close(calque.jit(lambda x: calque.lax.fori_loop(0, 5, lambda i, x: x @ w * 0.3 + x[0], x))(x), p)
+    f = lambda x: calque.lax.fori_loop(0, 5, lambda i, x: x @ w * 0.3 + x[0], x)  # noqa: E731
+    close(calque.jit(f)(x), p)
