@@ -360,3 +360,9 @@ def flock_1000(j: Any, more: int) -> Made:
 @workload
 def spectra_of_100_lines(j: Any, more: int) -> Made:
     return lambda x: j.np.abs(j.np.fft.rfft(x)) ** 2, (normal(100 + more, 1000),)
+
+
+@workload
+def reflected_images(j: Any, more: int) -> Made:
+    return lambda x: j.np.pad(x, ((0, 0), (3, 3), (3, 3), (0, 0)), mode="reflect"), (
+        uniform(8 + more, 128, 128, 3),)
