@@ -366,3 +366,8 @@ def spectra_of_100_lines(j: Any, more: int) -> Made:
 def reflected_images(j: Any, more: int) -> Made:
     return lambda x: j.np.pad(x, ((0, 0), (3, 3), (3, 3), (0, 0)), mode="reflect"), (
         uniform(8 + more, 128, 128, 3),)
+
+
+@workload
+def remainders_by_a_number(j: Any, more: int) -> Made:
+    return lambda x: (x // 640, x % 640), (whole(10 ** 6, 1_000_000 + more),)

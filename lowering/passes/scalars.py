@@ -30,7 +30,7 @@ Start = tuple[Symbol, int, int]  # of a window, its axis, the greatest
 
 FOLDS = {"reduce_sum": "add", "reduce_prod": "multiply", "reduce_max": "maximum",
          "reduce_min": "minimum", "reduce_and": "and", "reduce_or": "or"}
-_KNOWN: dict[str, Function] = {
+KNOWN: dict[str, Function] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "max": np.maximum,
     "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
@@ -191,9 +191,9 @@ class Scalars:
         if name == "select_n" and is_known(xs[0]):
             return xs[1 + int(xs[0])]
         if all(map(is_known, xs)) and {dtype, *dtypes} <= _EXACT:
-            if name in _KNOWN:
+            if name in KNOWN:
                 with np.errstate(all="ignore"):
-                    return dtype.type(_KNOWN[name](*xs))
+                    return dtype.type(KNOWN[name](*xs))
             if name == "convert_element_type" and dtypes[0].kind in "biu" and (
                     dtype.kind in "iuf" and np.can_cast(dtypes[0], dtype)):
                 return dtype.type(xs[0])
