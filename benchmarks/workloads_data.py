@@ -305,3 +305,69 @@ def covariance_adaptation(j: Any, more: int) -> Made:
             return (new, 0.9 * spread + 0.1 * away.T @ away / 6), (new * new).sum()
         return j.lax.scan(step, (j.np.ones(spread.shape[0]), spread), points)[1]
     return f, (normal(60 + more, 12, 6), np.eye(6, dtype=np.float32))
+
+
+@workload
+def normal_equations(j: Any, more: int) -> Made:
+    """Long sums of a small result."""
+    return lambda x, y: j.linalg.solve(x.T @ x, x.T @ y), (
+        normal(20_000 + more, 50), normal(20_000 + more, seed=1))
+
+
+@workload
+def overlaps_of_boxes(j: Any, more: int) -> Made:
+    """All pairs of rows of four numbers."""
+    def f(a: Any, b: Any) -> Any:
+        low = j.np.maximum(a[:, None, :2], b[None, :, :2])
+        size = j.np.clip(j.np.minimum(a[:, None, 2:], b[None, :, 2:]) - low, 0)
+        common = size[..., 0] * size[..., 1]
+        area = lambda v: (v[:, 2] - v[:, 0]) * (v[:, 3] - v[:, 1])  # noqa: E731
+        return common / (area(a)[:, None] + area(b) - common)
+
+    def boxes(n: int, seed: int) -> Any:
+        corner = uniform(n, 2, seed=seed)
+        return np.concatenate([corner, corner + 0.3 * uniform(n, 2, seed=seed + 1)], 1)
+    return f, (boxes(500 + more, 0), boxes(300, 2))
+
+
+@workload
+def normals_of_triangles(j: Any, more: int) -> Made:
+    """Rows of three numbers picked by positions."""
+    def f(x: Any, t: Any) -> Any:
+        return j.np.cross(x[t[:, 1]] - x[t[:, 0]], x[t[:, 2]] - x[t[:, 0]])
+    return f, (normal(20_000, 3), whole(20_000, 40_000 + more, 3))
+
+
+@workload
+def outer_products_5x7(j: Any, more: int) -> Made:
+    return lambda x, y: x[:, :, None] * y[:, None, :], (
+        normal(10_000 + more, 5), normal(10_000 + more, 7))
+
+
+@workload
+def flock_1000(j: Any, more: int) -> Made:
+    """Points that know each other, in a loop."""
+    def f(x: Any, v: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            x, v = c
+            v = v + 0.01 * (x.mean(0) - x) + 0.01 * (v[0] - v)
+            v = v / j.np.maximum(j.linalg.norm(v, axis=1, keepdims=True), 1)
+            return x + 0.1 * v, v
+        return j.lax.fori_loop(0, 100, step, (x, v))
+    return f, (normal(1000 + more, 3), normal(1000 + more, 3, seed=1))
+
+
+@workload
+def spectra_of_100_lines(j: Any, more: int) -> Made:
+    return lambda x: j.np.abs(j.np.fft.rfft(x)) ** 2, (normal(100 + more, 1000),)
+
+
+@workload
+def reflected_images(j: Any, more: int) -> Made:
+    return lambda x: j.np.pad(x, ((0, 0), (3, 3), (3, 3), (0, 0)), mode="reflect"), (
+        uniform(8 + more, 128, 128, 3),)
+
+
+@workload
+def remainders_by_a_number(j: Any, more: int) -> Made:
+    return lambda x: (x // 640, x % 640), (whole(10 ** 6, 1_000_000 + more),)

@@ -42,6 +42,7 @@ from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
+from calque.lowering.passes.known import with_known
 from calque.lowering.passes.legalize import legalize
 from calque.lowering.passes.messages import combined
 from calque.lowering.passes.narrow import has_small, narrowed
@@ -151,7 +152,7 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     if has_small(plain):
         plain = hoist(narrowed(plain))
     if target.backend == "llvm-cpu":
-        plain = legalize(hoist(rerolled(plain)))
+        plain = legalize(with_known(hoist(rerolled(plain))))
     plain = combined(plain) if off("accumulate") else accumulate(combined(plain))
     cpu = target.backend == "llvm-cpu"
     leading = () if options.bake_consts else program.const_vars

@@ -54,6 +54,10 @@ LEAST_DIRECT_OF_MANY = 1 << 17  # and of each of a batch
 THIN = 16  # rows and columns: fewer of a long product are one workgroup's
 LEAST_DIRECT_SIZES = (8, 8)  # rows, contracted size (and columns: a panel)
 WASTE = 1 << 22  # multiply-adds with columns that are not there, rather than IREE's form
+# Long sums of a small result (x.T @ x of many rows) are cut in parts, which are added up behind:
+LEAST_SPLIT = 3 << 19  # from so many products on,
+SPLIT_RESULT, LONG = 1 << 14, 4  # of so few elements, sums so many times as long as its sides,
+LEAST_PARTS, ENOUGH = 4, 16  # in so many parts at least; in no more than that of what a cache holds
 CELL = 256  # rows and columns of a cell, or twice as many,
 PACKED = 22  # as what a row or column of it costs to pack is that of so many products with it
 WORKERS = (2, 16)  # for whom a product is cut
@@ -170,6 +174,20 @@ def direct(plan: Cells, n: int, k: int, b_row: int, bytes_of_vector: int, size: 
     if b_row * size % apart == 0 and (bytes_of_b > DIRECT or not few):
         return None
     return replace(plan, broad=broad, few=0, room=0)
+
+
+def split_of(batch: int, m: int, n: int, k: int, bytes_of_vector: int, size: int) -> int:
+    """Into how many parts the sums of a product are cut; 1: they stay whole.  What a part reads of
+    b stays in a core's cache, and is more than what it writes; of less than a panel of columns a
+    part is one block (gemm_tile.h: less_than_a_panel)."""
+    if batch * m * n * k < LEAST_SPLIT or m * n > SPLIT_RESULT or k < LONG * max(m, n):
+        return 1
+    if n < 2 * bytes_of_vector // size:
+        most = DEPTH
+    else:
+        most = min(DIRECT // (n * size), max(DEPTH, batch * k // ENOUGH))
+    split = _parts(k, max(DEPTH, most))
+    return split if split >= LEAST_PARTS and k // split * (m + n) >= 2 * m * n else 1
 
 
 def expected(sizes: Sequence[Any]) -> tuple[int, int, int, int]:
@@ -332,9 +350,12 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
         made = narrow_product(ctx, x, y, dims)
     if made is not None:
         return made
+    vector, size = LEVELS[level_of(target)], sums.itemsize
+    split = split_of(*sizes, vector, size) if known and not off("products") else 1
+    if split > 1:
+        return _in_parts(ctx, x, y, dims, sums, sizes, split)
     count, rows, columns, depth = expected(sizes)
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
-    vector, size = LEVELS[level_of(target)], sums.itemsize
     as_is = None
     if known and x.dtype == sums and not off("direct"):
         if b_column == 1 and m * n * k >= LEAST_MASKED:
@@ -361,15 +382,44 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     if as_is is not None and 1 in (a_row, a_column):
         return emit_native(
             ctx, "gemm", f"calque_direct_{SUFFIXES[x.dtype.name]}", [a, b], [(shape, sums)],
-            (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column, as_is.tall,
+            (batch, m, n, k, 1, a_batch, a_row, a_column, b_batch, b_row, b_column, as_is.tall,
              as_is.broad), as_is.groups)[0]
     plan = cells(count, rows, columns, depth, b_column == 1, vector, size, is_static((m,)))
-    scalars = (batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column, plan.tall,
+    scalars = (batch, m, n, k, 1, a_batch, a_row, a_column, b_batch, b_row, b_column, plan.tall,
                plan.broad, plan.few, plan.room)
     results = [(shape, sums), ((plan.groups * plan.room,), sums)]
     made, _ = emit_native(ctx, "gemm", f"calque_gemm_{SUFFIXES[x.dtype.name]}", [a, b], results,
                           scalars, plan.groups)
     return made
+
+
+def _in_parts(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype, sizes: Sequence[int],
+              split: int) -> Value:
+    """A product whose sums are cut, in parts that do not depend on who computes them: results are
+    the same every time."""
+    (xc, yc), (xb, yb) = dims
+    batch, m, n, k = sizes
+    a, of_a = _operand(ctx, x, (xb, other_axes(x.ndim, xc, xb), xc))
+    b, of_b = _operand(ctx, y, (yb, yc, other_axes(y.ndim, yc, yb)))
+    vector, size, each = LEVELS[level_of(ctx.target)], sums.itemsize, _parts(k, split)
+    plan = cells(batch * split, m, n, each, of_b[2] == 1, vector, size)
+    as_is = None
+    if x.dtype == sums and 1 in of_a[1:] and of_b[2] == 1:
+        as_is = replace(plan, few=0, room=0) if n < 2 * vector // size else direct(
+            plan, n, each, of_b[1], vector, size)
+    plan = plan if as_is is None else as_is
+    scalars = (batch, m, n, k, split, *of_a, *of_b, plan.tall, plan.broad)
+    name, result = SUFFIXES[x.dtype.name], ((batch, split, m, n), sums)
+    if as_is is not None:
+        (made,) = emit_native(ctx, "gemm", f"calque_direct_{name}", [a, b], [result], scalars,
+                              plan.groups)
+    else:
+        made, _ = emit_native(ctx, "gemm", f"calque_gemm_{name}", [a, b], [
+            result, ((plan.groups * plan.room,), sums)], (*scalars, plan.few, plan.room),
+            plan.groups)
+    groups = max(1, min(VECTOR_GROUPS, batch * split * m * n * size // VECTOR_GROUP))
+    return emit_native(ctx, "gemm", f"calque_add_{SUFFIXES[sums.name]}", [made],
+                       [(shape_of_product(x, y, dims), sums)], (batch, m * n, split), groups)[0]
 
 
 def _operand(ctx: Context, x: Value, groups: Sequence[Sequence[int]]

@@ -177,6 +177,13 @@ def at_lanes(b: KernelBuilder, m: Memory, offset: Value, where: Sequence[Index])
                          for k in range(b.lanes)], m.dtype)
 
 
+def picked(b: KernelBuilder, m: Memory, offset: Value) -> Value:
+    """In each lane the element so many elements behind the first."""
+    if b.lanes == 1:
+        return _load(SCALAR, m, add(m.base, position(offset)))
+    return at_lanes(b, m.view((1,), (0,)), offset, [0])
+
+
 def lane(x: Value, k: int) -> Value:
     """One lane's number."""
     made = mlir.value("vector.extract", SCALAR.type_of(x.dtype), [x.ir],

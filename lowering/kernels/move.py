@@ -22,6 +22,7 @@ from calque.lowering.emit.aliasing import AliasAnalysis
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.kernels.dispatch import dispatch, executable, insert
+from calque.lowering.passes.edges import Edges
 from calque.lowering.plan.switches import off
 
 RUN = 8192  # elements of a run at most
@@ -258,6 +259,84 @@ def pick(ctx: Context, x: Value, ids: Value, inside: Value | None = None, fill: 
         bits = int(word)
     part = Part(0, shape[0], shape[1], 0, shape[1], 0, shape[1], picked=True, fill=bits)
     return _moved(ctx, "pick", [x, ids, *([] if inside is None else [inside])], shape, [part])
+
+
+def around(ctx: Context, x: Value, how: Edges, shape: Shape) -> Value | None:
+    """x with edges around it; None where that is no work for a kernel."""
+    if not is_large(ctx, shape, x.dtype, how.wide):
+        return None
+    ctx.kernels += 1
+    name, bits = f"edges_{ctx.kernels}", 8 * x.dtype.itemsize
+    total, count = math.prod(shape), len(how.source)
+    lines = ctx.b.constant(np.array(how.source, np.int32))
+    groups = max(1, min(GROUPS, total // WORTH, count))
+    source, target = f"memref<{math.prod(x.shape)}xi{bits}>", f"memref<{total}xi{bits}>"
+    refs = [f"%m{i} = stream.binding.subspan %b{i}[%c0] : !stream.binding -> {kind}"
+            for i, kind in enumerate((source, f"memref<{count}xi32>", target))]
+    body = "".join(_run_around(i, run, how.inner, bits, source, target)
+                   for i, run in enumerate(how.runs))
+    insert(ctx.module, executable(name, 3, groups, f"""{chr(10).join(refs)}
+      %next = arith.addi %group, %c1 : index
+      %count = arith.constant {count} : index
+      %a = arith.muli %group, %count : index
+      %b = arith.muli %next, %count : index
+      %first = arith.divui %a, %groups : index
+      %last = arith.divui %b, %groups : index
+      %width = arith.constant {how.width} : index
+      %wide = arith.constant {how.wide} : index
+      scf.for %row = %first to %last step %c1 {{
+        %id = memref.load %m1[%row] : memref<{count}xi32>
+        %line = arith.index_cast %id : i32 to index
+        %from = arith.muli %line, %width : index
+        %to = arith.muli %row, %wide : index
+        {body}
+      }}"""))
+    return dispatch(ctx, "move", name, [x, lines], [(shape, x.dtype)], groups=groups)[0]
+
+
+def _run_around(i: int, run: tuple[int, int, int, int], inner: int, bits: int, source: str,
+                target: str) -> str:
+    """A run of elements of a row: by vectors, the last of which ends with it, where they lie as
+    they did, else number by number."""
+    to, start, count, step = run
+    size = count * inner
+    lanes = min(512 // bits, 1 << (size.bit_length() - 1))
+    if step != 1 and count > 1:  # elements one after another
+        return f"""
+        %n{i} = arith.constant {count} : index
+        %k{i} = arith.constant {inner} : index
+        %d{i} = arith.constant {to * inner} : index
+        %e{i} = arith.constant {start * inner} : index
+        %g{i} = arith.constant {step * inner} : index
+        scf.for %j = %c0 to %n{i} step %c1 {{
+          %p = arith.muli %j, %k{i} : index
+          %q = arith.muli %j, %g{i} : index
+          %ahead = arith.addi %p, %d{i} : index
+          %behind = arith.addi %q, %e{i} : index
+          %there = arith.addi %ahead, %to : index
+          %here = arith.addi %behind, %from : index
+          scf.for %c = %c0 to %k{i} step %c1 {{
+            %get = arith.addi %here, %c : index
+            %put = arith.addi %there, %c : index
+            %x = memref.load %m0[%get] : {source}
+            memref.store %x, %m2[%put] : {target}
+          }}
+        }}"""
+    return f"""
+        %n{i} = arith.constant {-(-size // lanes) * lanes} : index
+        %l{i} = arith.constant {lanes} : index
+        %z{i} = arith.constant {size - lanes} : index
+        %d{i} = arith.constant {to * inner} : index
+        %e{i} = arith.constant {start * inner} : index
+        %p{i} = arith.addi %to, %d{i} : index
+        %q{i} = arith.addi %from, %e{i} : index
+        scf.for %v = %c0 to %n{i} step %l{i} {{
+          %j = arith.minui %v, %z{i} : index
+          %q = arith.addi %q{i}, %j : index
+          %p = arith.addi %p{i}, %j : index
+          %x = vector.load %m0[%q] : {source}, vector<{lanes}xi{bits}>
+          vector.store %x, %m2[%p] : {target}, vector<{lanes}xi{bits}>
+        }}"""
 
 
 def _moved(ctx: Context, what: str, xs: Sequence[Value], shape: Shape,

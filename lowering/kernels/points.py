@@ -15,7 +15,7 @@ from calque.lowering.passes.registers import Plan
 def emit_points(ctx: Context, p: Program, plan: Plan, xs: Sequence[Value],
                 outs: Sequence[ShapedArray]) -> list[Value]:
     """The outputs of a group; equal groups share a kernel."""
-    key = "points", p.key(), plan.sizes, tuple((x.shape, x.dtype) for x in xs)
+    key = "points", p.key(), plan.sizes, plan.axes, tuple((x.shape, x.dtype) for x in xs)
     shell = ctx.sources.get(key)
     if shell is None:
         ctx.sources[key] = shell = Shell(ctx, "points", xs, outs)

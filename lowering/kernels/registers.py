@@ -5,7 +5,9 @@ Start reading at `emit`, then `_Loop`.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from calque.core.program import Equation
 from calque.core.types import Dtype, Shape
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value, int_array
+from calque.lowering.emit.dtypes import I32
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.tensors import apply
@@ -32,14 +35,19 @@ from calque.lowering.passes.scalars import (
 GROUPS = 64  # workgroups that rows are spread over at most
 BLOCKS, WORTH = 4, 20_000  # vectors that one takes at least, or what they compute
 SHARE = 1 << 14  # numbers of what is done once that are worth a workgroup
-WIDE = 16  # numbers of a row up to which rows are read and written as they lie, and sorted by lanes
+WIDE = 8  # numbers of a row up to which rows are read and written as they lie, and sorted by lanes;
+BLOCK = 8  # others in blocks of so many rows and numbers, turned round, up to
+WIDEST = 64  # numbers of a row
 
 
-def width(plan: Plan, dtypes: Sequence[Dtype]) -> int:
+def width(plan: Plan, arrays: Sequence[Memory]) -> int:
     """Lanes: several vectors of one row's numbers hide what each waits for, where there are few."""
-    lanes = 128 // max(4, *[d.itemsize for d in dtypes])
+    lanes = 128 // max(4, *[m.dtype.itemsize for m in arrays])
     if plan.flat is None and plan.state > 1:
         lanes //= 2
+    if "tables" in plan.params and any(
+            m.size > WIDE * plan.rows for m in arrays[plan.params["tables"]:]):
+        lanes = BLOCK  # what is turned round takes time to compile
     while lanes > plan.rows:
         lanes //= 2
     return max(1, lanes)
@@ -49,7 +57,10 @@ def emit(distribute: Callable[[int], Index], name: str, plan: Plan, operands: Se
          results: Sequence[Memory]) -> None:
     """The loop, a scan or a while, or what is done once ("points"); `distribute` makes several
     workgroups and gives the number of this one."""
-    lanes = width(plan, [m.dtype for m in (*operands, *results)])
+    if _crosses(plan, operands):
+        _crossed(distribute, plan, operands, results)
+        return
+    lanes = width(plan, [*operands, *results])
     loop = _Loop(SCALAR if lanes == 1 else KernelBuilder(lanes), name, plan, operands, results)
     blocks = -(-plan.rows // lanes)
     work = plan.numbers * plan.params.get("length", 1)
@@ -72,6 +83,72 @@ def emit(distribute: Callable[[int], Index], name: str, plan: Plan, operands: Se
     first = memory.times(distribute(groups), count)
     end = memory.computed("minsi", memory.add(first, count), blocks * lanes)
     memory.loop(end, part, start=first, step=lanes)
+
+
+def _crosses(plan: Plan, operands: Sequence[Memory]) -> bool:
+    """Whether operands of what is done once have some of several axes of rows only."""
+    return len(plan.sizes) > 1 and "tables" in plan.params and any(
+        0 < place.count(None) < len(place) for place in plan.axes)
+
+
+def _crossed(distribute: Callable[[int], Index], plan: Plan, operands: Sequence[Memory],
+             results: Sequence[Memory]) -> None:
+    """The rows of such: vectors run along the last axis, so that what has another one is a number
+    that all lanes share, and what has the last one is read as it lies."""
+    along = replace(plan, sizes=plan.sizes[-1:], axes=tuple(p[-1:] for p in plan.axes),
+                    results=tuple(p[-1:] for p in plan.results))
+    lanes = width(along, [*operands, *results])
+    b = SCALAR if lanes == 1 else KernelBuilder(lanes)
+    count, n = math.prod(plan.sizes[:-1]), plan.sizes[-1]
+    blocks = -(-n // lanes)
+    each = max(BLOCKS, SHARE // (lanes * max(1, plan.numbers)))
+    groups = min(GROUPS, max(1, count * blocks // each))
+
+    def lines(first: Index, end: Index, start: Index, stop: Index) -> None:
+        def line(i: Index) -> list[Any]:
+            where = _coordinates(i, plan.sizes[:-1])
+            parts = [_at(m, place, where) for m, place in (
+                *zip(operands, plan.axes), *zip(results, plan.results))]
+            loop = _Loop(b, "points", along, parts[:len(operands)], parts[len(operands):],
+                         len(plan.sizes))
+
+            def part(at: Index) -> list[Any]:
+                loop.rows(memory.computed("minsi", at, n - lanes) if n % lanes else at)
+                return []
+
+            memory.loop(stop, part, start=start, step=lanes)
+            return []
+
+        memory.loop(end, line, start=first)
+
+    if groups == 1:
+        lines(0, count, 0, blocks * lanes)
+    elif count >= groups:
+        group = distribute(groups)
+        first, end = (memory.quotient(memory.times(i, count), groups)
+                      for i in (group, memory.add(group, 1)))
+        lines(first, end, 0, blocks * lanes)
+    else:
+        share = -(-blocks // min(groups, blocks)) * lanes
+        start = memory.times(distribute(-(-blocks * lanes // share)), share)
+        lines(0, count, start, memory.computed("minsi", memory.add(start, share), blocks * lanes))
+
+
+def _coordinates(i: Index, sizes: Sequence[int]) -> list[Index]:
+    """Where element i of a shape stands."""
+    found: list[Index] = []
+    for k, n in reversed(list(enumerate(sizes))):
+        found.insert(0, memory.remainder(i, n) if k else i)
+        i = memory.quotient(i, n)
+    return found
+
+
+def _at(m: Memory, place: Place, where: Sequence[Index]) -> Memory:
+    """What of an operand belongs to rows at these coordinates of all axes but the last."""
+    for axis, i in zip(place, where):
+        if axis is not None:
+            m = m.cut(axis, i, 1)
+    return m
 
 
 class _Registers:
@@ -129,12 +206,12 @@ class _Loop:
     """The loop for as many rows as b has lanes."""
 
     def __init__(self, b: KernelBuilder, name: str, plan: Plan, operands: Sequence[Memory],
-                 results: Sequence[Memory]) -> None:
+                 results: Sequence[Memory], axes: int | None = None) -> None:
         self.b, self.name, self.plan = b, name, plan
         self.operands, self.results = operands, results
         self.scalars = Scalars(_Registers(b), 1 << 30, plan.flat)
-        self.first = [] if plan.flat is not None else [
-            grid((), [np.int32(0)])] * len(plan.sizes)  # what split rewrites takes the first row
+        self.first = [] if plan.flat is not None else [grid((), [np.int32(0)])] * (
+            len(plan.sizes) if axes is None else axes)  # what split rewrites takes the first row
         self.offsets: dict[tuple[int, ...], list[Index]] = {}
 
     def rows(self, at: Index) -> None:
@@ -145,7 +222,8 @@ class _Loop:
             self.until(at)
             return
         if self.name == "points":
-            given = [self.get(m, a, at) for m, a in zip(self.operands, axes)]
+            given = [(self.const if i < p["tables"] else self.get)(m, a, at)
+                     for i, (m, a) in enumerate(zip(self.operands, axes))]
             for y, m, a in zip(self.scalars.run(p["jaxpr"], [*self.first, *given]), self.results,
                                self.plan.results):
                 self.put(y, m, a, at)
@@ -209,7 +287,19 @@ class _Loop:
             part = tuple(m.shape[i] if i in place else k for i, k in enumerate(sizes))
             return self.get(m.view(part, m.strides, base), place, at)
 
-        return Table(shape, take)
+        def pick(starts: list[tuple[Symbol, int, int]], where: Sequence[int]) -> Value:
+            known, offset = sum(i * s for i, s in zip(where, m.strides)), None
+            for start, axis, last in starts:
+                if is_known(start):
+                    known += min(max(int(start), 0), last) * m.strides[axis]
+                    continue
+                safe = self.b.convert(memory.clamped(start, last, self.b), I32) * m.strides[axis]
+                offset = safe if offset is None else offset + safe
+            if offset is None:
+                return memory.load(self.b, m.view((), (), known), [])
+            return memory.picked(self.b, m.view((), (), known), offset)
+
+        return Table(shape, take, pick)
 
     def get(self, m: Memory, place: Place, at: Index) -> Grid:
         rows, shape, steps = self.view(m, place)
@@ -241,19 +331,46 @@ class _Loop:
         they are not few or do not."""
         n = rows.strides[-1]
         inner = rows.view(rows.shape[:-1], rows.strides[:-1])
-        return n if self.b.lanes > 1 and 1 < n <= WIDE and n == inner.size and (
-            inner.is_dense()) else 0
+        return n if self.b.lanes > 1 and 1 < n <= WIDEST and n == inner.size and (
+            inner.is_dense()) and (n <= WIDE or self.b.lanes >= BLOCK) else 0
 
     def sorted(self, rows: Memory, n: int, at: Index) -> list[Value]:
-        """One vector of all numbers of the rows, taken apart."""
+        """The numbers of rows, one vector each."""
         line = rows.view((rows.shape[-1] * n,), (1,))
+        if n > WIDE:
+            return self.from_blocks(line, n, at)
         every = memory.load(KernelBuilder(self.b.lanes * n), line, [memory.times(at, n)])
         return [_shuffled(self.b, every, every, range(k, self.b.lanes * n, n)) for k in range(n)]
+
+    def from_blocks(self, line: Memory, n: int, at: Index) -> list[Value]:
+        """The same of many: the last block begins where a whole one ends with the row."""
+        few, parts = KernelBuilder(BLOCK), [list[Value]() for _ in range(n)]
+        for row in range(0, self.b.lanes, BLOCK):
+            for first in _blocks(n):
+                turned = _turned(few, [memory.load(few, line, [memory.add(memory.times(
+                    memory.add(at, row + r), n), first)]) for r in range(BLOCK)])
+                for k, v in enumerate(turned):
+                    if len(parts[first + k]) == row // BLOCK:
+                        parts[first + k].append(v)
+        return [_joined(part) for part in parts]
+
+    def to_blocks(self, values: list[Value], line: Memory, n: int, at: Index) -> None:
+        few = KernelBuilder(BLOCK)
+        for row in range(0, self.b.lanes, BLOCK):
+            for first in _blocks(n):
+                turned = _turned(few, [_shuffled(few, v, v, range(row, row + BLOCK))
+                                       for v in values[first:first + BLOCK]])
+                for r, v in enumerate(turned):
+                    memory.store(few, v, line, [memory.add(memory.times(
+                        memory.add(at, row + r), n), first)])
 
     def put(self, g: Grid, m: Memory, place: Place, at: Index) -> None:
         rows, _, steps = self.view(m, place)
         values = self.scalars.symbols(g, m.dtype)
         n = self.together(rows)
+        if n > WIDE:
+            self.to_blocks(values, rows.view((rows.shape[-1] * n,), (1,)), n, at)
+            return
         if n:
             lanes, every = self.b.lanes, values[0]
             for k, v in enumerate(values[1:], 1):
@@ -285,6 +402,38 @@ def _position(start: Symbol, last: int) -> Index:
         return min(max(int(start), 0), last)
     return memory.position(memory.clamped(
         memory.lane(start, 0) if start.b.lanes > 1 else start, last))
+
+
+def _blocks(n: int) -> list[int]:
+    """Where the blocks of n numbers begin."""
+    return [min(first, n - BLOCK) for first in range(0, n, BLOCK)]
+
+
+def _turned(b: KernelBuilder, xs: list[Value]) -> list[Value]:
+    """As many vectors as they have lanes, as a matrix: its transposition (J. O. Eklundh, "A fast
+    computer method for matrix transposing", 1972)."""
+    step = 1
+    while step < b.lanes:
+        made = list(xs)
+        for i in range(b.lanes):
+            if not i & step:
+                x, y, lanes = xs[i], xs[i + step], range(b.lanes)
+                made[i] = _shuffled(b, x, y, [
+                    b.lanes + k - step if k & step else k for k in lanes])
+                made[i + step] = _shuffled(b, x, y, [
+                    b.lanes + k if k & step else k + step for k in lanes])
+        xs, step = made, 2 * step
+    return xs
+
+
+def _joined(parts: list[Value]) -> Value:
+    """Vectors of BLOCK lanes one behind another."""
+    lanes = BLOCK
+    while len(parts) > 1:
+        lanes *= 2
+        parts = [_shuffled(KernelBuilder(lanes), x, y, range(lanes))
+                 for x, y in zip(parts[::2], parts[1::2])]
+    return parts[0]
 
 
 def _shuffled(b: KernelBuilder, x: Value, y: Value, order: Sequence[int]) -> Value:

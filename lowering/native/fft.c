@@ -37,6 +37,23 @@
 #define ODD_16 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
 #define LOW_16 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define HIGH_16 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+/* of complex numbers whose parts lie in turn: in reverse order, one part twice, parts exchanged */
+#define BACK_2 0, 1
+#define REAL_2 0, 0
+#define IMAGINARY_2 1, 1
+#define SWAP_2 1, 0
+#define BACK_4 2, 3, 0, 1
+#define REAL_4 0, 0, 2, 2
+#define IMAGINARY_4 1, 1, 3, 3
+#define SWAP_4 1, 0, 3, 2
+#define BACK_8 6, 7, 4, 5, 2, 3, 0, 1
+#define REAL_8 0, 0, 2, 2, 4, 4, 6, 6
+#define IMAGINARY_8 1, 1, 3, 3, 5, 5, 7, 7
+#define SWAP_8 1, 0, 3, 2, 5, 4, 7, 6
+#define BACK_16 14, 15, 12, 13, 10, 11, 8, 9, 6, 7, 4, 5, 2, 3, 0, 1
+#define REAL_16 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14
+#define IMAGINARY_16 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15
+#define SWAP_16 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
 
 #define R float
 #define RINT int32_t

@@ -125,6 +125,24 @@ static __attribute__((noinline)) void NAME(one_pass)(int64_t r, int64_t m, int64
   }
 }
 
+/* As many vectors as they have lanes, transposed: halves are interleaved again and again. */
+INLINE void NAME(across)(V *a) {
+  V b[VL];
+  UNROLL for (int64_t done = 1; done < VL; done *= 2) {
+    UNROLL for (int64_t i = 0; i < VL / 2; i++) {
+      b[2 * i] = MIX(a[i], a[i + VL / 2], L(LOW));
+      b[2 * i + 1] = MIX(a[i], a[i + VL / 2], L(HIGH));
+    }
+    UNROLL for (int64_t i = 0; i < VL; i++) a[i] = b[i];
+  }
+}
+
+/* Where blocks of VL / 2 elements of a line begin: the last one where a whole one ends with it. */
+#define BLOCK (VL / 2)
+INLINE int64_t NAME(next)(int64_t first, int64_t n) {
+  return first + BLOCK < n && first + 2 * BLOCK > n ? n - BLOCK : first + BLOCK;
+}
+
 /* Rows of lanes from lines that lie `lane` apart, their elements `step` apart. */
 INLINE void NAME(bring)(const R *x, int64_t n, int64_t step, int64_t lane, int64_t count,
                         int64_t swap, V *to) {
@@ -135,6 +153,19 @@ INLINE void NAME(bring)(const R *x, int64_t n, int64_t step, int64_t lane, int64
       V a = from[0], b = from[1];
       to[2 * j + re] = MIX(a, b, L(EVEN));
       to[2 * j + im] = MIX(a, b, L(ODD));
+    }
+    return;
+  }
+  if (step == 1 && n >= BLOCK) {
+    for (int64_t first = 0; first < n; first = NAME(next)(first, n)) {
+      V a[VL];
+      UNROLL for (int64_t l = 0; l < VL; l++) /* the last line again where there are fewer */
+        a[l] = *(const V *)(x + 2 * ((l < count ? l : count - 1) * lane + first));
+      NAME(across)(a);
+      UNROLL for (int64_t j = 0; j < BLOCK; j++) {
+        to[2 * (first + j) + re] = a[2 * j];
+        to[2 * (first + j) + im] = a[2 * j + 1];
+      }
     }
     return;
   }
@@ -163,6 +194,18 @@ INLINE void NAME(send)(const V *from, int64_t n, int64_t step, int64_t lane, int
       V a = from[2 * k + re], b = from[2 * k + im];
       to[0] = MIX(a, b, L(LOW));
       to[1] = MIX(a, b, L(HIGH));
+    }
+    return;
+  }
+  if (step == 1 && n >= BLOCK) {
+    for (int64_t first = 0; first < n; first = NAME(next)(first, n)) {
+      V a[VL];
+      UNROLL for (int64_t j = 0; j < BLOCK; j++) {
+        a[2 * j] = from[2 * (first + j) + re];
+        a[2 * j + 1] = from[2 * (first + j) + im];
+      }
+      NAME(across)(a);
+      for (int64_t l = 0; l < count; l++) *(V *)(y + 2 * (l * lane + first)) = a[l];
     }
     return;
   }
@@ -260,6 +303,26 @@ void NAME(calque_fft_times)(
   }
 }
 
+/* Elements k and on, and m - k and back, of what calque_fft_real says, BLOCK of each. */
+INLINE void NAME(pairs)(const R *from, R *to, const R *table, int64_t k, int64_t m, int64_t back) {
+  const R half = 0.5;
+  const int64_t other = m - k - BLOCK + 1;
+  V conjugate;
+  UNROLL for (int64_t i = 0; i < VL; i++) conjugate[i] = i % 2 ? -1 : 1;
+  V a = *(const V *)(from + 2 * k), b = *(const V *)(from + 2 * other);
+  V w = *(const V *)(table + 2 * k);
+  b = MIX(b, b, L(BACK)) * conjugate;
+  V even = half * (a + b), odd = half * (a - b), turned = MIX(odd, odd, L(SWAP));
+  V c = MIX(w, w, L(REAL)), s = MIX(w, w, L(IMAGINARY)), t;
+  if (back) /* i conj(w) odd */
+    t = odd * s - turned * c * conjugate;
+  else /* w odd / i */
+    t = turned * c * conjugate + odd * s;
+  V last = (even - t) * conjugate;
+  *(V *)(to + 2 * k) = even + t;
+  *(V *)(to + 2 * other) = MIX(last, last, L(BACK));
+}
+
 /* The transform of 2 m real numbers, rows of m + 1, from that of m complex ones whose parts they
  * are in turn, or (`back`) the latter from the former, of which the first and the last imaginary
  * part are not read.  With x = even + i odd: the even part of element k is (x[k] + conj x[m-k]) / 2,
@@ -287,6 +350,8 @@ void NAME(calque_fft_real)(
       }
       k = 1;
     }
+    for (; k + BLOCK <= end && 2 * (k + BLOCK) <= m + 1; k += BLOCK)
+      NAME(pairs)(from, to, table, k, m, back);
     for (; k < end; k++) {
       const R c = table[2 * k], s = table[2 * k + 1];
       const R ar = from[2 * k], ai = from[2 * k + 1];
@@ -305,6 +370,7 @@ void NAME(calque_fft_real)(
     }
   }
 }
+#undef BLOCK
 #undef VL
 #undef V
 #undef C

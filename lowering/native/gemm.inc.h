@@ -234,20 +234,24 @@ ONCE void IN(stream)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, i
   }
 }
 
-/* c (batch, m, n) = a b, cell by cell, `tall` rows by `broad` columns; each group takes its part of
- * the cells and has `room` numbers to work in. */
+/* c (batch, split, m, n) = a b, of `split` parts of the k products of each sum, cell by cell, `tall`
+ * rows by `broad` columns; each group takes its part of the cells and has `room` numbers to work in. */
 void IN(calque_gemm)(const T *a_base, int64_t a_at, const T *b_base, int64_t b_at, R *c_base,
                      int64_t c_at, R *work_base, int64_t work_at, int64_t batch, int64_t m,
-                     int64_t n, int64_t k, int64_t a_batch, int64_t a_row, int64_t a_column,
-                     int64_t b_batch, int64_t b_row, int64_t b_column, int64_t tall,
-                     int64_t broad, int64_t few, int64_t room, int64_t group, int64_t groups) {
-  int64_t down = parts(m, tall), along = parts(n, broad), cells = batch * down * along;
+                     int64_t n, int64_t every, int64_t split, int64_t a_batch, int64_t a_row,
+                     int64_t a_column, int64_t b_batch, int64_t b_row, int64_t b_column,
+                     int64_t tall, int64_t broad, int64_t few, int64_t room, int64_t group,
+                     int64_t groups) {
+  int64_t down = parts(m, tall), along = parts(n, broad), cells = batch * split * down * along;
   R *work = work_base + work_at + group * room;
   for (int64_t at = cells * group / groups; at < cells * (group + 1) / groups; at++) {
     int64_t which = at / (down * along), i = at / along % down * tall, j = at % along * broad;
     int64_t rows = smaller(m - i, tall), columns = smaller(n - j, broad), left = 0;
-    VIEW a = {a_base + a_at + which * a_batch + i * a_row, a_column, a_row, 0, 0, 0};
-    VIEW b = {b_base + b_at + which * b_batch + j * b_column, b_row, b_column, 0, 0, 0};
+    int64_t begin = start_of(every, split, which % split);
+    int64_t k = start_of(every, split, which % split + 1) - begin;
+    const T *a_from = a_base + a_at + which / split * a_batch + i * a_row + begin * a_column;
+    const T *b_from = b_base + b_at + which / split * b_batch + j * b_column + begin * b_row;
+    VIEW a = {a_from, a_column, a_row, 0, 0, 0}, b = {b_from, b_row, b_column, 0, 0, 0};
     R *c = c_base + c_at + (which * m + i) * n + j;
     if (!k) { /* a size that is known at the call only: sums of nothing */
       for (int64_t r = 0; r < rows; r++)

@@ -232,23 +232,24 @@ INLINE void SUM(less_than_a_panel)(int64_t rows, int64_t columns, int64_t k, con
     JOIN(narrow_2, SUM_SUFFIX)(rows, columns, k, a, a_row, a_column, b, b_row, c, ldc);
 }
 
-/* c (batch, m, n) = a b, cell by cell as in gemm.inc.h, of numbers that are not widened: a is not
+/* c (batch, split, m, n) = a b, cell by cell as in gemm.inc.h, of numbers that are not widened: a is not
  * packed, its rows or columns lie side by side.  Nor is b where its rows do and no cell has less than
  * a panel of columns; the last panel of one goes back to where it is whole, and adds up again what it
  * shares with the one before. */
 void SUM(calque_direct)(const R *a_base, int64_t a_at, const R *b_base, int64_t b_at, R *c_base,
-                        int64_t c_at, int64_t batch, int64_t m, int64_t n, int64_t k,
-                        int64_t a_batch, int64_t a_row, int64_t a_column, int64_t b_batch,
-                        int64_t b_row, int64_t b_column, int64_t tall, int64_t broad,
-                        int64_t group, int64_t groups) {
-  int64_t down = parts(m, tall), along = parts(n, broad), cells = batch * down * along;
-  int64_t blocks = parts(k, DEPTH);
+                        int64_t c_at, int64_t batch, int64_t m, int64_t n, int64_t every,
+                        int64_t split, int64_t a_batch, int64_t a_row, int64_t a_column,
+                        int64_t b_batch, int64_t b_row, int64_t b_column, int64_t tall,
+                        int64_t broad, int64_t group, int64_t groups) {
+  int64_t down = parts(m, tall), along = parts(n, broad), cells = batch * split * down * along;
   for (int64_t at = cells * group / groups; at < cells * (group + 1) / groups; at++) {
     int64_t which = at / (down * along), i = at / along % down * tall, j = at % along * broad;
+    int64_t begin = start_of(every, split, which % split);
+    int64_t k = start_of(every, split, which % split + 1) - begin, blocks = parts(k, DEPTH);
     int64_t rows = smaller(m - i, tall), columns = smaller(n - j, broad);
     int64_t panels = columns / COLUMNS, last = columns % COLUMNS ? blocks : 0;
-    const R *a = a_base + a_at + which * a_batch + i * a_row;
-    const R *b = b_base + b_at + which * b_batch + j * b_column;
+    const R *a = a_base + a_at + which / split * a_batch + i * a_row + begin * a_column;
+    const R *b = b_base + b_at + which / split * b_batch + j * b_column + begin * b_row;
     R *c = c_base + c_at + (which * m + i) * n + j;
     if (columns > 1 && columns < COLUMNS && k <= DEPTH &&
         (b_column == 1 || k * columns <= (int64_t)(SHALLOW * 2 * VECTOR_BYTES / sizeof(R)))) {
@@ -271,6 +272,26 @@ void SUM(calque_direct)(const R *a_base, int64_t a_at, const R *b_base, int64_t 
   }
 }
 #undef SHALLOW
+
+/* y (batch, n) = the sums of x (batch, split, n), whole lines of it: what the parts of a split product
+ * add up to, in their order. */
+void SUM(calque_add)(const R *x_base, int64_t x_at, R *y_base, int64_t y_at, int64_t batch, int64_t n,
+                     int64_t split, int64_t group, int64_t groups) {
+  int64_t unit = LINE / (int64_t)sizeof(R), units = parts(n, unit), every = batch * units;
+  for (int64_t at = every * group / groups; at < every * (group + 1) / groups; at++) {
+    int64_t which = at / units, j = at % units * unit, some = smaller(n - j, unit);
+    const R *x = x_base + x_at + which * split * n + j;
+    R sum[LINE / sizeof(R)] = {0}, *y = y_base + y_at + which * n + j;
+    if (some == unit) {
+      for (int64_t p = 0; p < split; p++)
+        UNROLL for (int64_t i = 0; i < LINE / (int64_t)sizeof(R); i++) sum[i] += x[p * n + i];
+    } else {
+      for (int64_t p = 0; p < split; p++)
+        for (int64_t i = 0; i < some; i++) sum[i] += x[p * n + i];
+    }
+    for (int64_t i = 0; i < some; i++) y[i] = sum[i];
+  }
+}
 
 /* Four rows of four to columns. */
 INLINE void SUM(turn)(QUAD *x) {

@@ -8,6 +8,7 @@ from calque.lowering.passes import cost, loops
 from calque.lowering.passes.attention import attention
 from calque.lowering.passes.chains import chains
 from calque.lowering.passes.components import split_components
+from calque.lowering.passes.edges import edges
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.lists import lists
 from calque.lowering.passes.points import points
@@ -49,6 +50,10 @@ def _grouped(p: Program, closing: bool) -> Program:
     if not off("lists"):
         before = len(finder.equations)
         lists(finder)
+        found |= len(finder.equations) > before
+    if not off("moves"):
+        before = len(finder.equations)
+        edges(finder)
         found |= len(finder.equations) > before
     if not off("points"):
         before = len(finder.equations)

@@ -18,9 +18,11 @@ from calque.core.program import Atom, Equation, Program, Var, inner_of
 from calque.core.words import forms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.empty import without_empty
+from calque.lowering.passes.planes import in_planes
 from calque.lowering.passes.shared import with_shared_solves
 from calque.lowering.passes.vectors import with_vectors_summed
 from calque.lowering.passes.written import with_parts_written
+from calque.lowering.plan.switches import off
 
 FEW_TAPS = 25  # of a window outside of loops: each of more is worth less than compiling it
 
@@ -77,7 +79,8 @@ def _with_legal_loops(p: Program) -> Program:
                 written = in_pairs(e)
             elif is_masked(e) or any(map(needs_words, inner_of(e.params))):
                 written = in_words(e)
-        equations += [e] if written is None else written
+        for q in [e] if written is None else written:
+            equations += (None if off("planes") else in_planes(q)) or [q]
     return p if tuple(equations) == p.equations else p.replace(equations=equations)
 
 

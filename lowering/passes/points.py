@@ -14,21 +14,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Literal, Program, Var, param_key
+from calque.core.program import Equation, Literal, Program, Var, param_key
 from calque.core.types import Shape
 from calque.lowering.passes import cost, loops, rows
 from calque.lowering.passes.legalize import in_forms
-from calque.lowering.passes.registers import Plan, plan_of_rows
+from calque.lowering.passes.places import MATRIX, SHARED, SHORT, Inner, has_rows, member_places
+from calque.lowering.passes.registers import plan_of_rows
 
 LEAST = 128  # rows
-SHORT = 16  # numbers of a row in one array, at most, or elements of what all rows share
-SHARED = 64
-REPEATED = 3  # numbers side by side that are worth it where an array is only repeated along them
+REPEATED = 3  # numbers side by side that are worth it where an array is only repeated along them,
+OUTER = 7  # and where rows are matrices
 MOST = 200  # equations
 MOST_NUMBERS = 300  # that a row computes in them
 _SHORT_FORMS = frozenset((
-    "broadcast_in_dim", "slice", "rev", "concatenate", "reduce_sum", "reduce_prod", "reduce_max",
-    "reduce_min", "reduce_and", "reduce_or", "argmax", "argmin"))
+    "broadcast_in_dim", "slice", "rev", "concatenate", "gather", "reduce_sum", "reduce_prod",
+    "reduce_max", "reduce_min", "reduce_and", "reduce_or", "argmax", "argmin"))
 Fit = dict[Any, bool]  # whether equations of one form do the same for each row
 _WRITTEN = frozenset(("argmax", "argmin"))  # in others
 _VIEWS = frozenset(("squeeze", "reshape", "transpose"))
@@ -40,60 +40,65 @@ def points(finder: rows.Finder) -> None:
     """Put calls in the place of such equations."""
     tried = set[int]()
     fit: Fit = {}
-    for i in sorted(finder.live, key=finder.position.__getitem__):
+    leads = {i: found for i in finder.live if (found := _lead(finder.equations[i])) is not None}
+    # the most rows first: what all pairs follow from becomes part of them
+    for i in sorted(leads, key=lambda i: (-math.prod(leads[i][0]), finder.position[i])):
         if i not in finder.live or i in tried:
             continue
-        e = finder.equations[i]
-        lead = _lead(e)
-        if lead is None:
-            continue
-        members = _grown(finder, i, lead, fit)
+        lead, most = leads[i]
+        members = _grown(finder, i, lead, most, fit)
         tried.update(members)
         if members:
-            _join(finder, members, lead)
+            _join(finder, members, lead, most)
 
 
-def _lead(e: Equation) -> Shape | None:
-    """The axes of rows of an equation that works along a short last axis; None of others."""
+def _lead(e: Equation) -> tuple[Shape, int] | None:
+    """The axes of rows of an equation that works along a short last axis, and how many numbers a
+    row has at most; None of others."""
     if e.name not in _SHORT_FORMS or len(e.outputs) != 1 or cost.is_dynamic(e):
         return None
-    wide = max((a.aval for a in (*e.inputs, *e.outputs)), key=lambda a: a.size)
-    end, inner = wide.ndim, 1
-    while end and inner * wide.shape[end - 1] <= SHORT:
-        end -= 1
-        inner *= wide.shape[end]
-    lead = wide.shape[:end]
-    if inner == 1 or wide.shape[-1] >= SHORT or math.prod(lead) < LEAST or (
-            e.name == "broadcast_in_dim" and (
-                wide.shape[-1] > REPEATED or not 1 < e.inputs[0].aval.size < wide.size)):
-        return None
-    return lead if _is_member(e, lead) else None
-
-
-def _has_rows(a: Atom, lead: Shape) -> bool:
-    shape = a.aval.shape
-    return shape[:len(lead)] == lead and math.prod(shape[len(lead):]) <= SHORT
+    arrays = e.outputs if e.name == "gather" else (*e.inputs, *e.outputs)
+    wide = max((a.aval for a in arrays), key=lambda a: a.size)
+    for most in (SHORT, MATRIX):
+        end, inner = wide.ndim, 1
+        while end and inner * wide.shape[end - 1] <= most:
+            end -= 1
+            inner *= wide.shape[end]
+        lead = wide.shape[:end]
+        matrix = wide.ndim - end > 1 and wide.shape[-1] <= OUTER
+        if inner == 1 or wide.shape[-1] >= SHORT or math.prod(lead) < LEAST or (
+                e.name == "broadcast_in_dim" and not (
+                    (wide.shape[-1] <= REPEATED or matrix)
+                    and 1 < e.inputs[0].aval.size < wide.size)) or (
+                        most == MATRIX and not (matrix and e.name == "broadcast_in_dim")):
+            continue
+        if _is_member(e, lead, most):
+            return lead, most
+    return None
 
 
 def _has_form(e: Equation) -> bool:
     return rows.is_elementwise(e) or e.name in _SHORT_FORMS or e.name in _VIEWS
 
 
-def _is_member(e: Equation, lead: Shape) -> bool:
+def _is_member(e: Equation, lead: Shape, most: int) -> bool:
     """Whether an equation does the same for each row."""
     if cost.is_dynamic(e) or not (loops.is_plain(e) or e.name in _WRITTEN) or not all(
-            _has_rows(v, lead) for v in e.outputs):
+            has_rows(v, lead, most) for v in e.outputs):
         return False
-    return all(_has_rows(a, lead) or a.aval.size <= SHARED for a in e.inputs) and (
-        _planned(_written([e], list(dict.fromkeys(a for a in e.inputs if isinstance(a, Var))),
-                          list(e.outputs)), lead) is not None)
+    places = member_places(e, lead, most)
+    if places is None:
+        return False
+    given = {a: q for a, q in zip(e.inputs, places) if isinstance(a, Var)}
+    return plan_of_rows(_written([e], list(given), list(e.outputs)), lead, list(given.values()),
+                        int(e.name == "gather")) is not None
 
 
-def _near(finder: rows.Finder, i: int, lead: Shape) -> set[int]:
+def _near(finder: rows.Finder, i: int, lead: Shape, most: int) -> set[int]:
     """The neighbours of an equation, and what reads the same rows."""
     near = set(finder.neighbours(i))
     for a in finder.equations[i].inputs:
-        if isinstance(a, Var) and _has_rows(a, lead):
+        if isinstance(a, Var) and has_rows(a, lead, most):
             near |= finder.users[a]
     return near
 
@@ -104,14 +109,12 @@ def _written(equations: Sequence[Equation], given: Sequence[Var], outputs: Seque
         e.name in _WRITTEN and in_forms(e) or [e])], outputs, name="points")
 
 
-def _planned(p: Program, lead: Shape) -> Plan | None:
-    return plan_of_rows(p, lead, [_has_rows(a, lead) for a in p.inputs])
-
-
-def _grown(finder: rows.Finder, seed: int, lead: Shape, fit: Fit) -> list[int]:
+def _grown(finder: rows.Finder, seed: int, lead: Shape, most: int, fit: Fit
+           ) -> list[int]:
     """A seed and what is around it, in order; `fit` is filled in."""
     members, later, span = {seed}, set[int](), finder.span((seed,))
-    waiting, numbers = _near(finder, seed, lead), 0
+    waiting, numbers = _near(finder, seed, lead, most), 0
+    whole, made = _picked_of(finder.equations[seed]), set(finder.equations[seed].outputs)
     while waiting and len(members) < MOST and numbers < MOST_NUMBERS:
         i = min(waiting, key=finder.position.__getitem__)
         waiting.discard(i)
@@ -120,30 +123,39 @@ def _grown(finder: rows.Finder, seed: int, lead: Shape, fit: Fit) -> list[int]:
         e = finder.equations[i]
         if not _has_form(e):
             continue
-        form = (lead, e.name, tuple((k, param_key(v)) for k, v in e.params.items()),
+        form = (lead, most, e.name, tuple((k, param_key(v)) for k, v in e.params.items()),
                 tuple((a.aval.shape, a.aval.dtype, isinstance(a, Literal)) for a in e.inputs))
         if form not in fit:
-            fit[form] = _is_member(e, lead)
+            fit[form] = _is_member(e, lead, most)
         if not fit[form]:
             continue
         more = span.joined(finder.span((i,)))
         if finder.between(more):
             later.add(i)
             continue
+        if made & _picked_of(e) or whole & set(e.outputs):  # it has to be in memory before
+            continue
         members.add(i)
         span = more
+        made.update(e.outputs)
+        whole |= _picked_of(e)
         if e.name not in _MOVES:
             numbers += max(a.aval.size for a in (*e.inputs, *e.outputs)) // math.prod(lead)
-        waiting |= later | _near(finder, i, lead)
+        waiting |= later | _near(finder, i, lead, most)
         later.clear()
     return sorted(members, key=finder.position.__getitem__)
 
 
-def _join(finder: rows.Finder, members: list[int], lead: Shape) -> None:
+def _picked_of(e: Equation) -> set[Var]:
+    """What an equation picks rows of."""
+    return {a for a in e.inputs[:1] if isinstance(a, Var)} if e.name == "gather" else set()
+
+
+def _join(finder: rows.Finder, members: list[int], lead: Shape, most: int) -> None:
     equations = [finder.equations[i] for i in members]
-    made = {v for e in equations for v in e.outputs}
-    given = list(dict.fromkeys(
-        a for e in equations for a in e.inputs if isinstance(a, Var) and a not in made))
+    inner = Inner(finder, members, lead, most)
+    for e in equations:
+        inner.put(e)
     inside = set(members)
     # what only repeats something is not written: who reads it has it again
     again = [i for i in members if finder.equations[i].name == "broadcast_in_dim" and not (
@@ -152,17 +164,25 @@ def _join(finder: rows.Finder, members: list[int], lead: Shape) -> None:
     read = {a for i in again for a in finder.equations[i].inputs}
     outputs = [v for i, e in zip(members, equations) for v in e.outputs if v in finder.results
                or v in read or i not in again and finder.users.get(v, set()) - inside]
-    large = [v for v in given if v.aval.size > SHARED]
-    if len(given) + len(outputs) > cost.MOST_BINDINGS or not large or not outputs or not all(
-            map(finder.is_at_hand, large)) or {e.name for e in equations} <= _REPEATS:
+    large = [v for v, place, _ in inner.arrays if v.aval.size > SHARED]
+    if len(inner.inputs) + len(outputs) > cost.MOST_BINDINGS or not outputs or not (
+            large or inner.tables) or not all(
+            finder.is_at_hand(v) for v in large if has_rows(v, lead, most)) or {
+                e.name for e in equations} <= _REPEATS:
         return
-    inner = _written(equations, given, outputs)
-    plan = _planned(inner, lead)
+    program = _written(inner.equations, [v for _, _, v in inner.inputs], outputs)
+    plan = plan_of_rows(program, lead, [q for _, q, _ in inner.inputs], len(inner.tables))
     if plan is None:
         return
     e = equations[0]
-    finder.contract(members, Equation(registry["jit"], tuple(given), tuple(outputs), {
-        "jaxpr": inner, "name": "points", "rows": plan}, e.source, e.scope), again)
+    for i in sorted(inner.again, key=finder.position.__getitem__, reverse=True):
+        made = set(finder.equations[i].outputs)  # what nobody else reads
+        if not made & finder.results and not made & read and all(
+                finder.users.get(v, set()) <= inside for v in made):
+            inside.add(i)
+    finder.contract(sorted(inside, key=finder.position.__getitem__), Equation(
+        registry["jit"], tuple(v for v, _, _ in inner.inputs), tuple(outputs), {
+            "jaxpr": program, "name": "points", "rows": plan}, e.source, e.scope), again)
 
 
 __all__ = ["points"]

@@ -92,22 +92,24 @@ def _plan(e: Equation) -> Plan | Refusal:
         (r for r in why if r.fact != "rows meet"), why[0] if why else found)
 
 
-def plan_of_rows(p: Program, sizes: Shape, has_rows: Sequence[bool]) -> Plan | None:
-    """How a Program runs whose results, and the inputs that `has_rows` says, have rows along their
-    first axes, of these sizes; None where rows meet, or one computes too much."""
+def plan_of_rows(p: Program, sizes: Shape, places: Sequence[Place], tables: int = 0
+                 ) -> Plan | None:
+    """How a Program runs whose results have rows along their first axes, of these sizes, and whose
+    inputs have them at `places`; the first ones, so many, are what gathers pick of.  None where
+    rows meet, or one computes too much."""
     body = p
     try:
-        for at, n in enumerate(sizes):
-            axes = [*[None] * at, *[at if has else None for has in has_rows]]
-            body, _ = rewritten(_Row(n), body, axes, [at] * len(p.outputs))
+        for at in range(len(sizes)):
+            axes = [*[None] * at, *[place[at] for place in places]]
+            body, _ = rewritten(_Row(sizes[at]), body, axes, [at] * len(p.outputs))
     except (Refused, _Wanted):
         return None
-    count = counted([(body, 0)], NUMBERS, SIZE)
+    count = counted([(body, len(sizes) + tables)], NUMBERS, SIZE, picks=True)
     if isinstance(count, Refusal):
         return None
-    rows, shared = tuple(range(len(sizes))), (None,) * len(sizes)
-    return Plan(sizes, {"jaxpr": body}, tuple(rows if has else shared for has in has_rows),
-                (rows,) * len(p.outputs), None, count.total, 0)
+    rows = tuple(range(len(sizes)))
+    return Plan(sizes, {"jaxpr": body, "tables": tables}, tuple(places), (rows,) * len(p.outputs),
+                None, count.total, 0)
 
 
 def _carry(e: Equation) -> list[Any]:

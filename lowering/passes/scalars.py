@@ -26,10 +26,11 @@ from calque.lowering.plan.refusal import Refusal
 
 Grid = Any  # a NumPy array of symbols and of NumPy numbers
 Symbol = Any
+Start = tuple[Symbol, int, int]  # of a window, its axis, the greatest
 
 FOLDS = {"reduce_sum": "add", "reduce_prod": "multiply", "reduce_max": "maximum",
          "reduce_min": "minimum", "reduce_and": "and", "reduce_or": "or"}
-_KNOWN: dict[str, Function] = {
+KNOWN: dict[str, Function] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "max": np.maximum,
     "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
@@ -37,10 +38,12 @@ _KNOWN: dict[str, Function] = {
 _EXACT = frozenset(np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4",
                                          "f8"))  # NumPy rounds these as the CPU does
 TABLE = 32  # elements of a loop's constant above which registers do not hold it
+PICK = 4  # what an element at a row's own position costs, an addition being 1
 FUNCTION = 16  # what a function costs in code, an addition being 1
 
 
-READING = frozenset(("dynamic_slice", "jit", "cond", "scan", "while"))  # what takes a Table
+READING = frozenset((  # what takes a Table
+    "dynamic_slice", "gather", "jit", "cond", "scan", "while"))
 JOINS = {"scatter": "", "scatter-add": "add", "scatter-sub": "subtract", "scatter-mul": "multiply",
          "scatter-min": "minimum", "scatter-max": "maximum"}
 
@@ -69,11 +72,17 @@ def is_known(s: Symbol) -> bool:
 
 
 class Table:
-    """An array that stays in memory, of which elements at any position are read."""
+    """An array that stays in memory, of which elements at any position are read: parts of a size
+    at starts that all rows share, and (`pick`) elements at positions of each row's own: where
+    window starts are brought to (a start, its axis, the greatest), and where in it."""
 
-    def __init__(self, shape: Shape, take: Callable[[list[Symbol], tuple[int, ...]], Grid]
-                 ) -> None:
-        self.shape, self.take = shape, take
+    def __init__(self, shape: Shape, take: Callable[[list[Symbol], tuple[int, ...]], Grid],
+                 pick: Callable[[list[Start], Sequence[int]], Symbol] | None = None) -> None:
+        self.shape, self.take, self.pick = shape, take, pick
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
 
 
 class Arithmetic(Protocol):
@@ -182,9 +191,9 @@ class Scalars:
         if name == "select_n" and is_known(xs[0]):
             return xs[1 + int(xs[0])]
         if all(map(is_known, xs)) and {dtype, *dtypes} <= _EXACT:
-            if name in _KNOWN:
+            if name in KNOWN:
                 with np.errstate(all="ignore"):
-                    return dtype.type(_KNOWN[name](*xs))
+                    return dtype.type(KNOWN[name](*xs))
             if name == "convert_element_type" and dtypes[0].kind in "biu" and (
                     dtype.kind in "iuf" and np.can_cast(dtypes[0], dtype)):
                 return dtype.type(xs[0])
@@ -299,11 +308,23 @@ class Scalars:
         dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
         kept = other_axes(x.ndim, dropped)
 
+        def picked(batch: tuple[int, ...], at: list[int]) -> Symbol:
+            if x.pick is None:
+                raise Unfit
+            starts = [(indices[(*batch, k)], a, x.shape[a] - sizes[a])
+                      for k, a in enumerate(d.start_index_map)]
+            found = grid((), [x.pick(starts, at)])
+            for start, _, last in starts if fills else ():
+                found = self.within(start, last, found, fill, out.dtype)
+            return found[()]
+
         def element(where: tuple[int, ...]) -> Symbol:
             batch = without(where, d.offset_dims)
             at = dict(zip(kept, (where[i] for i in d.offset_dims)))
             for a, k in zip(d.operand_batching_dims, d.start_indices_batching_dims):
                 at[a] = batch[k]
+            if isinstance(x, Table):
+                return picked(batch, [at.get(a, 0) for a in range(x.ndim)])
             found = x[(*(slice(None) if a in d.start_index_map else
                          slice(at.get(a, 0), at.get(a, 0) + 1) for a in range(x.ndim)), ...)]
             for k, a in enumerate(d.start_index_map):
@@ -547,15 +568,18 @@ class Count:
 
 
 def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,
-            flat: Shape | None = None) -> Count | Refusal:
+            flat: Shape | None = None, picks: bool = False) -> Count | Refusal:
     """How many numbers Programs compute, functions as several; why not, where one is not fit, or
     there are more than `limit`, or an array has more than `most`.  Of each Program so many inputs,
-    the first ones, may be tables."""
+    the first ones, may be tables; `picks`: of which gathers pick for each row."""
     count = Count(limit)
     scalars = Scalars(count, most, flat)
 
     def taken(starts: list[Symbol], sizes: Shape) -> Grid:
         return grid(sizes, [count.more() for _ in range(math.prod(sizes))])
+
+    def picked(starts: list[Start], at: Sequence[int]) -> Symbol:
+        return count.more(PICK)
 
     try:
         for p, tables in programs:
@@ -564,7 +588,7 @@ def counted(programs: Sequence[tuple[Program, int]], limit: int, most: int,
                 shape = () if flat is not None else a.shape
                 if flat is None and i < tables and is_table(shape) and is_static(shape) and (
                         a.dtype in DTYPES and a.size):
-                    args.append(Table(shape, taken))
+                    args.append(Table(shape, taken, picked if picks else None))
                     continue
                 if flat is None:
                     scalars.check(a)

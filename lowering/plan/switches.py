@@ -27,6 +27,7 @@ SWITCHES = {
     "remainder": "what is left to IREE as kernels, where then nothing is left",
     "components": "points taken apart into coordinates",
     "repeats": "numbers that layers differ by, given at run time",
+    "planes": "coordinates first in loops over memory",
     "panels": "matrices laid out for the products of a loop",
     "workgroups": "loops over memory shared among workgroups",
     "accumulate": "sums over steps taken behind a loop",

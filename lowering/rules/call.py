@@ -3,13 +3,14 @@ from __future__ import annotations
 
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.registry import Op, rule
-from calque.lowering.kernels import gemm
+from calque.lowering.kernels import gemm, move
 from calque.lowering.kernels.attention import emit_attention
 from calque.lowering.kernels.lists import emit_list
 from calque.lowering.kernels.loop import emit_padded, emit_whole
 from calque.lowering.kernels.points import emit_points
 from calque.lowering.kernels.rows import emit_rows
 from calque.lowering.passes.attention import Attention
+from calque.lowering.passes.edges import Edges
 from calque.lowering.passes.lists import List
 from calque.lowering.passes.orders import Order
 from calque.lowering.passes.registers import Plan
@@ -35,6 +36,9 @@ def _jit(op: Op) -> list[Value]:
                 op.ctx, op["jaxpr"], op.operands, op.outs, "small")
         op.ctx.aliases.add_new(made)
         return made
+    if isinstance(how, Edges):
+        moved = move.around(op.ctx, op.x, how, op.outs[0].shape)
+        return op.ctx.emit_program(op["jaxpr"], op.operands) if moved is None else [moved]
     if isinstance(how, Plan):
         return emit_points(op.ctx, op["jaxpr"], how, op.operands, op.outs)
     if how is not None:

@@ -11,9 +11,11 @@ import pytest
 
 import calque
 import calque.numpy as jnp
+from calque.core.config import config
+from calque.core.dtypes import real_dtype
 from calque.lowering.compiler.compile import CompileError, compile_module, compile_to
 from calque.lowering.kernels import fft_tables, native
-from calque.lowering.target.targets import cpu_target
+from calque.lowering.target.targets import TargetError, cpu_target, runnable_target
 
 
 @pytest.fixture
@@ -57,6 +59,30 @@ def test_plans() -> None:
 
 def rms(x: Any) -> float:
     return float(np.sqrt(np.mean(np.abs(x) ** 2)))
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_lines_side_by_side(level: str) -> None:
+    """Lengths that blocks of lanes divide and that they do not, full vectors of lines and less, and
+    real ones, whose elements are paired from both ends."""
+    try:
+        with config.context("calque_cpu", level):
+            runnable_target()
+    except TargetError as error:
+        pytest.skip(str(error).splitlines()[0])
+    rng = np.random.default_rng(3)
+    with config.context("calque_cpu", level), calque.enable_x64(True):
+        for count, n in ((16, 64), (7, 30), (33, 100), (5, 9), (19, 22), (40, 14), (3, 2), (17, 6),
+                         (20, 250), (9, 128)):
+            x = rng.standard_normal((count, n)) + 1j * rng.standard_normal((count, n))
+            for dtype, bound in ((np.complex64, 4e-7), (np.complex128, 8e-16)):
+                z, r = x.astype(dtype), x.real.astype(real_dtype(np.dtype(dtype)))
+                want, half = np.fft.fft(z.astype(complex)), np.fft.rfft(r.astype(float))
+                got = calque.jit(lambda z, r: (jnp.fft.fft(z), jnp.fft.rfft(r), jnp.fft.irfft(
+                    jnp.fft.rfft(r), r.shape[1]), jnp.fft.ifft(z)))(z, r)
+                # a few roundings a pass, in rms (docs/fft.md)
+                for made, right in zip(got, (want, half, r, np.fft.ifft(z.astype(complex)))):
+                    assert rms(made - right) <= bound * rms(right), (count, n, dtype)
 
 
 Sizes = list[tuple[int, ...]]

@@ -255,6 +255,49 @@ def test_direct_products_elsewhere(level: str) -> None:
     close(made, np.linalg.matrix_power(square.astype("f8"), 3) @ x, 96)
 
 
+@pytest.mark.parametrize("name", ["float32", "float64", "bfloat16"])
+def test_long_sums_in_parts(level: str, name: str) -> None:
+    """x.T @ x of many rows, both layouts, batches, lengths that parts do not divide; the same
+    numbers each time."""
+    dtype = BFLOAT16 if name == "bfloat16" else np.dtype(name)
+    with calque.enable_x64(name == "float64"):
+        for spec, x_shape, y_shape in (
+                ("ki,kj->ij", (20011, 50), (20011, 50)), ("ik,kj->ij", (23, 9001), (9001, 20)),
+                ("ik,jk->ij", (64, 8000), (40, 8000)),
+                ("bki,bkj->bij", (5, 2003, 12), (5, 2003, 17)),
+                ("ki,jk->ij", (10000, 13), (100, 10000))):
+            x, y = normal(0, *x_shape).astype(dtype), normal(1, *y_shape).astype(dtype)
+            f = calque.jit(lambda x, y, spec=spec: jnp.einsum(
+                spec, x, y, preferred_element_type=np.promote_types(dtype, "float32")
+                if name != "bfloat16" else np.float32))
+            assert "calque_add" in str(f.lower(x, y).as_text()), spec
+            k = x_shape[-1] if "ik," in spec else x_shape[-2]
+            made = np.asarray(f(x, y))
+            close(made, np.einsum(spec, x.astype("f8"), y.astype("f8")), k, made.dtype.name)
+            assert np.array_equal(made, f(x, y))
+
+
+def test_gradients_and_batches_of_long_sums() -> None:
+    x, y = normal(0, 3, 6001, 11), normal(1, 3, 6001)
+    f = calque.jit(calque.vmap(lambda x, y: jnp.linalg.solve(x.T @ x, x.T @ y)))
+    want = np.stack([np.linalg.lstsq(a.astype("f8"), b.astype("f8"), rcond=None)[0]
+                     for a, b in zip(x, y)])
+    np.testing.assert_allclose(f(x, y), want, atol=2e-5)  # 6001 float32 products, condition near 1
+    g = calque.jit(calque.grad(lambda x: (x.T @ x).sum()))(x[0])
+    np.testing.assert_allclose(g, 2 * x[0].astype("f8").sum(1, keepdims=True) @ np.ones((1, 11)),
+                               atol=1e-4)  # sums of 11 numbers, twice
+
+
+def test_which_sums_are_cut() -> None:
+    """Long ones of small results; parts are of more numbers than they write."""
+    for batch, m, n, k, cut in ((1, 50, 50, 20000, True), (1, 50, 50, 500, False),
+                                (1, 512, 512, 512, False), (1, 100, 100, 100000, True),
+                                (16, 8, 8, 2000, True), (1, 200, 200, 10000, False)):
+        split = gemm.split_of(batch, m, n, k, 32, 4)
+        assert (split > 1) == cut, (m, n, k)
+        assert split == 1 or k // split * (m + n) >= 2 * m * n
+
+
 def test_what_is_left_to_iree() -> None:
     """Small ones, integers, mixed types, sizes known at the call only, other targets."""
     x = normal(0, 256, 256)

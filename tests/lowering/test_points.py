@@ -100,12 +100,173 @@ def test_matrices_of_a_batch() -> None:
     np.testing.assert_allclose(np.asarray(det), np.linalg.det(a.astype(float)), atol=0.02)
 
 
-def test_what_repeats_an_array_is_left_to_its_readers() -> None:
-    """All pairs are taken apart by coordinates (passes/components), not written."""
+def test_what_only_repeats_is_left_to_its_readers() -> None:
     x = numbers(150, 3)
-    f = lambda x: ((x[:, None] - x[None]) ** 2).sum(-1)  # noqa: E731
+    f = lambda x: jnp.broadcast_to(x[:, None], (150, 150, 3))  # noqa: E731
     assert points_of(f, x) == 0
     np.testing.assert_array_equal(np.asarray(calque.jit(f)(x)), f(x))
+
+
+def pairs(a: Any, b: Any, xp: Any) -> list[Any]:
+    """What is computed of all pairs of rows, each of which has some of the axes."""
+    low = xp.maximum(a[:, None, :2], b[None, :, :2])
+    size = xp.clip(xp.minimum(a[:, None, 2:], b[:, 2:]) - low, 0, None)
+    area = lambda v: (v[:, 2] - v[:, 0]) * (v[:, 3] - v[:, 1])  # noqa: E731
+    union = area(a)[:, None] + area(b) - size[..., 0] * size[..., 1]
+    return [union, a[:, None] - b, xp.prod(size, -1), (a[:, None] * b).max(-1),
+            (a[:, None, 1:3] - a[:, 1:3])[..., ::-1], xp.argmin(a[:, None] + b, -1),
+            xp.stack([a[:, None, 0] + b[:, 3], a[:, None, 1] * b[:, 2]], -1)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("n, m", [(37, 53), (200, 8), (3, 1000), (1, 300), (129, 130), (300, 7)])
+def test_all_pairs(level: str, n: int, m: int) -> None:
+    with at_level(level):
+        for dtype in ("float32", "int32", "float64", "int8"):
+            a, b = (RNG.integers(-4, 4, (k, 4)).astype(dtype) for k in (n, m))
+            with calque.enable_x64(dtype == "float64"):
+                if dtype == "float32" and min(n, m) >= 8:
+                    assert points_of(lambda *v: pairs(*v, jnp), a, b) > 0
+                made = calque.jit(lambda *v: pairs(*v, jnp))(a, b)
+            for got, want in zip(made, pairs(a, b, np), strict=True):
+                np.testing.assert_array_equal(np.asarray(got), want)
+
+
+def test_pairs_of_pairs_under_vmap_in_loops_and_gradients() -> None:
+    a, b = numbers(5, 40, 4), numbers(5, 30, 4)
+    made = calque.jit(calque.vmap(lambda *v: pairs(*v, jnp)))(a, b)
+    for i in range(5):
+        for got, want in zip(made, pairs(a[i], b[i], np), strict=True):
+            np.testing.assert_array_equal(np.asarray(got)[i], want)
+    x, y = a[0] / 20, b[0] / 20
+
+    def energy(x: Any, y: Any, xp: Any) -> Any:
+        return (xp.abs(x[:, None] - y) * xp.maximum(x[:, None], y)).sum()
+
+    got = calque.jit(calque.grad(lambda x: energy(x, y, jnp)))(x)
+    want, eps = np.zeros(x.shape), 1e-6
+    for i in np.ndindex(x.shape):
+        d = np.zeros(x.shape)
+        d[i] = eps
+        want[i] = (energy(x + d, y.astype(float), np) - energy(x - d, y.astype(float), np)) / (
+            2 * eps)
+    kinks = (x[:, None] == y).any(1)  # where the derivative jumps
+    np.testing.assert_allclose(np.where(kinks, 0, got), np.where(kinks, 0, want), atol=1e-3)
+
+    def step(i: Any, x: Any) -> Any:
+        return x + ((x[:, None] - x) / 8).max(1)
+
+    want = x.astype(float)
+    for _ in range(3):
+        want = want + ((want[:, None] - want) / 8).max(1)
+    np.testing.assert_allclose(calque.jit(lambda x: calque.lax.fori_loop(0, 3, step, x))(x), want,
+                               rtol=1e-5)
+
+
+def test_what_pairs_follow_from_is_read_elsewhere_too() -> None:
+    """Parts of operands that are computed in the group again stay where others read them, and what
+    follows from the group reaches no part of it."""
+    a, b = numbers(40, 4), numbers(50, 4)
+
+    def f(a: Any, b: Any, xp: Any) -> list[Any]:
+        left, low = a[:, :2] + 1, b[:, 2:] * 2
+        d = left[:, None] - low
+        nearest = xp.abs(d).sum(-1).argmin(1)
+        again = d + low[nearest][:, None]
+        return [d, left, low.sum(0), nearest, again, (left * 3).T]
+
+    made = calque.jit(lambda a, b: f(a, b, jnp))(a, b)
+    for got, want in zip(made, f(a, b, np), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want)
+
+
+def matrices(x: Any, y: Any, xp: Any) -> list[Any]:
+    outer = x[:, :, None] * y[:, None, :]
+    return [outer, outer + x[:, :, None], xp.maximum(x[:, :, None], y[:, None, :]).sum(2),
+            xp.swapaxes(outer, 1, 2) - y[:, :, None]]
+
+
+def bools(x: Any, y: Any, xp: Any) -> list[Any]:
+    return [x[:, :, None] & y[:, None, :], xp.logical_or(x[:, :, None], y[:, None, :])]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("n, k, m", [(300, 5, 7), (129, 6, 6), (1000, 3, 3), (4099, 7, 7),
+                                     (257, 9, 5), (128, 2, 7), (2000, 4, 4)])
+def test_outer_products_of_a_batch(level: str, n: int, k: int, m: int) -> None:
+    """Rows of up to 64 numbers, turned round in blocks."""
+    with at_level(level):
+        for dtype in ("float32", "int8", "float64", "int16", "bool"):
+            x, y = (RNG.integers(0 if dtype == "bool" else -4, 2, s).astype(dtype)
+                    for s in ((n, k), (n, m)))
+            each = bools if dtype == "bool" else matrices
+            with calque.enable_x64(dtype == "float64"):
+                if dtype == "float32":
+                    assert points_of(lambda x, y: x[:, :, None] * y[:, None, :], x, y) == 1
+                made = calque.jit(functools.partial(each, xp=jnp))(x, y)
+            want = each(x, y, np)
+            for got, right in zip(made, want, strict=True):
+                np.testing.assert_array_equal(np.asarray(got), right)
+
+
+def picked(x: Any, i: Any, t: Any, xp: Any) -> list[Any]:
+    p, q, r = x[t[:, 0]], x[t[:, 1]], x[t[:, 2]]
+    return [x[i], x[t], q - p, xp.cross(q - p, r - p), (p + q + r) * 2, x[i][:, ::-1],
+            ((p - q) ** 2).sum(-1), x[i] + x[t[:, 1]]]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int8", "float64"])
+def test_picked_rows(level: str, dtype: str) -> None:
+    """By positions of either sign, within what they pick of."""
+    x = numbers(211, 3, dtype=dtype)
+    i, t = RNG.integers(-211, 211, 3001), RNG.integers(-211, 211, (3001, 3))
+    with at_level(level), calque.enable_x64(dtype == "float64"):
+        if dtype == "float32":
+            assert points_of(lambda *v: picked(*v, jnp), x, i, t) == 1
+        made = calque.jit(lambda *v: picked(*v, jnp))(x, i, t)
+    for got, want in zip(made, picked(x, i, t, np), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_positions_outside(level: str) -> None:
+    """Clamped, filled, of every type of integer, of two entries, for each of a batch, and of few
+    rows, which are numbers of the program."""
+    x, i = numbers(50, 3), RNG.integers(-200, 200, 1000)
+    inside = np.where(i < 0, i + 50, i)
+    clipped = np.clip(inside, 0, 49)
+    with at_level(level):
+        for mode, want in (("clip", x[np.clip(i, 0, 49)]),
+                           ("fill", np.where(((inside >= 0) & (inside < 50))[:, None],
+                                             x[clipped], np.nan))):
+            got = calque.jit(lambda x, i, mode=mode: jnp.take(x, i, axis=0, mode=mode))(x, i)
+            np.testing.assert_array_equal(np.asarray(got), want)
+        for kind in ("uint8", "int8", "uint32", "int16"):
+            j = RNG.integers(0, 50, 700).astype(kind)
+            np.testing.assert_array_equal(calque.jit(lambda x, i: x[i])(x, j), x[j])
+        image, row, column = numbers(20, 30, 4), RNG.integers(0, 20, 999), RNG.integers(0, 30, 999)
+        np.testing.assert_array_equal(
+            calque.jit(lambda x, i, j: x[i, j] * 2)(image, row, column), image[row, column] * 2)
+        many, of = numbers(6, 40, 3), RNG.integers(0, 40, (6, 200))
+        np.testing.assert_array_equal(calque.jit(calque.vmap(lambda x, i: x[i] + 1))(many, of),
+                                      np.stack([x[i] + 1 for x, i in zip(many, of)]))
+        palette = numbers(5, 3)
+        np.testing.assert_array_equal(
+            calque.jit(lambda x, i: x[i])(palette, np.clip(i, 0, 4)), palette[np.clip(i, 0, 4)])
+
+
+def test_rows_picked_of_what_is_computed() -> None:
+    """Before the group, and of its own results."""
+    x, i = numbers(400, 3), RNG.integers(0, 400, 400)
+
+    def f(x: Any, i: Any) -> list[Any]:
+        y = x * 2 + 1
+        z = y[i] - x
+        return [z, z[i] + z, (y + z)[i[::-1]]]
+
+    for got, want in zip(calque.jit(f)(x, i), f(x, i), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want)
 
 
 def test_without_arguments_one_row_and_unknown_sizes() -> None:

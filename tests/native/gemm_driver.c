@@ -7,7 +7,7 @@
 #define I int64_t
 #define ENTRY(name, T, R)                                                                       \
   void name(const T *, I, const T *, I, R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, I, \
-            I, I, I);
+            I, I, I, I);
 #define CONVOLVE(name, T, R)                                                                    \
   void name(const T *, I, const T *, I, R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, I, \
             I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I);
@@ -29,8 +29,10 @@ PACKED(f64, double, double)
 PACKED(bf16, uint16_t, float)
 PACKED(f16, uint16_t, float)
 
-#define DIRECT(type, R) \
-  void calque_direct_##type(const R *, I, const R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I);
+#define DIRECT(type, R)                                                                             \
+  void calque_direct_##type(const R *, I, const R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, \
+                            I, I, I);                                                               \
+  void calque_add_##type(const R *, I, R *, I, I, I, I, I, I);
 DIRECT(f32, float)
 DIRECT(f64, double)
 
@@ -62,7 +64,7 @@ static I room_of(I tall, I broad, I k, I few, I size) {
     for (I i = 0; i < batch * m * k; i++) a[i] = i % 7;                                      \
     for (I i = 0; i < batch * k * n; i++) b[i] = i % 5;                                      \
     for (I g = 0; g < groups; g++)                                                           \
-      name(a, 0, b, 0, c, 0, work, 0, batch, m, n, k, m * k, turned & 1 ? 1 : k,             \
+      name(a, 0, b, 0, c, 0, work, 0, batch, m, n, k, 1, m * k, turned & 1 ? 1 : k,          \
            turned & 1 ? m : 1, k * n, turned & 2 ? 1 : n, turned & 2 ? k : 1, tall, broad,   \
            few, room, g, groups);                                                            \
     if (sizeof(T) == sizeof(R))                                                              \
@@ -148,14 +150,16 @@ static int packed_once(void) {
   {                                                                                             \
     I columns = 2 * VECTOR / sizeof(R), across = s % 2;                                         \
     I n = s < 4 ? columns * (1 + s) + (s % 2 ? 3 : 0) : s;                                      \
-    R *a = malloc(m * k * sizeof(R)), *b = malloc(k * n * sizeof(R)), *c = malloc(m * n * sizeof(R)); \
+    R *a = malloc(m * k * sizeof(R)), *b = malloc(k * n * sizeof(R));                           \
+    R *c = malloc(m * n * sizeof(R)), *parts = malloc(split * m * n * sizeof(R));               \
     for (I i = 0; i < m * k; i++) a[i] = i % 7;                                                 \
     for (I i = 0; i < k * n; i++) b[i] = i % 5;                                                 \
     across = s > 3 ? across : 0;                                                                \
     for (I g = 0; g < 2; g++)                                                                   \
-      calque_direct_##type(a, 0, b, 0, c, 0, 1, m, n, k, 0, turned ? 1 : k, turned ? m : 1, 0,  \
-                           across ? 1 : n, across ? k : 1, 9,                                   \
+      calque_direct_##type(a, 0, b, 0, parts, 0, 1, m, n, k, split, 0, turned ? 1 : k,          \
+                           turned ? m : 1, 0, across ? 1 : n, across ? k : 1, 9,                \
                            s % 2 && s < 4 ? columns * (1 + s) : columns, g, 2);                 \
+    for (I g = 0; g < 2; g++) calque_add_##type(parts, 0, c, 0, 1, m * n, split, g, 2);         \
     for (I i = 0; i < m * n; i++) {                                                             \
       double sum = 0;                                                                           \
       for (I p = 0; p < k; p++)                                                                 \
@@ -163,12 +167,13 @@ static int packed_once(void) {
                (double)b[across ? i % n * k + p : p * n + i % n];                               \
       if (sum != (double)c[i]) return 1;                                                        \
     }                                                                                           \
-    free(a), free(b), free(c);                                                                  \
+    free(a), free(b), free(c), free(parts);                                                     \
   }
 
 static int as_is(void) {
   for (int s = 0; s < 8; s++)
-    for (int turned = 0; turned < 2; turned++) {
+    for (int form = 0; form < 4; form++) {
+      I turned = form % 2, split = form < 2 ? 1 : 3; /* the sums in as many parts */
       I m = 1 + 9 * s, k = s == 2 || s == 6 ? 300 : 5 + s;
       AS_IS(f32, float)
       AS_IS(f64, double)

@@ -68,7 +68,7 @@ def run(p: Product, dtype: Any, level: str, seed: int = 0) -> tuple[Any, Any, An
                         sums.itemsize)
     c, _ = call("gemm", "gemm", dtype, [a, b],
                 [((p.batch, p.m, p.n), sums), ((p.groups * room,), sums)],
-                [p.batch, p.m, p.n, p.k, *a_strides, *b_strides, p.tall, p.broad, p.few, room],
+                [p.batch, p.m, p.n, p.k, 1, *a_strides, *b_strides, p.tall, p.broad, p.few, room],
                 p.groups, level)
     x, y = x.astype("f8"), y.astype("f8")
     return c, x @ y, np.abs(x) @ np.abs(y)
@@ -113,7 +113,7 @@ def test_as_they_lie(dtype: Any, level: str) -> None:
         if seed % 3 == 0:
             x[:, -1, 0] = np.inf  # stays in its row
         c, = call("gemm", "direct", dtype, [a, b], [((batch, m, n), dtype)],
-                  [batch, m, n, k, *a_strides, *b_strides, int(rng.integers(1, 41)), broad],
+                  [batch, m, n, k, 1, *a_strides, *b_strides, int(rng.integers(1, 41)), broad],
                   groups, level)
         with np.errstate(invalid="ignore"):
             want, size = x.astype("f8") @ y.astype("f8"), np.abs(x).astype("f8") @ np.abs(y)
@@ -121,6 +121,28 @@ def test_as_they_lie(dtype: Any, level: str) -> None:
         assert np.array_equal(finite, np.isfinite(c)), (seed, level)
         bound = float(np.finfo(dtype).eps) * (k + 4) ** 0.5
         assert np.all(np.abs(c[finite] - want[finite]) <= bound * size[finite]), (seed, level)
+
+
+@every
+@at_levels
+def test_sums_in_parts(dtype: Any, level: str) -> None:
+    """Parts of one length and of two, added up behind; of a batch, too."""
+    rng = np.random.default_rng(9)
+    sums = np.dtype("f8" if dtype == np.float64 else "f4")
+    for seed in range(30):
+        batch, m, n, k = (int(rng.integers(1, most + 1)) for most in (3, 40, 70, 700))
+        split, groups = int(rng.integers(1, min(k, 9) + 1)), int(rng.integers(1, 5))
+        a, a_strides, x = operand(rng, dtype, batch, m, k, bool(seed % 2), 1)
+        b, b_strides, y = operand(rng, dtype, batch, k, n, bool(seed % 3 == 0), 1)
+        room = gemm.room_of(m, n, -(-k // split), 0, gemm.LEVELS[level], sums.itemsize)
+        c, _ = call("gemm", "gemm", dtype, [a, b], [
+            ((batch, split, m, n), sums), ((groups * room,), sums)],
+            [batch, m, n, k, split, *a_strides, *b_strides, m, n, 0, room], groups, level)
+        made, = call("gemm", "add", sums, [c], [((batch, m, n), sums)], [batch, m * n, split],
+                     groups, level)
+        x, y = x.astype("f8"), y.astype("f8")
+        bound = float(np.finfo(sums).eps) * (k + 4) ** 0.5
+        assert np.all(np.abs(made - x @ y) <= bound * (np.abs(x) @ np.abs(y))), (seed, level)
 
 
 def test_which_are_read_as_they_lie() -> None:
@@ -162,7 +184,7 @@ def test_what_is_not_finite_stays_in_its_rows_and_columns(level: str) -> None:
             room = gemm.room_of(7, 37, 5, few, gemm.LEVELS[level], 4)
             b = y.T.copy() if turned else y
             c, _ = call("gemm", "gemm", "f4", [x, b], [((7, 37), "f4"), ((room,), "f4")],
-                        [1, 7, 37, 5, 0, 5, 1, 0, *((1, 5) if turned else (37, 1)), 7, 37, few,
+                        [1, 7, 37, 5, 1, 0, 5, 1, 0, *((1, 5) if turned else (37, 1)), 7, 37, few,
                          room], level=level)
             with np.errstate(invalid="ignore"):
                 np.testing.assert_array_equal(c, x @ y)
@@ -212,7 +234,7 @@ def test_every_half(dtype: Any, level: str) -> None:
                 room = gemm.room_of(min(m, 64), min(columns, 64), 1, few, gemm.LEVELS[level], 4)
                 for strides in ((1, 1, columns, 1), (1, m, 1, 1)):  # of rows and columns
                     c, _ = call("gemm", "gemm", dtype, [x, y], [((n,), "f4"), ((room,), "f4")],
-                                [1, m, columns, 1, 0, *strides[:2], 0, *strides[2:], 64, 64, few,
+                                [1, m, columns, 1, 1, 0, *strides[:2], 0, *strides[2:], 64, 64, few,
                                  room], level=level)
                     np.testing.assert_array_equal(c, want)
 
