@@ -105,7 +105,7 @@ def test_a_missing_rule_is_noticed() -> None:
     rules, samples.ROWS, oracle.ORACLES, portable, CALLS, MEASURED, numpy_rules.RULES,
     numpy_rules.READS_PARTS, numpy_rules.PARTS, precompiled.UNARY, precompiled.BINARY,
     precompiled._RARE, costs._FACTORS, costs._ROUNDS, FORMS, tensors.FOLDS, scalars.FOLDS,
-    scalars.JOINS, scalars._KNOWN,
+    scalars.JOINS, scalars.KNOWN,
     rows.VIEWS, rows.FUSED, rows.SLOW, accumulate.LINEAR, _IDENTITIES])
 def test_nothing_is_left_of_primitives_that_are_gone(table: Collection[str]) -> None:
     assert set(table) <= set(registry)

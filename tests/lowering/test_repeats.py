@@ -13,11 +13,18 @@ from calque import lax
 from calque.lowering.compiler import compile as compiling
 from calque.lowering.driver.module import LowerOptions, lower, module_text
 from calque.lowering.passes import cost, repeats
+from calque.lowering.plan import switches
 from calque.lowering.target.targets import cpu_target
 
 N = 24  # 12 layers of this size are more than a kernel of ours takes whole
 NUMBERS = [0.5, -0.0, 0.0, np.inf, -np.inf, np.nan, 1e-30, 3.0, -7.25, 1e30, 0.1, 2.0]
 GIVEN = "util.optimization_barrier"
+
+
+@pytest.fixture(autouse=True)
+def written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers as small as these would be loops again (passes/reroll), or kernels whole."""
+    monkeypatch.setattr(switches, "_OFF", switches._OFF | {"reroll", "remainder"})
 
 
 def layers(x: Any, numbers: Any) -> Any:

@@ -619,17 +619,17 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     wanted = dtypes.default_dtype(float) if dtype is None else util.user_dtype("tri", dtype)
     rows = as_size("tri", N)
     columns = rows if M is None else as_size("tri", M)
-    if isinstance(k, Tracer):
-        return ew.convert(below(rows, columns, k), wanted)
-    if at_bottom():
-        with util.on_host("tri"):
-            return from_numpy(np.tri(rows, columns, int(k), dtype=np.int8).astype(wanted))
-    return ew.convert(below(rows, columns, int(k)), wanted)
+    if not isinstance(k, Tracer):
+        k = 0 if 0 in (rows, columns) else int(np.int32(int(k)))
+        if at_bottom():
+            with util.on_host("tri"):
+                return from_numpy(np.tri(rows, columns, k, dtype=np.int8).astype(wanted))
+    return ew.convert(below(rows, columns, k), wanted)
 
 
 def below(rows: int, columns: int, k: Any) -> Any:
     """The bool matrix of tri, recorded."""
-    k = max(-2**30, min(k, 2**30)) if isinstance(k, int) else k  # (beyond, row + k would wrap)
+    k = max(-2**30, min(k, 2**30)) if type(k) is int and -2**31 <= k < 2**31 else k  # no wrap
     row = sh.iota(dtypes.int32, (rows, columns), 0)
     column = sh.iota(dtypes.int32, (rows, columns), 1)
     return ew.ge(ew.add(row, ew.match_shape(ew.convert(k, dtypes.int32), (rows, columns))),
