@@ -25,7 +25,8 @@ PAGES = ("README.md", "docs/custom_rules.md", "docs/transformations.md", "docs/e
          "docs/quickstart.md", "docs/tutorials/arrays.md", "docs/tutorials/gradients.md",
          "docs/tutorials/jit.md", "docs/tutorials/network.md", "docs/mixing.md", "docs/gpu.md",
          "docs/save_and_load.md", "docs/many_devices.md", "docs/cli.md", "docs/processes.md")
-NEEDS = {"docs/save_and_load.md": "tensorstore"}  # of an extra, which a bare environment lacks
+# packages of extras, which a bare environment lacks
+NEEDS = {"docs/save_and_load.md": "tensorstore", "docs/processes.md": "tensorstore"}
 OWN_PROCESS = ("docs/many_devices.md",)  # says how many devices there are before any is used
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 NUMBERS = re.compile(r"#\s*(-?\d+(?:\.\d+)?(?:,\s*-?\d+(?:\.\d+)?)*)\s*$")
