@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import at_level
 
 import calque
 import calque.numpy as jnp
-from calque.core.config import config
 from calque.core.program import Program, eliminate_dead_code
 from calque.lowering.passes.edges import Edges
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.legalize import legalize
-from calque.lowering.target.targets import TargetError, runnable_target
 
 RNG = np.random.default_rng(13)
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -28,15 +27,6 @@ def numbers(*shape: int, dtype: Any = np.float32) -> Any:
 def copies(f: Callable[..., Any], *args: Any) -> int:
     p: Program = legalize(eliminate_dead_code(calque.make_jaxpr(f)(*args).jaxpr))
     return sum(isinstance(e.params.get("rows"), Edges) for e in grouped(p).equations)
-
-
-def at_level(level: str) -> Any:
-    try:
-        with config.context("calque_cpu", level):
-            runnable_target()
-    except TargetError as error:
-        pytest.skip(str(error).splitlines()[0])
-    return config.context("calque_cpu", level)
 
 
 @pytest.mark.parametrize("level", LEVELS)

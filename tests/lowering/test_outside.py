@@ -15,6 +15,14 @@ from calque.lowering.driver.module import LowerOptions, lower
 from calque.lowering.target.targets import cpu_target
 
 RNG = np.random.RandomState(0)
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Each test draws the same, whichever ran before it."""
+    RNG.seed(0)
+
+
 on_x86 = pytest.mark.skipif(cpu_target().arch != "x86_64", reason="IREE's stages are run there")
 
 

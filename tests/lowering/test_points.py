@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import at_level
 
 import calque
 import calque.numpy as jnp
 from calque import export
-from calque.core.config import config
 from calque.core.program import Program, eliminate_dead_code
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.legalize import legalize
 from calque.lowering.passes.registers import Plan
-from calque.lowering.target.targets import TargetError, runnable_target
 
 RNG = np.random.default_rng(11)
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -36,15 +35,6 @@ def points_of(f: Callable[..., Any], *args: Any) -> int:
     """How many groups of rows there are."""
     return sum(isinstance(e.params.get("rows"), Plan)
                for e in grouped(legalize(program(f, *args))).equations)
-
-
-def at_level(level: str) -> Any:
-    try:
-        with config.context("calque_cpu", level):
-            runnable_target()
-    except TargetError as error:
-        pytest.skip(str(error).splitlines()[0])
-    return config.context("calque_cpu", level)
 
 
 def work(x: Any, y: Any, row: Any, xp: Any) -> list[Any]:

@@ -19,6 +19,12 @@ from calque.lowering.passes.hoist import hoist
 RNG = np.random.RandomState(0)
 
 
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Each test draws the same, whichever ran before it."""
+    RNG.seed(0)
+
+
 def _array(*shape):
     return RNG.uniform(-1, 1, shape).astype(np.float32)
 

@@ -16,11 +16,24 @@ import numpy as np
 import pytest
 
 import calque
+from calque.core.config import config
 from calque.core.primitive import registry
+from calque.lowering.target.targets import TargetError, runnable_target
 from support.oracle import difference, evaluate, interpret
 from support.samples import KEY, Row, Sample
 
 GROUP = 40
+
+
+def at_level(level: str) -> Any:
+    """A context in which programs are compiled for a level of the CPU; the test is skipped where
+    this machine does not run it."""
+    try:
+        with config.context("calque_cpu", level):
+            runnable_target()
+    except TargetError as error:
+        pytest.skip(str(error).splitlines()[0])
+    return config.context("calque_cpu", level)
 
 
 @dataclass(frozen=True, slots=True)
