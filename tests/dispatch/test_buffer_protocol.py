@@ -1,9 +1,12 @@
 """memoryview(x), bytes(x), and what reads memory through them: the oracle is NumPy's array."""
 from __future__ import annotations
 
+import ctypes
 import gc
 import hashlib
 import io
+import shutil
+import subprocess
 import sys
 import threading
 import weakref
@@ -136,3 +139,31 @@ def test_without_the_library_arrays_are_as_they_were() -> None:
         __slots__ = ("x",)
 
     assert not hasattr(Plain(), "__dict__") and issubclass(Array, exporter.Exporter)
+
+
+TWICE = """
+typedef struct _object PyObject;
+extern int PyObject_GetBuffer(PyObject *exporter, void *view, int flags);
+extern void PyBuffer_Release(void *view);
+extern void PyErr_Clear(void);
+int twice(PyObject *x, long *first) {  /* as PyTorch: to write, then (its error set) to read */
+  void *view[16] = {0};
+  if (PyObject_GetBuffer(x, view, 1) == 0) return 1;
+  if (PyObject_GetBuffer(x, view, 0) != 0) return 2;
+  PyErr_Clear();
+  *first = *(int *)view[0];
+  PyBuffer_Release(view);
+  return 0;
+}
+"""
+
+
+@protocol
+@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
+def test_a_second_request_with_the_first_refusal_still_set(tmp_path: Path) -> None:
+    (tmp_path / "twice.c").write_text(TWICE)
+    command = ["cc", "-shared", "-fPIC", "twice.c", "-o", "twice.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    ask = ctypes.PyDLL(str(tmp_path / "twice.so")).twice
+    first = ctypes.c_long()
+    assert ask(ctypes.py_object(jnp.array([7, 8])), ctypes.byref(first)) == 0 and first.value == 7
