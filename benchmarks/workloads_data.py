@@ -371,3 +371,20 @@ def reflected_images(j: Any, more: int) -> Made:
 @workload
 def remainders_by_a_number(j: Any, more: int) -> Made:
     return lambda x: (x // 640, x % 640), (whole(10 ** 6, 1_000_000 + more),)
+
+
+@workload
+def springs_written_out(j: Any, more: int) -> Made:
+    """Twenty steps that Python writes out, with gathers and scatters."""
+    def step(x: Any, v: Any, ends: Any) -> tuple[Any, Any]:
+        apart = x[ends[:, 1]] - x[ends[:, 0]]
+        pull = apart * (1 - 1 / j.np.sqrt((apart * apart).sum(1, keepdims=True) + 1))
+        force = j.np.zeros_like(x).at[ends[:, 0]].add(pull).at[ends[:, 1]].add(-pull)
+        v = 0.9 * v + 0.02 * force
+        return x + 0.1 * v, v
+
+    def f(x: Any, v: Any, ends: Any) -> Any:
+        for _ in range(20):
+            x, v = step(x, v, ends)
+        return x
+    return f, (normal(200 + more, 3), normal(200 + more, 3, seed=1), whole(200, 576, 2))
