@@ -5,11 +5,13 @@
 
 Each environment runs the README, the pages, kernels in C with and without a compiler, artifacts
 made, inspected and run (also with calque.runtime alone), `calque doctor` and, once, the artifacts
-of tests/cpp.  Start reading at `main`; what is tested stands in CHECKS.
+of tests/cpp and the pages that need a package of an extra.  Start reading at `main`; what is tested
+stands in CHECKS.
 """
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import platform
 import re
@@ -108,6 +110,18 @@ def pages(env: Environment, *some: str) -> None:
         else:
             shutil.copy(source, made)
     env.run(str(folder / "docs/scripts/pages.py"), *some)
+
+
+def pages_of_extras(env: Environment) -> None:
+    """Those that need a package of an extra, which is installed for them (the last check: the
+    environment is bare no more)."""
+    text = (ROOT / "docs/scripts/pages.py").read_text("utf-8")  # (it imports what is not here)
+    needs = re.search(r"^NEEDS = (\{.*?\})", text, re.M | re.S)
+    assert needs is not None
+    found: dict[str, str] = ast.literal_eval(needs[1])
+    subprocess.run([str(env.python), "-m", "pip", "--disable-pip-version-check", "-q", "install",
+                    "--only-binary=:all:", *sorted(set(found.values()))], check=True)
+    pages(env, *found)
 
 
 def short_pages(env: Environment) -> None:
@@ -281,7 +295,8 @@ def main() -> int:
             at.mkdir()
             last = (version, numpy) == (next(iter(found)), given.numpys[0])
             wrong += check(online(wheel, at, python, numpy),
-                           (*checks, cpp_fixture) if last and not given.short else checks)
+                           (*checks, cpp_fixture, pages_of_extras) if last and not given.short
+                           else checks)
             shutil.rmtree(at / "env")
             shutil.rmtree(at / "wheels")
     absent = [v for v in given.pythons if v not in found]
