@@ -61,14 +61,18 @@ class FlatExecutable:
         check_not_forked()
         variants = _List(len(args) + len(self.results) + 2)
         push = variants.push_ref
+        flat = (size,)
+        waits = []
         for arg, scalar in zip(args, self.scalars):
-            arg.check_alive()
             view = arg.view
-            wanted = () if scalar else (size,)
+            if view is None:
+                arg.check_alive()
+            wanted = () if scalar else flat
             if arg.shape != wanted:
                 view = _View(view.get_buffer(), wanted, element_type(arg.dtype))
             push(view)
-        waits = [a.fence for a in args if a.fence is not None and not a.is_ready()]
+            if arg.fence is not None and not arg.is_ready():
+                waits.append(arg.fence)
         inline = run_inline and device.is_host and not waits
         given = size * sum(dtype.itemsize for dtype, _ in self.results)
         if not inline:  # before there is more memory; elementwise work has nothing in between
@@ -76,8 +80,9 @@ class FlatExecutable:
         outputs = []
         for dtype, element in self.results:
             memory = allocate(device, size * dtype.itemsize, self.name)
-            push(_View(memory, (size,), element))
-            outputs.append(_View(memory, shape, element))
+            view = _View(memory, flat, element)
+            push(view)
+            outputs.append(view if shape == flat else _View(memory, shape, element))
         if inline:
             push(NO_FENCE)
             push(NO_FENCE)

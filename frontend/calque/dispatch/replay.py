@@ -192,7 +192,8 @@ def _record(f: Function, args: Any, kwargs: Any, arrays: list[Array]
     if labels.any_of(avals) or labels.program_places(program):
         pack = _labelling(pack, labels.of_program(program, avals, lambda i: f"args[{i}]"))
     steps = _steps(program)
-    if steps is None or _is_slow(program) and flatten(program) is not None:
+    if steps is None or (_is_slow(program) or _is_flat_alone(program)) and (
+            flatten(program) is not None):
         return _Whole(program, pack)  # (one executable serves all shapes)
     return _OnHost(program, steps, pack)
 
@@ -345,6 +346,11 @@ _SLOW_STEPS = {"random_bits": 60, "random_split": 25, "random_fold_in": 25, "ran
 def _is_slow(p: Program) -> bool:
     """Whether its steps by NumPy take longer than a compiled call."""
     return sum(map(_step_us, p.equations)) > _CALL_US
+
+
+def _is_flat_alone(p: Program) -> bool:
+    """Whether all there is to do is an operation that NumPy has no rule for."""
+    return len(p.equations) == 1 and p.equations[0].name not in numpy_rules.RULES
 
 
 def _step_us(e: Equation) -> int:

@@ -416,6 +416,7 @@ def _roots_between(x: Any, n: int, kind: Any) -> Any:
                  kind.type(complex(np.nan, np.nan)))
 
 
+@util.planned
 def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = False,
             w: Any = None, cov: Any = False) -> Any:
     """The polynomial of degree deg that is nearest to points in the least squares sense.

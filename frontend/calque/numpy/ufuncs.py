@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.tracebacks import hide_ours
 from calque.core.types import Function
+from calque.dispatch import shape_polymorphic
+from calque.dispatch.array import Array
 from calque.numpy import util
 from calque.numpy.documents import document, f32, i32, weak_truth
 from calque.numpy.quick import quick
 from calque.primitives import elementwise as ew
 
 _EXACT, _NUMERIC, _INEXACT = "same", "numeric", "inexact"
+_KEPT = frozenset(map(np.dtype, ("float32", "float64")))  # that no kind of promotion changes
 
 
 def _kind(kind: str, dtype: Any, weak: bool) -> tuple[Any, bool]:
@@ -31,6 +36,9 @@ def _kind(kind: str, dtype: Any, weak: bool) -> tuple[Any, bool]:
 def _unary(name: str, prim: Primitive, kind: str, sentence: str, example: str,
            result: str) -> Function:
     def f(x: Any, /) -> Any:
+        if type(x) is Array and x.aval.dtype in _KEPT:
+            done = shape_polymorphic.again(prim, x)
+            return prim.bind(x) if done is None else done
         x = util.one_array(name, x)
         return util.apply(name, prim, (x,), *_kind(kind, *dtypes.dtype_and_weak(x)))
 

@@ -23,6 +23,7 @@ COMPLEX = frozenset(map(np.dtype, (np.complex64, np.complex128)))
 INTEGERS = frozenset(map(np.dtype, ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")))
 BOOL = frozenset([np.dtype(bool)])
 REALS = FLOATS | INTEGERS
+SIGNED = frozenset(d for d in INTEGERS if d.kind == "i")
 
 RULES: dict[str, Rule] = {}
 
@@ -40,17 +41,48 @@ def _row(name: str, f: Rule, accepts: frozenset[Any]) -> None:
 for _name, _f, _accepts in (
         ("add", np.add, REALS | COMPLEX), ("add_any", np.add, REALS | COMPLEX),
         ("sub", np.subtract, REALS | COMPLEX), ("mul", np.multiply, REALS),
-        ("div", np.divide, FLOATS), ("neg", np.negative, REALS | COMPLEX),
+        ("neg", np.negative, REALS | COMPLEX),
         ("abs", np.absolute, REALS), ("sign", np.sign, INTEGERS), ("sqrt", np.sqrt, WIDE),
-        ("floor", np.floor, FLOATS), ("ceil", np.ceil, FLOATS), ("rem", np.fmod, WIDE),
+        ("floor", np.floor, FLOATS), ("ceil", np.ceil, FLOATS),
         ("eq", np.equal, REALS | COMPLEX | BOOL), ("ne", np.not_equal, REALS | COMPLEX | BOOL),
         ("lt", np.less, REALS | BOOL), ("le", np.less_equal, REALS | BOOL),
         ("gt", np.greater, REALS | BOOL), ("ge", np.greater_equal, REALS | BOOL),
         ("and", np.bitwise_and, INTEGERS | BOOL), ("or", np.bitwise_or, INTEGERS | BOOL),
         ("xor", np.bitwise_xor, INTEGERS | BOOL), ("not", np.invert, INTEGERS | BOOL),
         ("real", np.real, COMPLEX), ("imag", np.imag, COMPLEX), ("conj", np.conj, COMPLEX),
-        ("square", lambda x: x * x, REALS), ("is_finite", np.isfinite, FLOATS)):
+        ("square", lambda x: x * x, REALS), ("is_finite", np.isfinite, FLOATS),
+        # (NumPy shifts by too many places as XLA does, and takes negative counts for too many)
+        ("shift_left", np.left_shift, INTEGERS),
+        ("shift_right_arithmetic", np.right_shift, SIGNED)):
     _row(_name, _f, _accepts)
+
+
+def _shift_right_logical(out: Any, x: Value, y: Value) -> Any:
+    unsigned = f"u{x.itemsize}"
+    if x.dtype not in INTEGERS:
+        return None
+    return np.right_shift(x.view(unsigned), y.view(unsigned)).view(x.dtype)
+
+
+def _quotient(out: Any, x: Value, y: Value) -> Any:
+    """Towards zero; of 0 all bits set.  Floats as they are."""
+    if x.dtype in FLOATS:
+        return np.divide(x, y)
+    if x.dtype not in INTEGERS:
+        return None
+    made = np.floor_divide(x if x.dtype.kind == "u" else x - np.fmod(x, y), y)
+    zero = y == 0
+    return np.where(zero, ~x.dtype.type(0), made) if zero.any() else made
+
+
+def _remainder(out: Any, x: Value, y: Value) -> Any:
+    """With the sign of x; by 0 it is x.  Floats of half the width are left to the compiler."""
+    if x.dtype not in WIDE | INTEGERS:
+        return None
+    made = np.fmod(x, y)
+    if x.dtype in INTEGERS and (zero := y == 0).any():
+        return np.where(zero, x, made)
+    return made
 
 
 def maximum(x: Any, y: Any) -> Any:
@@ -149,5 +181,6 @@ def _bitcast(out: Any, x: Value, *, new_dtype: Any) -> Any:
     return flat.view(out.dtype).reshape(out.shape)
 
 
-RULES.update(integer_pow=_integer_pow, round=_round, complex=_complex, select_n=_select,
+RULES.update(div=_quotient, rem=_remainder, shift_right_logical=_shift_right_logical,
+             integer_pow=_integer_pow, round=_round, complex=_complex, select_n=_select,
              convert_element_type=_convert, bitcast_convert_type=_bitcast, copy=lambda out, x: x)

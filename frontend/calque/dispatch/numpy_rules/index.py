@@ -1,12 +1,14 @@
 """gather and the scatter family by NumPy, with the modes and orders of our compiled forms."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from calque.core import dtypes
+from calque.core.types import Axes
 from calque.dispatch.numpy_rules.elementwise import BF16, COMPLEX, FLOATS, INTEGERS
 from calque.primitives.gather import GatherScatterMode, default_fill
 from calque.primitives.scatter import window_sizes
@@ -45,14 +47,10 @@ def _gather(out: Any, x: Value, indices: Value, *, dimension_numbers: Any, slice
             not d.operand_batching_dims):
         (axis,) = d.start_index_map
         if all(s == n for a, (s, n) in enumerate(zip(slice_sizes, x.shape)) if a != axis):
-            index = indices[..., 0]
-            safe = np.minimum(np.maximum(index, 0), min(x.shape[axis] - 1,
-                                                        np.iinfo(index.dtype).max))
-            if mode is not GatherScatterMode.FILL_OR_DROP or (index == safe).all():
-                made = x.take(safe, axis)
-                return made.transpose(_order(
-                    d.offset_dims, [*range(axis, axis + batch)],
-                    [i for i in range(made.ndim) if not axis <= i < axis + batch]))
+            made = _taken(x, indices[..., 0], axis, mode)
+            if made is not None:
+                order = _line_order(tuple(d.offset_dims), axis, batch, made.ndim)
+                return made if order is None else made.transpose(order)
     places, inside = _places(x.shape, indices, slice_sizes, d.start_index_map,
                              d.operand_batching_dims, d.start_indices_batching_dims)
     made = x[tuple(places)]
@@ -68,6 +66,27 @@ def _gather(out: Any, x: Value, indices: Value, *, dimension_numbers: Any, slice
     gone = {*d.collapsed_slice_dims, *d.operand_batching_dims}
     made = made.squeeze(tuple(batch + a for a in gone))
     return made.transpose(_order(d.offset_dims, range(batch), range(batch, made.ndim)))
+
+
+def _taken(x: Value, index: Value, axis: int, mode: Any) -> Value | None:
+    """The lines at the indices; None where some are outside and such lines are filled."""
+    if index.dtype.itemsize == 4:
+        try:
+            return x.take(index.view(np.uint32), axis)  # (of a negative one: beyond the end)
+        except IndexError:
+            pass
+    safe = np.minimum(np.maximum(index, 0), min(x.shape[axis] - 1, np.iinfo(index.dtype).max))
+    if mode is GatherScatterMode.FILL_OR_DROP and not (index == safe).all():
+        return None
+    return x.take(safe, axis)
+
+
+@functools.lru_cache(4096)
+def _line_order(offsets: Axes, axis: int, batch: int, rank: int) -> list[int] | None:
+    """`_order` of lines whose batch axes lie where the axis was; None where nothing moves."""
+    order = _order(offsets, [*range(axis, axis + batch)],
+                   [i for i in range(rank) if not axis <= i < axis + batch])
+    return None if order == [*range(rank)] else order
 
 
 def _order(offsets: Sequence[int], batch: Sequence[int], window: Sequence[int]) -> list[int]:

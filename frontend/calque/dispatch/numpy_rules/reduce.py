@@ -27,6 +27,8 @@ RULES: dict[str, Rule] = {}
 
 def _lines(x: Value, axes: Axes) -> Value:
     """x with the reduced axes as one, last and contiguous: there NumPy adds pairwise."""
+    if x.ndim == len(axes):
+        return x.reshape(-1)
     kept = [i for i in range(x.ndim) if i not in axes]
     size = math.prod(x.shape[a] for a in axes)
     return np.ascontiguousarray(x.transpose(*kept, *axes)).reshape(

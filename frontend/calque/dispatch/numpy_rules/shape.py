@@ -1,14 +1,17 @@
 """Moving elements by NumPy: shape primitives, slices, padding, sorting."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from calque.core.types import Shape
 from calque.dispatch.numpy_rules.elementwise import BF16, BOOL, FLOATS, INTEGERS
 
 Value = np.ndarray[Any, Any]
+_ALL, _BACKWARDS = slice(None), slice(None, None, -1)
 
 
 def _spread(rank: int, sizes: Sequence[int], axes: Sequence[int]) -> list[int]:
@@ -32,7 +35,16 @@ def _transpose(out: Any, x: Value, *, permutation: Any) -> Any:
 
 def _broadcast_in_dim(out: Any, x: Value, *, shape: Any, broadcast_dimensions: Any,
                       sharding: Any = None) -> Any:
-    return np.broadcast_to(x.reshape(_spread(len(shape), x.shape, broadcast_dimensions)), shape)
+    return _filled(x.reshape(_spread(len(shape), x.shape, broadcast_dimensions)), out.shape)
+
+
+def _filled(x: Value, shape: Any) -> Value:
+    """x broadcast, as a copy: of so little it takes a fifth of what `np.broadcast_to` does."""
+    if x.shape == shape:
+        return x
+    made = np.empty(shape, x.dtype)
+    made[...] = x
+    return made
 
 
 def _concatenate(out: Any, *xs: Value, dimension: int) -> Any:
@@ -40,9 +52,13 @@ def _concatenate(out: Any, *xs: Value, dimension: int) -> Any:
 
 
 def _slice(out: Any, x: Value, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
-    steps = strides or (1,) * x.ndim
     # a copy: a view would keep all of x alive
-    return x[tuple(slice(s, e, t) for s, e, t in zip(start_indices, limit_indices, steps))].copy()
+    return x[_parts(start_indices, limit_indices, strides)].copy()
+
+
+@functools.lru_cache(4096)
+def _parts(starts: Shape, limits: Shape, strides: Shape | None) -> tuple[slice, ...]:
+    return tuple(map(slice, starts, limits, strides or (1,) * len(starts)))
 
 
 def _dynamic_slice(out: Any, x: Value, *starts: Value, slice_sizes: Any) -> Any:
@@ -62,12 +78,12 @@ def _dynamic_update_slice(out: Any, x: Value, update: Value, *starts: Value) -> 
 
 
 def _rev(out: Any, x: Value, *, dimensions: Any) -> Any:
-    return np.flip(x, dimensions)
+    return x[tuple([_BACKWARDS if a in dimensions else _ALL for a in range(x.ndim)])]
 
 
 def _iota(out: Any, *, dtype: Any, shape: Any, dimension: int, sharding: Any = None) -> Any:
     line = np.arange(shape[dimension]).astype(out.dtype)
-    return np.broadcast_to(line.reshape(_spread(len(shape), line.shape, [dimension])), shape)
+    return _filled(line.reshape(_spread(len(shape), line.shape, [dimension])), out.shape)
 
 
 def _pad(out: Any, x: Value, value: Value, *, padding_config: Any) -> Any:
