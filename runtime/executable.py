@@ -57,6 +57,19 @@ _create_fence = rt.HalFence.create_at
 NO_FENCE = rt.HalFence(0)
 
 
+# The only thread that may run what sends messages to other processes (jax_thread_guard).
+sender: list[int | None] = [None]
+
+
+def check_sender(what: str) -> None:
+    """Raise RuntimeError where another thread is the only one that may send messages."""
+    if sender[0] is not None and sender[0] != threading.get_ident():
+        raise RuntimeError(explain(
+            f"thread_guard: {what} sends messages to other processes, and is called from another "
+            "thread than the one that set the guard.", "",
+            "call it from that thread, or leave the context first."))
+
+
 UNDECIDED = 64  # results after which an executable looks whether their views were needed
 
 
@@ -276,6 +289,8 @@ class Executable:
             waits = []
         inline = self._runs_inline and not waits and (
             not self._sends or self._must_run_inline or messages.is_idle())
+        if self._sends:
+            check_sender(self.name)
         if self._transients:
             self.load()  # it says how much memory is needed
         if not inline:  # before there is more memory

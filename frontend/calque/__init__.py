@@ -167,13 +167,18 @@ from calque.dispatch.devices import (  # noqa: E402
     device_get as device_get,
     devices as devices,
     effects_barrier as effects_barrier,
+    host_count as host_count,
+    host_id as host_id,
+    host_ids as host_ids,
     local_device_count as local_device_count,
     local_devices as local_devices,
     process_count as process_count,
     process_index as process_index,
     process_indices as process_indices,
+    thread_guard as thread_guard,
 )
 from calque.dispatch.sharded.shards import (  # noqa: E402
+    Shard as Shard,
     device_put as device_put,
     make_array_from_callback as make_array_from_callback,
     make_array_from_process_local_data as make_array_from_process_local_data,
@@ -239,6 +244,7 @@ enable_custom_prng = _context("jax_enable_custom_prng")
 default_prng_impl = _context("jax_default_prng_impl")
 legacy_prng_key = _context("jax_legacy_prng_key")
 no_tracing = _context("jax_no_tracing")
+auto_pcast = _context("jax_auto_pcast")
 no_execution = _context("jax_no_execution")
 enable_checks = _context("jax_enable_checks")
 debug_key_reuse = _context("jax_debug_key_reuse")

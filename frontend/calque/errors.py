@@ -1,4 +1,5 @@
 """The error classes users catch; each class's docstring shows a failing and a mended program."""
+from calque.core.checker import ProgramError as JaxprTypeError
 from calque.core.errors import (
     ConcretizationTypeError as ConcretizationTypeError,
 )
@@ -35,12 +36,13 @@ from calque.core.errors import (
 from calque.runtime.errors import DeviceError as JaxRuntimeError
 
 __all__ = ["ConcretizationTypeError", "InconclusiveDimensionOperation", "JAXIndexError",
-           "JAXTypeError", "JaxRuntimeError", "KeyReuseError", "NonConcreteBooleanIndexError",
-           "TracerArrayConversionError", "TracerBoolConversionError",
-           "TracerIntegerConversionError", "TypePromotionError", "UnexpectedTracerError"]
+           "JAXTypeError", "JaxRuntimeError", "JaxprTypeError", "KeyReuseError",
+           "NonConcreteBooleanIndexError", "TracerArrayConversionError",
+           "TracerBoolConversionError", "TracerIntegerConversionError", "TypePromotionError",
+           "UnexpectedTracerError"]
 
 for _name in __all__:  # as tracebacks show them
-    if _name != "JaxRuntimeError":
+    if _name not in ("JaxRuntimeError", "JaxprTypeError"):
         globals()[_name].__module__ = "calque.errors"
 
 

@@ -47,6 +47,12 @@ assert pl is calque.experimental.pallas and pl.pallas_call(
     lambda x, o: o.__setitem__(..., x[...] * 2), jax.ShapeDtypeStruct((2,), jnp.float32),
     interpret=True)(jnp.ones(2)).sum() == 4
 
+# every module that JAX has, too
+import importlib, pkgutil
+for module in pkgutil.iter_modules(calque.experimental.__path__):
+    if module.name not in ("checks", "dormand_prince", "series"):  # (parts of others)
+        importlib.import_module(f"jax.experimental.{module.name}")
+
 for name, code in (("AttributeError", "jax.nonsense"), ("AttributeError", "jax.devicse"),
                    ("ImportError", "import jax.nonsense"),
                    ("ImportError", "import jax._src.pallas"),

@@ -209,3 +209,34 @@ def test_contexts_of_the_users_are_no_options() -> None:
     mode = calque.make_user_context("train")
     with mode("test"):
         assert dict(calque.config.values) == before
+
+
+def test_scheduling_groups_are_taken() -> None:
+    from calque.experimental.scheduling_groups import scheduling_group, xla_metadata_call
+    double = scheduling_group("a")(xla_metadata_call(key=1)(lambda x: x * 2))
+    assert calque.jit(double)(2.0) == 4.0 and calque.grad(double)(1.0) == 2.0
+    with pytest.raises(TypeError, match="callable"):
+        xla_metadata_call(3, key=1)
+
+
+def test_auto_pcast() -> None:
+    """Off, operands that vary over other axes are an error, as a value that was forgotten is."""
+    mesh = calque.make_mesh((1,), ("x",), (calque.sharding.AxisType.Auto,))
+    specs = (calque.P("x"), calque.P())
+
+    def mapped(f: Any) -> Any:
+        return calque.shard_map(f, mesh=mesh, in_specs=specs, out_specs=calque.P("x"))(
+            jnp.ones(2), jnp.ones(2))
+    assert mapped(lambda a, b: a + b).sum() == 4
+    with calque.auto_pcast(False):
+        with pytest.raises(ValueError, match=r"add requires varying(.|\n)*\{x\}, \{\}(.|\n)*pcast"):
+            mapped(lambda a, b: a + b)
+        marked = mapped(lambda a, b: 2 * a + calque.lax.pcast(b, "x", to="varying"))
+        assert marked.sum() == 6
+        assert mapped(lambda a, b: a * 3).sum() == 6  # (a number of Python's has no axes)
+
+
+def test_older_names_of_processes() -> None:
+    for name, now in (("host_count", 1), ("host_id", 0), ("host_ids", [0])):
+        with pytest.warns(UserWarning, match="has been renamed to calque.process_"):
+            assert getattr(calque, name)() == now

@@ -247,3 +247,55 @@ def test_reprs_and_errors() -> None:
         assert "Fix: " in str(caught.value)
     with pytest.warns(sparse.SparseEfficiencyWarning):
         same(A.update_layout(n_dense=1, on_inefficient="warn"), np.eye(3))
+
+
+@pytest.mark.parametrize("n, k", [(1, 1), (5, 3), (8, 2), (3, 8)])
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [(1, 2)], [(-1, 0)]])
+def test_convolution_of_signals(n: int, k: int, padding: Any) -> None:
+    """Small integers: exact.  Against NumPy's dense sum over the kernel."""
+    rng = np.random.default_rng(n * 10 + k)
+    x, y = rng.integers(-2, 3, n).astype("f4"), rng.integers(-2, 3, k).astype("f4")
+    for stride, apart, across in ((1, 1, 1), (2, 1, 1), (1, 2, 1), (3, 2, 2)):
+        if isinstance(padding, str):
+            apart = 1  # (lax refuses a word with spread elements)
+        spread = np.zeros((n - 1) * apart + 1, "f4")
+        spread[::apart] = x
+        length = (k - 1) * across + 1
+        if isinstance(padding, str):
+            total = max((-(-len(spread) // stride) - 1) * stride + length - len(spread), 0)
+            low, high = (total // 2, total - total // 2) if padding == "SAME" else (0, 0)
+        else:
+            ((low, high),) = padding
+        filled = np.pad(spread, (max(low, 0), max(high, 0)))[max(-low, 0):]
+        expected = [sum(filled[i + j * across] * y[j] for j in range(k))
+                    for i in range(0, len(filled) - length + 1, stride)]
+        made = sparse.bcoo_conv_general_dilated(
+            *[sparse.BCOO.fromdense(v[None, None]) for v in (x, y)], window_strides=(stride,),
+            padding=padding, lhs_dilation=(apart,), rhs_dilation=(across,))
+        assert made.shape == (1, 1, len(expected)) and made.n_batch == 2
+        np.testing.assert_array_equal(made.todense()[0, 0], expected)
+
+
+def test_convolution_refuses_more_axes() -> None:
+    x = sparse.BCOO.fromdense(jnp.ones((1, 1, 4, 4)))
+    with pytest.raises(NotImplementedError, match="one signal"):
+        sparse.bcoo_conv_general_dilated(x, x, window_strides=(1, 1), padding="SAME")
+
+
+def test_rows_put_together() -> None:
+    dense = np.array([[1.0, 0, 2], [0, 0, 3]], "f4")
+    m = sparse.BCSR.fromdense(dense)
+    for axis in (0, 1):
+        both = sparse.bcsr_concatenate([m, m], dimension=axis)
+        assert isinstance(both, sparse.BCSR)
+        np.testing.assert_array_equal(both.todense(), np.concatenate([dense, dense], axis))
+    wide = sparse.bcsr_broadcast_in_dim(m, shape=(4, 2, 3), broadcast_dimensions=(1, 2))
+    assert (wide.n_batch, wide.shape) == (1, (4, 2, 3))
+    np.testing.assert_array_equal(wide.todense(), np.broadcast_to(dense, (4, 2, 3)))
+    twice = sparse.BCSR((jnp.array([1.0, 2, 4]), jnp.array([2, 2, 0]), jnp.array([0, 2, 3])),
+                        shape=(2, 3))
+    once = sparse.bcsr_sum_duplicates(twice)
+    np.testing.assert_array_equal(once.data, [3.0, 4.0])
+    np.testing.assert_array_equal(once.indptr, [0, 1, 2])
+    jitted = calque.jit(lambda m: sparse.bcsr_sum_duplicates(m, nse=3))(twice)
+    np.testing.assert_array_equal(jitted.todense(), twice.todense())

@@ -265,3 +265,35 @@ def test_twenty_jobs_after_kills() -> None:
         """, 2)
         assert (done[0].code == 0) == (k % 2 == 0), done[0].out
     assert segments() <= before
+
+
+def test_a_thread_that_is_not_the_guards() -> None:
+    """Threads of a process may call in another order than those of the others."""
+    done = by_hand("""
+        import threading
+        from calque.sharding import NamedSharding, PartitionSpec as P
+        refused = []
+        mesh = jax.make_mesh((size,), ("p",))
+        xs = jax.make_array_from_process_local_data(NamedSharding(mesh, P("p")), np.ones(1, "f4"))
+        total = jax.jit(lambda x: x.sum())
+        calls = [lambda: mu.process_allgather(1.0), lambda: float(total(xs))]
+        def call():
+            try:
+                for f in calls:
+                    f()
+            except RuntimeError as error:
+                refused.append(str(error))
+        with jax.thread_guard(True):
+            for f in calls:
+                calls = [f]
+                thread = threading.Thread(target=call)
+                thread.start()
+                thread.join()
+            assert len(refused) == 2 and all("thread_guard" in r for r in refused), refused
+            assert mu.process_allgather(2.0).sum() == 4 and float(total(xs)) == 2
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+        assert len(refused) == 2, refused
+    """, 2)
+    assert [d.code for d in done] == [0, 0], done

@@ -13,7 +13,7 @@ from calque.core.program import Literal, Program, Var, inner_of
 enabled = os.environ.get("CALQUE_CHECK", "0") not in ("0", "", "false")
 
 
-class ProgramError(AssertionError):
+class ProgramError(AssertionError, TypeError):
     """The program is malformed: a bug in calque, or in who made the program.
 
     Example:

@@ -81,6 +81,11 @@ OPTIONS = {o.name: o for o in (
            "'warn' or 'error' where a key is no typed one", ("allow", "warn", "error")),
     Option("jax_check_static_indices", False, "bool", True,
            "raise IndexError where a number or slice as an index is out of bounds"),
+    Option("jax_auto_pcast", True, "bool", True,
+           "inside shard_map, operands that vary over fewer axes than others are marked to vary"),
+    Option("jax_thread_guard", False, "bool", False,
+           "raise RuntimeError where another thread runs a program that sends messages between "
+           "processes"),
     Option("jax_no_tracing", False, "bool", False,
            "raise RuntimeError where a function would be traced"),
     Option("calque_cpu", "host", "enum", True,

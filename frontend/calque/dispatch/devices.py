@@ -1,8 +1,11 @@
 """Devices and moving data to and from them, on trees."""
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,14 +15,16 @@ from calque.core import dtypes
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.core.types import Function
 from calque.dispatch import transfers
 from calque.dispatch.array import Array, current_device, platform_named
 from calque.runtime import Device
 from calque.trees import util as tree_util
 
 __all__ = ["block_until_ready", "copy_to_host_async", "default_backend", "device_count",
-           "device_get", "devices", "effects_barrier", "local_device_count", "local_devices",
-           "process_count", "process_index", "process_indices"]
+           "device_get", "devices", "effects_barrier", "host_count", "host_id", "host_ids",
+           "local_device_count", "local_devices", "process_count", "process_index",
+           "process_indices", "thread_guard"]
 
 
 def copy_to_host_async(x: Any) -> Any:
@@ -247,6 +252,79 @@ def process_indices(backend: str | None = None) -> list[int]:
       [0]
     """
     return list(range(process_count()))
+
+
+def _renamed(old: str, new: Function, help: str, example: str, result: str) -> Function:
+    def f(backend: str | None = None) -> Any:
+        warnings.warn(f"calque.{old} has been renamed to calque.{new.__name__}: use that.",
+                      UserWarning, stacklevel=2)
+        return new(backend)
+
+    f.__name__ = f.__qualname__ = old
+    f.__doc__ = f"""{help}: the older name of {new.__name__}, and a UserWarning.
+
+    Args:
+      backend: accepted for compatibility.
+
+    Returns:
+      What {new.__name__} returns.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import calque, warnings
+      >>> with warnings.catch_warnings(action="ignore"):
+      ...     calque.{example}
+      {result}
+    """
+    return f
+
+
+host_count = _renamed("host_count", process_count, "The number of processes", "host_count()", "1")
+host_id = _renamed("host_id", process_index, "The number of this process", "host_id()", "0")
+host_ids = _renamed("host_ids", process_indices, "All processes' numbers", "host_ids()", "[0]")
+
+
+def thread_guard(value: bool = True) -> contextlib.AbstractContextManager[None]:
+    """Context in which only the thread that enters it may run programs that send messages to
+    other processes: threads that run them in other orders in other processes wait for each other.
+
+    Args:
+      value: whether the guard is on.
+
+    Returns:
+      A context manager; another thread's program raises RuntimeError meanwhile.
+
+    Raises:
+      ValueError: the value is no bool.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> with calque.thread_guard(True):
+      ...     int(jnp.ones(2).sum())
+      2
+    """
+    return _guarded(value)
+
+
+@contextlib.contextmanager
+def _guarded(value: bool) -> Iterator[None]:
+    before = runtime.executable.sender[0]
+    with config.context("jax_thread_guard", value):
+        try:
+            yield
+        finally:
+            runtime.executable.sender[0] = before
+
+
+def _guard(value: bool) -> None:
+    runtime.executable.sender[0] = threading.get_ident() if value else None
+
+
+config.checks["jax_thread_guard"] = _guard
+if config.jax_thread_guard:  # by the environment
+    _guard(True)
 
 
 def device_get(x: Any) -> Any:

@@ -220,6 +220,7 @@ class World:
         """
         digest, before = hashlib.sha256(said.encode()).digest(), b""
         if comm is None:
+            runtime.executable.check_sender(what)
             order = self.calls.order(ranks) if ranks else self.calls.all
             noted = self.calls.note(order, CALL, told or said)
             before = noted.to_bytes(8, "little", signed=True)

@@ -21,7 +21,12 @@ from calque.dispatch.staging import eval_shape
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.nn.initializers import glorot_normal, normal, ones, zeros
 
-glorot, randn = glorot_normal, normal  # as older programs call them
+# as older programs call them, from here
+glorot, randn = glorot_normal, normal
+logsoftmax = nn.log_softmax
+elu, gelu, leaky_relu, log_softmax = nn.elu, nn.gelu, nn.leaky_relu, nn.log_softmax
+relu, selu, sigmoid, softmax, softplus = nn.relu, nn.selu, nn.sigmoid, nn.softmax, nn.softplus
+standardize = nn.standardize
 Layer = tuple[Callable[..., Any], Callable[..., Any]]
 
 

@@ -15,6 +15,7 @@ from calque.core.primitive import UndefinedPrimal
 from calque.core.program import Program
 from calque.core.types import Function
 from calque.core.zeros import instantiate, is_zero
+from calque.primitives.custom import without_derivative
 from calque.primitives.elementwise import neg
 from calque.primitives.implicit import linear_solve_p
 from calque.transforms.linearize import linearize_flat
@@ -192,6 +193,85 @@ def custom_linear_solve(matvec: Function, b: Any, solve: Function,
         aux=len(forward.outputs) - len(leaves))
     x = tree.unflatten(outs[:len(leaves)])
     return (x, kept[0].unflatten(outs[len(leaves):])) if has_aux else x
+
+
+def linear_call(fun: Function, fun_transpose: Function, residual_args: Any, linear_args: Any
+                ) -> Any:
+    """fun(residual_args, linear_args), a function that is linear in its second argument, and of
+    which fun_transpose says what its transpose is.
+
+    Args:
+      fun: fun(residuals, x) -> y, linear in x.
+      fun_transpose: fun_transpose(residuals, ct) -> a cotangent of x, linear in ct; its own
+        transpose is fun.
+      residual_args: tree of arrays and numbers, which both take and no derivative goes through.
+      linear_args: tree of floats, complex numbers among them.
+
+    Returns:
+      What fun returns.
+
+    Raises:
+      TypeError: fun or fun_transpose is no function; or, when it is transposed, fun_transpose
+        returns another tree than linear_args.
+      ValueError: it returns other shapes or dtypes.
+      NotImplementedError: a derivative by residual_args, or by what the functions close over.
+
+    Example:
+      >>> import calque
+      >>> from calque.custom_derivatives import linear_call
+      >>> def halved(x):
+      ...     return linear_call(lambda r, x: x / r, lambda r, ct: ct / r, 2.0, x)
+      >>> calque.linear_transpose(halved, 1.0)(3.0)
+      (Array(1.5, dtype=float32, weak_type=True),)
+    """
+    for name, f in (("fun", fun), ("fun_transpose", fun_transpose)):
+        if not callable(f):
+            raise TypeError(explain(f"linear_call: {name} must be callable, got {f!r}.",
+                                    fix="pass a function of (residuals, linear values)."))
+    residuals = tree_util.tree_map(lambda r: without_derivative(r, _by_residual)[0], residual_args)
+    leaves, tree = tree_util.flatten(linear_args)
+    avals = [aval_of(x) for x in leaves]
+    trees: list[Any] = []
+
+    def forth(*xs: Any) -> list[Any]:
+        outs, out_tree = tree_util.flatten(fun(residuals, tree.unflatten(xs)))
+        trees.append(out_tree)
+        return outs
+
+    def back(*cts: Any) -> list[Any]:
+        found, found_tree = tree_util.flatten(fun_transpose(residuals, trees[0].unflatten(cts)))
+        if found_tree != tree:
+            raise TypeError(explain(
+                "transpose output pytree structure must match that of linear inputs, got output "
+                f"structure {found_tree} and input structure {tree}.",
+                fix="fun_transpose returns a tree like linear_args."))
+        for i, (value, wanted) in enumerate(zip(found, avals)):
+            got, cotangent = aval_of(value), wanted.cotangent()
+            if (got.shape, got.dtype) != (cotangent.shape, cotangent.dtype):
+                raise ValueError(explain(
+                    f"Expected cotangent type {cotangent.str_short()} but got {got.str_short()} "
+                    f"from fun_transpose, result {i}.",
+                    fix="fun_transpose returns an array of the linear value's shape and dtype."))
+        return found
+
+    forward = stage(forth, avals, "linear_call")
+    backward_ = stage(back, [o.cotangent() for o in forward.out_avals], "linear_call transpose")
+    programs, consts = [], []
+    for p in (forward, backward_):
+        program, captured = closed(p)
+        programs.append(program)
+        consts.append([without_derivative(c, _by_residual)[0] for c in captured])
+    outs = linear_solve_p.bind(
+        *consts[0], *consts[1], *leaves, counts=(0, 0, len(consts[0]), len(consts[1])),
+        matvec=None, vecmat=None, solve=programs[0], transpose_solve=programs[1], aux=0)
+    return trees[0].unflatten(outs)
+
+
+def _by_residual(*_: Any) -> Any:
+    raise NotImplementedError(explain(
+        "linear_call: derivative by residual_args, or by a value that fun closes over, which its "
+        "transpose says nothing of.",
+        fix="put linear_call into the rule of a custom_jvp, where only tangents are linear_args."))
 
 
 def _first(out: Any, has_aux: bool) -> Any:

@@ -1,7 +1,8 @@
 """custom_linear_solve: a linear system given by functions, with implicit derivatives.
 
 Its four Programs (matvec, vecmat, solve, transpose_solve) each take their own captured values and
-then a vector.  Start reading at `_jvp`.
+then a vector.  Of `linear_call` only the last two are there: a linear function and its transpose.
+Start reading at `_jvp`.
 """
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def _transpose(cts: Sequence[Any], *args: Any, counts: tuple[int, ...], aux: int
             fix="pass transpose_solve, or symmetric=True for a symmetric matrix."))
     captured, b = _parts(args, counts)
     assert all(is_linear(x) for x in b)
-    cts = list(cts[:len(b)])
+    cts = list(cts[:len(cts) - aux])
     if all(is_zero(c) for c in cts):
         return [None] * sum(counts) + [Zero(x.aval.cotangent()) for x in b]
     matvec, vecmat, solve, back = captured

@@ -153,6 +153,8 @@ class StageTrace(Trace):
             every = varying_of(frozenset().union(*[a.aval.vma for a in atoms]))
             if prim.varying is not None and "axes" in params and prim.name not in _CASTS:
                 every |= set(params["axes"])
+            if not config.jax_auto_pcast and prim.name not in _CASTS:
+                _check_alike(prim, atoms)
             level = self._varied(atoms, [every] * len(atoms)) if every else atoms
             avals = [a.aval for a in level]
             if not sums.any_of(avals) or prim.varying is not None:
@@ -227,6 +229,17 @@ def _content(x: Any) -> Any:
 _CASTS = frozenset((
     "pvary", "preduced", "reduced_invary_cast", "reduced_vary_cast", "vary_unreduced_cast",
     "invary_unreduced_cast", "unreduced_psum", "unreduced_reduce_scatter"))
+
+
+def _check_alike(prim: Primitive, atoms: Sequence[Atom]) -> None:
+    """jax_auto_pcast is off: operands that vary over other axes are refused."""
+    kinds = [varying_of(a.aval.vma) for a in atoms if isinstance(a, Var)]
+    if len(set(kinds)) > 1:
+        said = ", ".join("{" + ", ".join(sorted(map(str, k))) + "}" for k in kinds)
+        raise ValueError(explain(
+            f"Primitive {prim.name} requires varying manual axes to match, but got [{said}].",
+            where=str(here()), fix="mark the value that varies less, calque.lax.pcast(x, axes, "
+            "to='varying'), or leave auto_pcast on."))
 
 
 def _marks(unreduced: frozenset[Any], reduced: frozenset[Any], avals: Sequence[ShapedArray]

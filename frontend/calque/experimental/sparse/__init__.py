@@ -1,5 +1,5 @@
-"""experimental.sparse: array.py (BCOO), dots.py, shapes.py, slices.py, elementwise.py (operations
-of BCOO arrays), rows.py (BCSR, COO, CSR, CSC; plain.py: functions of these), making.py (eye, empty,
+"""experimental.sparse: array.py (BCOO), dots.py, convolve.py, shapes.py, slices.py, elementwise.py
+(operations of BCOO arrays), rows.py (BCSR, COO, CSR, CSC; plain.py: functions of these), making.py (eye, empty,
 random_bcoo), transform.py (sparsify), autodiff.py (grad, jacfwd, jacrev), methods.py (operators),
 linalg.py (spsolve), eigen.py (lobpcg_standard)."""
 from calque.experimental.sparse import linalg as linalg
@@ -18,6 +18,9 @@ from calque.experimental.sparse.autodiff import jacfwd as jacfwd
 from calque.experimental.sparse.autodiff import jacobian as jacobian
 from calque.experimental.sparse.autodiff import jacrev as jacrev
 from calque.experimental.sparse.autodiff import value_and_grad as value_and_grad
+from calque.experimental.sparse.convolve import (
+    bcoo_conv_general_dilated as bcoo_conv_general_dilated,
+)
 from calque.experimental.sparse.dots import bcoo_dot_general as bcoo_dot_general
 from calque.experimental.sparse.dots import bcoo_dot_general_sampled as bcoo_dot_general_sampled
 from calque.experimental.sparse.dots import bcoo_multiply_dense as bcoo_multiply_dense
@@ -46,9 +49,12 @@ from calque.experimental.sparse.rows import BCSR as BCSR
 from calque.experimental.sparse.rows import COO as COO
 from calque.experimental.sparse.rows import CSC as CSC
 from calque.experimental.sparse.rows import CSR as CSR
+from calque.experimental.sparse.rows import bcsr_broadcast_in_dim as bcsr_broadcast_in_dim
+from calque.experimental.sparse.rows import bcsr_concatenate as bcsr_concatenate
 from calque.experimental.sparse.rows import bcsr_dot_general as bcsr_dot_general
 from calque.experimental.sparse.rows import bcsr_extract as bcsr_extract
 from calque.experimental.sparse.rows import bcsr_fromdense as bcsr_fromdense
+from calque.experimental.sparse.rows import bcsr_sum_duplicates as bcsr_sum_duplicates
 from calque.experimental.sparse.rows import bcsr_todense as bcsr_todense
 from calque.experimental.sparse.shapes import bcoo_broadcast_in_dim as bcoo_broadcast_in_dim
 from calque.experimental.sparse.shapes import bcoo_concatenate as bcoo_concatenate
@@ -65,12 +71,13 @@ from calque.experimental.sparse.transform import sparsify as sparsify
 
 __all__ = ["BCOO", "BCSR", "COO", "CSC", "CSR", "CuSparseEfficiencyWarning", "JAXSparse",
            "SparseEfficiencyError", "SparseEfficiencyWarning", "bcoo_broadcast_in_dim",
-           "bcoo_concatenate", "bcoo_dot_general", "bcoo_dot_general_sampled",
+           "bcoo_concatenate", "bcoo_conv_general_dilated", "bcoo_dot_general", "bcoo_dot_general_sampled",
            "bcoo_dynamic_slice", "bcoo_extract", "bcoo_fromdense", "bcoo_gather",
            "bcoo_multiply_dense", "bcoo_multiply_sparse", "bcoo_reduce_sum",
            "bcoo_reshape", "bcoo_rev", "bcoo_slice", "bcoo_sort_indices",
            "bcoo_squeeze", "bcoo_sum_duplicates", "bcoo_todense", "bcoo_transpose",
-           "bcoo_update_layout", "bcsr_dot_general", "bcsr_extract", "bcsr_fromdense",
+           "bcoo_update_layout", "bcsr_broadcast_in_dim", "bcsr_concatenate",
+           "bcsr_dot_general", "bcsr_extract", "bcsr_fromdense", "bcsr_sum_duplicates",
            "bcsr_todense", "coo_fromdense", "coo_matmat", "coo_matvec", "coo_todense",
            "csr_fromdense", "csr_matmat", "csr_matvec", "csr_todense", "empty", "eye",
            "grad", "jacfwd", "jacobian", "jacrev", "linalg", "random_bcoo", "sparsify",

@@ -16,11 +16,16 @@ from calque.experimental.sparse.array import (
     batched,
     bcoo_extract,
     bcoo_fromdense,
+    bcoo_sum_duplicates,
     in_range,
     whole,
 )
 from calque.experimental.sparse.dots import bcoo_dot_general
-from calque.experimental.sparse.shapes import bcoo_transpose
+from calque.experimental.sparse.shapes import (
+    bcoo_broadcast_in_dim,
+    bcoo_concatenate,
+    bcoo_transpose,
+)
 from calque.numpy import (
     arange,
     asarray,
@@ -290,6 +295,79 @@ def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: A
     made = bcoo_dot_general(as_bcoo(lhs), as_bcoo(rhs), dimension_numbers=dimension_numbers,
                             preferred_element_type=preferred_element_type)
     return BCSR.from_bcoo(made) if isinstance(made, BCOO) else made
+
+
+def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
+    """The same array with every place once, in each row by its column.
+
+    Args:
+      mat: a BCSR array.
+      nse: how many elements are kept in each batch; None: as many as there are (not in jit).
+
+    Returns:
+      A BCSR array; what nse has too many is padding, elements beyond it are dropped.
+
+    Raises:
+      ConcretizationTypeError: nse is None inside jit.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> from calque.experimental import sparse
+      >>> M = sparse.BCSR((jnp.array([1., 2.]), jnp.array([3, 3]), jnp.array([0, 2])), shape=(1, 4))
+      >>> sparse.bcsr_sum_duplicates(M).data
+      Array([3.], dtype=float32)
+    """
+    return BCSR.from_bcoo(bcoo_sum_duplicates(mat.to_bcoo(), nse))
+
+
+def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
+    """BCSR arrays one after the other along a batch or sparse dimension.
+
+    Args:
+      operands: BCSR arrays with the same numbers of batch and dense dimensions.
+      dimension: the dimension along which they are put together.
+
+    Returns:
+      A BCSR array.
+
+    Raises:
+      ValueError: shapes or layouts differ.
+      NotImplementedError: the dimension is a dense one.
+
+    Example:
+      >>> from calque.experimental import sparse
+      >>> M = sparse.eye(2, sparse_format="bcsr")
+      >>> sparse.bcsr_concatenate([M, M], dimension=1).shape
+      (2, 4)
+    """
+    return BCSR.from_bcoo(bcoo_concatenate([m.to_bcoo() for m in operands], dimension=dimension))
+
+
+def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
+                          sharding: Any = None) -> BCSR:
+    """The array repeated along new dimensions and those of size 1.
+
+    Args:
+      mat: a BCSR array.
+      shape: the shape of the result.
+      broadcast_dimensions: where in it each dimension of the array goes.
+      sharding: accepted and not used.
+
+    Returns:
+      A BCSR array; new dimensions before the rows are batch dimensions.
+
+    Raises:
+      ValueError: the shape does not fit.
+      NotImplementedError: the result would have more than two sparse dimensions.
+
+    Example:
+      >>> from calque.experimental import sparse
+      >>> M = sparse.eye(2, sparse_format="bcsr")
+      >>> sparse.bcsr_broadcast_in_dim(M, shape=(3, 2, 2), broadcast_dimensions=(1, 2)).n_batch
+      1
+    """
+    return BCSR.from_bcoo(bcoo_broadcast_in_dim(
+        mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions))
 
 
 def as_bcoo(x: Any) -> Any:
