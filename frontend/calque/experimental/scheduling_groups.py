@@ -1,5 +1,5 @@
-"""scheduling_group and xla_metadata_call: marks for XLA's scheduler on functions, which nobody reads
-here."""
+"""scheduling_group and xla_metadata_call: marks for XLA's scheduler on functions, which mean
+nothing here."""
 from __future__ import annotations
 
 from typing import Any

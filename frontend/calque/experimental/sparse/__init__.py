@@ -1,7 +1,7 @@
 """experimental.sparse: array.py (BCOO), dots.py, convolve.py, shapes.py, slices.py, elementwise.py
-(operations of BCOO arrays), rows.py (BCSR, COO, CSR, CSC; plain.py: functions of these), making.py (eye, empty,
-random_bcoo), transform.py (sparsify), autodiff.py (grad, jacfwd, jacrev), methods.py (operators),
-linalg.py (spsolve), eigen.py (lobpcg_standard)."""
+(operations of BCOO arrays), rows.py (BCSR, COO, CSR, CSC; plain.py: functions of these), making.py
+(eye, empty, random_bcoo), transform.py (sparsify), autodiff.py (grad, jacfwd, jacrev), methods.py
+(operators), linalg.py (spsolve), eigen.py (lobpcg_standard)."""
 from calque.experimental.sparse import linalg as linalg
 from calque.experimental.sparse.array import BCOO as BCOO
 from calque.experimental.sparse.array import CuSparseEfficiencyWarning as CuSparseEfficiencyWarning
@@ -71,8 +71,8 @@ from calque.experimental.sparse.transform import sparsify as sparsify
 
 __all__ = ["BCOO", "BCSR", "COO", "CSC", "CSR", "CuSparseEfficiencyWarning", "JAXSparse",
            "SparseEfficiencyError", "SparseEfficiencyWarning", "bcoo_broadcast_in_dim",
-           "bcoo_concatenate", "bcoo_conv_general_dilated", "bcoo_dot_general", "bcoo_dot_general_sampled",
-           "bcoo_dynamic_slice", "bcoo_extract", "bcoo_fromdense", "bcoo_gather",
+           "bcoo_concatenate", "bcoo_conv_general_dilated", "bcoo_dot_general",
+           "bcoo_dot_general_sampled", "bcoo_dynamic_slice", "bcoo_extract", "bcoo_fromdense", "bcoo_gather",
            "bcoo_multiply_dense", "bcoo_multiply_sparse", "bcoo_reduce_sum",
            "bcoo_reshape", "bcoo_rev", "bcoo_slice", "bcoo_sort_indices",
            "bcoo_squeeze", "bcoo_sum_duplicates", "bcoo_todense", "bcoo_transpose",
