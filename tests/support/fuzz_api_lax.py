@@ -403,6 +403,7 @@ left_out("jax", "about devices, configuration, compilation or trees: no function
        "experimental export flatten_util lax live_arrays local_device_count local_devices "
        "copy_to_host_async print_environment_info "
        "log_compiles make_jaxpr named_scope nn numpy numpy_dtype_promotion "
+       "Shard auto_pcast host_count host_id host_ids thread_guard "
        "numpy_rank_promotion ops process_count process_index process_indices pure_callback random "
        "runtime scipy stages test_util threefry_partitionable tree tree_map tree_util typeof "
        "typing")

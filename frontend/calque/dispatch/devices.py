@@ -14,6 +14,7 @@ from calque import runtime
 from calque.core import dtypes
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.tables import from_row
 from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch import transfers
@@ -254,20 +255,13 @@ def process_indices(backend: str | None = None) -> list[int]:
     return list(range(process_count()))
 
 
-def _renamed(old: str, new: Function, help: str, example: str, result: str) -> Function:
-    def f(backend: str | None = None) -> Any:
-        warnings.warn(f"calque.{old} has been renamed to calque.{new.__name__}: use that.",
-                      UserWarning, stacklevel=2)
-        return new(backend)
-
-    f.__name__ = f.__qualname__ = old
-    f.__doc__ = f"""{help}: the older name of {new.__name__}, and a UserWarning.
+_RENAMED = """The older name of `{now}`: what that returns, with a UserWarning.
 
     Args:
       backend: accepted for compatibility.
 
     Returns:
-      What {new.__name__} returns.
+      What `{now}` returns.
 
     Raises:
       Nothing.
@@ -275,15 +269,23 @@ def _renamed(old: str, new: Function, help: str, example: str, result: str) -> F
     Example:
       >>> import calque, warnings
       >>> with warnings.catch_warnings(action="ignore"):
-      ...     calque.{example}
+      ...     calque.{name}()
       {result}
     """
-    return f
 
 
-host_count = _renamed("host_count", process_count, "The number of processes", "host_count()", "1")
-host_id = _renamed("host_id", process_index, "The number of this process", "host_id()", "0")
-host_ids = _renamed("host_ids", process_indices, "All processes' numbers", "host_ids()", "[0]")
+def _renamed(old: str, now: Function, result: str) -> Function:
+    def f(backend: str | None = None) -> Any:
+        warnings.warn(f"calque.{old} has been renamed to calque.{now.__name__}: use that.",
+                      UserWarning, stacklevel=2)
+        return now(backend)
+
+    return from_row(f, "calque", old, _RENAMED, now=now.__name__, result=result)
+
+
+host_count = _renamed("host_count", process_count, "1")
+host_id = _renamed("host_id", process_index, "0")
+host_ids = _renamed("host_ids", process_indices, "[0]")
 
 
 def thread_guard(value: bool = True) -> contextlib.AbstractContextManager[None]:
