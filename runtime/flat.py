@@ -56,10 +56,10 @@ class FlatExecutable:
 
     def __call__(self, args: Sequence[Buffer], shape: Shape, run_inline: bool) -> list[Buffer]:
         """Run on arguments of `shape` (or one element); results come at once, ready or not."""
-        device = self.device
+        device, results = self.device, self.results
         size = math.prod(shape)
         check_not_forked()
-        variants = _List(len(args) + len(self.results) + 2)
+        variants = _List(len(args) + len(results) + 2)
         push = variants.push_ref
         flat = (size,)
         waits = []
@@ -73,12 +73,12 @@ class FlatExecutable:
             push(view)
             if arg.fence is not None and not arg.is_ready():
                 waits.append(arg.fence)
-        inline = run_inline and device.is_host and not waits
-        given = size * sum(dtype.itemsize for dtype, _ in self.results)
+        inline = run_inline and not waits and device.is_host
         if not inline:  # before there is more memory; elementwise work has nothing in between
+            given = size * sum([dtype.itemsize for dtype, _ in results])
             device.pending.make_room(0, given)
         outputs = []
-        for dtype, element in self.results:
+        for dtype, element in results:
             memory = allocate(device, size * dtype.itemsize, self.name)
             view = _View(memory, flat, element)
             push(view)
@@ -113,7 +113,7 @@ class FlatExecutable:
             for arg in args:
                 arg.note_reader(done)
         return [Buffer(view, shape, dtype, device, done)
-                for view, (dtype, _) in zip(outputs, self.results)]
+                for view, (dtype, _) in zip(outputs, results)]
 
 
 def _give_up(program: FlatExecutable, hal_devices: Collection[Any]) -> None:

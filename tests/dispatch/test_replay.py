@@ -268,3 +268,28 @@ def test_a_loop_from_a_number_goes_on_from_its_result(monkeypatch):
             assert first.weak_type and second.weak_type
             np.testing.assert_array_equal(np.asarray([first, second]), [start + 0.75, start + 1.5])
         assert len(made) <= 1, made  # one program, whichever number it starts from
+
+
+def test_an_operation_is_looked_up_again() -> None:
+    """What ran before for these types is run again: not where an array is gone, on its way or
+    checked, and not while something is traced."""
+    x = jnp.asarray([0.25, 0.5, 4.0])
+    expected = np.exp(np.asarray(x, np.float64))
+    for _ in range(3):
+        np.testing.assert_allclose(jnp.exp(x), expected, rtol=3e-7)  # (two units of float32)
+    np.testing.assert_allclose(calque.grad(lambda v: jnp.exp(v).sum())(x), expected, rtol=3e-7)
+    np.testing.assert_allclose(calque.jit(jnp.exp)(x), expected, rtol=3e-7)
+    np.testing.assert_allclose(calque.vmap(jnp.exp)(x[None])[0], expected, rtol=3e-7)
+    slow = calque.jit(lambda a: calque.lax.fori_loop(0, 20, lambda i, a: a @ a / 400.0, a))
+    under_way = slow(jnp.ones((400, 400)))  # (each step keeps ones)
+    np.testing.assert_allclose(jnp.log(jnp.log(under_way + 1.718281828)), 0, atol=1e-6)
+    with calque.debug_nans(True), pytest.raises(FloatingPointError):
+        jnp.log(-x)
+    assert np.isnan(jnp.log(-x)).all()
+    with calque.debug_nans(True), pytest.raises(FloatingPointError):
+        jnp.log(-x)
+    calque.clear_caches()
+    np.testing.assert_allclose(jnp.exp(x), expected, rtol=3e-7)
+    x.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        jnp.exp(x)
