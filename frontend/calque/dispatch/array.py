@@ -7,7 +7,6 @@ Start reading at `Array`.
 """
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -224,6 +223,7 @@ class Array(Exporter, metaclass=_ArrayMeta):
     async def _await(self) -> Array:
         buffer = self._buffer
         if not buffer.is_ready():
+            import asyncio  # (a twentieth of what `import calque` takes)
             await asyncio.get_running_loop().run_in_executor(None, buffer.wait)
         buffer.wait()
         return self
