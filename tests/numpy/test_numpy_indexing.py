@@ -358,3 +358,20 @@ def test_nested_sequences_of_traced_numbers(index: Any) -> None:
     wanted = x.copy()
     np.add.at(wanted, index, 1)
     np.testing.assert_array_equal(calque.jit(lambda x, i: x.at[i].add(1))(x, index), wanted)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_nothing_is_read_of_what_is_empty(jit: bool) -> None:
+    """Where the result has no element, indices of an empty axis are no error (as in JAX; NumPy
+    raises): Lanczos vectors of no step, `np.eye(0)[[0, -1]]`."""
+    around = calque.jit if jit else lambda f: f
+    none, i = jnp.zeros((0, 0)), jnp.array([0, -1])
+    assert around(lambda x: x[i, :])(none).shape == (2, 0)
+    assert around(lambda x: x[i, :0])(jnp.zeros((0, 3))).shape == (2, 0)
+    assert around(lambda x: x[None, i])(none).shape == (1, 2, 0)
+    assert around(lambda x: x.at[i].get(mode="fill", fill_value=7.0))(none).shape == (2, 0)
+    assert calque.grad(lambda x: around(lambda x: x[i, :])(x).sum())(none).shape == (0, 0)
+    with pytest.raises(TypeError, match="Slice size at index 0 in gather op is out of range"):
+        around(lambda x: x[i])(jnp.zeros((0, 3)))
+    along = around(lambda x: jnp.take_along_axis(x, jnp.zeros((1, 3), int), 0))(jnp.zeros((0, 3)))
+    np.testing.assert_array_equal(along, np.zeros((1, 3)))  # (JAX's choice: zeros)

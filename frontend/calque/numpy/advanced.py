@@ -300,7 +300,7 @@ def read(x: Any, fancy: Fancy, mode: Any = None, fill_value: Any = None, are_sor
     """The elements that a Fancy asks for."""
     parsed = parse_mode("gather", mode, GatherScatterMode.PROMISE_IN_BOUNDS)
     aval = aval_of(x)
-    if 0 in fancy.batch:
+    if 0 in fancy.shape:  # (indices of an empty axis, too: nothing is read)
         from calque.core.zeros import zeros
         if dtypes.is_key(aval.dtype):
             return sh.reshape(sh.slice_(sh.reshape(x, (aval.size,)), (0,), (0,)), fancy.shape)

@@ -185,7 +185,7 @@ def _along(x: Any, i: Any, axis: int, mode: GatherScatterMode, fill_value: Any) 
                 f"Incompatible shapes for broadcasting: shapes={[sizes, others]}",
                 fix="the other axes of indices and arr must be equal or 1."))
     result = tuple(n if d in windows else sizes[d] for d, n in enumerate(shape))
-    if 0 in result:
+    if 0 in result or 0 in shape:  # (as JAX has it: of an empty array zeros)
         return sh.broadcast_in_dim(dtype_of(x).type(0), result, ()) if not dtypes.is_key(
             dtype_of(x)) else sh.reshape(x, result)
     together = [d for d in range(len(shape)) if d not in (axis, *spread, *windows)]
