@@ -20,14 +20,16 @@ from typing import Any, NamedTuple
 AFTER = "executable-sources"  # the last of the stages that are not needed
 
 _BYTES = {"i1": 1, **{f"{sign}i{n}": n // 8 for sign in ("", "u") for n in (8, 16, 32, 64)},
-          **{f"f{n}": n // 8 for n in (16, 32, 64)}, "bf16": 2}
+          **{f"f{n}": n // 8 for n in (16, 32, 64)}, "bf16": 2,
+          **{f"complex<f{n}>": n // 4 for n in (32, 64)}}
 _FLOATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 _LINE = 64  # bytes: where each array of an allocation begins
 _DEVICE = "on(#hal.device.affinity<@__device_0>)"
 # (An element's name begins with a letter: where a pattern can match in two ways, a line of many
 # types that fails takes for ever.)
-_TENSOR = re.compile(r"tensor<((?:\d+x)*)([a-z]\w*)>")
-_KIND = r"tensor<(?:\d+x)*[a-z]\w*>"
+_ELEMENT = r"[a-z]\w*(?:<f\d+>)?"
+_TENSOR = re.compile(rf"tensor<((?:\d+x)*)({_ELEMENT})>")
+_KIND = rf"tensor<(?:\d+x)*{_ELEMENT}>"
 _KINDS = rf"{_KIND}(?:, {_KIND})*"
 
 # top level
@@ -433,7 +435,7 @@ class _Host:
         """Look at the arguments and take their memory."""
         self.lines.append("    %row_major = hal.encoding_type<dense_row_major> : i32")
         for i, kind in enumerate(self.p.arguments):
-            element = kind.removesuffix(">").removeprefix("tensor<").rpartition("x")[2]
+            element = _TENSOR.fullmatch(kind)[2]
             shape = ", ".join(map(self.number, _sizes(kind)))
             given = i in self.given.values()
             self.lines += [] if given else [

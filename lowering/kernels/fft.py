@@ -107,8 +107,7 @@ def _call(ctx: Context, entry: str, x: Value, table: Ndarray,
     suffix = "c64" if real.itemsize == 4 else "c128"
     groups = max(1, min(GROUPS, math.prod(shape) // WORTH))
     return emit_native(ctx, "fft", f"calque_fft_{entry}_{suffix}",
-                       [x, ctx.b.constant(table.astype(real))], [(shape, x.dtype)], scalars,
-                       groups)[0]
+                       [x], [(shape, x.dtype)], scalars, groups, tables=[table.astype(real)])[0]
 
 
 def _lines(ctx: Context, x: Value, sizes: tuple[int, int, int], read: tuple[int, int, int],
@@ -128,6 +127,6 @@ def _lines(ctx: Context, x: Value, sizes: tuple[int, int, int], read: tuple[int,
                fft_tables.packed(fft_tables.passes(n)), int(whole > 0), int(inverse)]
     suffix = "c64" if real.itemsize == 4 else "c128"
     out, _ = emit_native(ctx, "fft", f"calque_fft_{suffix}",
-                         [x, ctx.b.constant(table.astype(real))],
-                         [(result, dtype), ((work,), real)], scalars, groups)
+                         [x], [(result, dtype), ((work,), real)], scalars, groups,
+                         tables=[table.astype(real)])
     return out
