@@ -50,6 +50,7 @@ _SPREAD = re.compile(rf"    %(\w+) = stablehlo\.broadcast_in_dim %(\w+), dims = 
                      rf"\((tensor<[a-z]\w*>)\) -> ({_KIND})")
 _SAME = re.compile(rf"    %(\w+) = stablehlo\.(?:reshape|bitcast_convert) %([\w#]+) : "
                    rf"\(({_KIND})\) -> ({_KIND})")
+_BITS = re.compile(rf"    %(\w+) = flow\.tensor\.bitcast %([\w#]+) : ({_KIND}) -> ({_KIND})")
 _RETURN = re.compile(rf"    return ([%\w#, ]+) : ({_KINDS})")
 # of an executable
 _EXPORT = re.compile(r"    stream\.executable\.export public @(\w+) workgroups\(\) -> "
@@ -193,7 +194,7 @@ def _read_main(lines: list[str]) -> _Program:
             if kind != found[3]:
                 raise Unknown("a broadcast of no number")
             env[found[1]] = _filled(p, value, found[4])
-        elif (found := _SAME.fullmatch(line)) is not None:
+        elif (found := _SAME.fullmatch(line) or _BITS.fullmatch(line)) is not None:
             x = env.get(found[2])
             if x is None or x.kind != found[3] or x.nbytes != _nbytes(found[4]):
                 raise Unknown(line.strip()[:80])

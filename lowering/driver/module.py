@@ -174,9 +174,16 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         return lowered
     if cost.host_loops(plain, cpu) > 1:
         options = replace(options, views=True)
-    if one is None and paired is None and cpu:
+    if paired is not None:
+        rest = whole.in_memory_of_pairs(plain, target)
+        closed = None if rest is None else _closed(
+            lowered, rest, plain, positions, avals, target, options)
+        if closed is not None:
+            return closed
+    elif one is None and cpu:
         closes = why is not None and not options.bake_consts
-        forms = list(dict.fromkeys((plain, remainder.opened(plain)))) if closes else []
+        written = (plain, remainder.opened(plain), whole.over_pairs(plain, target)) if closes else ()
+        forms = [rest for rest in dict.fromkeys(written) if rest is not None]
         tried = [rest for rest in forms if remainder.may_close(rest, target)]
         for rest in tried:
             closed = _closed(lowered, rest, plain, positions, avals, target, options)
