@@ -162,10 +162,15 @@ def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _nbytes(kind: str) -> int:
+    return math.prod(_sizes(kind)) * _BYTES[_element(kind)]
+
+
+def _element(kind: str) -> str:
+    """The type of a tensor's elements."""
     found = _TENSOR.fullmatch(kind)
     if found is None or found[2] not in _BYTES:
         raise Unknown(kind)
-    return math.prod(_sizes(kind)) * _BYTES[found[2]]
+    return found[2]
 
 
 def _sizes(kind: str) -> list[int]:
@@ -436,7 +441,7 @@ class _Host:
         """Look at the arguments and take their memory."""
         self.lines.append("    %row_major = hal.encoding_type<dense_row_major> : i32")
         for i, kind in enumerate(self.p.arguments):
-            element = _TENSOR.fullmatch(kind)[2]
+            element = _element(kind)
             shape = ", ".join(map(self.number, _sizes(kind)))
             given = i in self.given.values()
             self.lines += [] if given else [

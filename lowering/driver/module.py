@@ -182,9 +182,9 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
             return closed
     elif one is None and cpu:
         closes = why is not None and not options.bake_consts
-        written = (plain, remainder.opened(plain), whole.over_pairs(plain, target)) if closes else ()
-        forms = [rest for rest in dict.fromkeys(written) if rest is not None]
-        tried = [rest for rest in forms if remainder.may_close(rest, target)]
+        forms = dict.fromkeys((plain, remainder.opened(plain), whole.over_pairs(plain, target))
+                              if closes else ())
+        tried = [rest for rest in forms if rest and remainder.may_close(rest, target)]
         for rest in tried:
             closed = _closed(lowered, rest, plain, positions, avals, target, options)
             if closed is not None:
@@ -230,7 +230,8 @@ def _closed(lowered: Lowered, rest: Program, plain: Program, positions: dict[Var
             rest.inputs, (*plain.const_vars, *plain.inputs))}
     by_position = {i: v for v, i in positions.items()}
     arguments = [by_position[i] for i in lowered.arguments]
-    rest = grouped(rest, closing=True)
+    if not any(e.params.get("rows") is remainder.WHOLE for e in rest.equations):
+        rest = grouped(rest, closing=True)
     found, outputs = _plan_results(rest, avals, positions)
     types = {r.position: r.aval for r in found if r.kind == "computed"}
     if found != list(lowered.results) or not _used(rest, outputs) & set(positions) <= set(

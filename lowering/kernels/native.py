@@ -157,8 +157,9 @@ def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Sp
                      "index")
     for i, spec in enumerate([*specs, None]):
         if i == before:
-            types += [t for table in tables for t in (f"memref<{_memory(table.dtype)[0]}>", "index")]
-            given += [t for k in range(len(tables)) for t in (f"%q{k}", "%c0")]
+            for k, table in enumerate(tables):
+                types += [f"memref<{_memory(table.dtype)[0]}>", "index"]
+                given += [f"%q{k}", "%c0"]
         if spec is None:
             break
         real, parts = _memory(spec[1])

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.harness import at_level
 
 import calque
 import calque.numpy as jnp
-from support.harness import at_level
-
 
 PRODUCTS = {
     "as it lies": lambda f, m: f @ m,
