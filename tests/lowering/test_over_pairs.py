@@ -41,6 +41,14 @@ def correlated(np: Any, x: Any) -> Any:
     return np.fft.irfft(a * np.conj(a))
 
 
+def called_twice(np: Any, x: Any) -> Any:
+    """Transforms within a function that is jitted itself."""
+    def turned(x: Any) -> Any:
+        return np.fft.fft(x * 2) * 1j
+    g = calque.jit(turned) if np is jnp else turned
+    return np.abs(g(x) + g(x + 1))
+
+
 def arithmetic(np: Any, x: Any) -> Any:
     return x * K + 1j, x / K, np.abs(x), np.conj(x), np.where(x.real > 0, x, -x)
 
@@ -68,6 +76,7 @@ PROGRAMS: dict[str, tuple[Callable[[Any, Any], Any], Any, bool]] = {  # closed?
     "given back": (given_back, values(90, 128), False),
     "functions": (functions, values(128, 128), True),
     "little": (little, values(7), True),
+    "called twice": (called_twice, values(50, 128), True),
     "odd sizes": (lambda np, x: np.fft.fftn(x * 2, axes=(0, 1, 2)) / x, values(3, 7, 13), False),
     "a large prime": (lambda np, x: np.fft.fft(x + 1j), values(20, 251), True)}
 

@@ -106,12 +106,25 @@ class _Whole:
         columns = [sh.broadcast_in_dim(v, (*shape, 1), range(len(shape_of(v)))) for v in (re, im)]
         return as_pairs_p.bind(registry["concatenate"].bind(*columns, dimension=len(shape)))
 
+    def program(self, p: Program, xs: Sequence[Parts]) -> list[Parts]:
+        """The results of a Program, of which inner ones with transforms are written out."""
+        consts = [_parts(np.asarray(c)) if is_complex(v.aval) else (c,)
+                  for v, c in zip(p.const_vars, p.consts)]
+        return each(p, [*consts, *xs], lambda a: _parts(a.value), self.results)
+
     def results(self, e: Equation, xs: list[Parts]) -> Sequence[Parts]:
+        if e.name == "jit" and _has_transforms(e.params["jaxpr"]):
+            return self.program(e.params["jaxpr"], xs)
         if e.name != "fft":
             return _results(e, xs)
         x = self.array(xs[0]) if is_complex(e.inputs[0].aval) else xs[0][0]
         out = e.primitive.bind(x, **e.params)
         return [self.parts(out) if is_complex(e.outputs[0].aval) else (out,)]
+
+
+def _has_transforms(p: Program) -> bool:
+    return any(e.name == "fft" or any(map(_has_transforms, inner_of(e.params)))
+               for e in p.equations)
 
 
 def program_over_pairs(p: Program) -> Program:
@@ -120,7 +133,7 @@ def program_over_pairs(p: Program) -> Program:
     def write(*xs: Any) -> list[Any]:
         whole = _Whole()
         inputs = [whole.parts(x) if is_complex(v.aval) else (x,) for v, x in zip(p.inputs, xs)]
-        made = each(p, inputs, lambda a: _parts(a.value), whole.results)
+        made = whole.program(p, inputs)
         return [whole.array(x) if is_complex(o.aval) else x[0] for x, o in zip(made, p.outputs)]
 
     def staged() -> Program:
