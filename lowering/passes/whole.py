@@ -104,11 +104,12 @@ def in_memory_of_pairs(p: Program, target: Target) -> Program | None:
     views = [e for e in q.equations if e.name == "as_pairs"]
     before = [e for e in views if e.inputs[0] in q.inputs]
     after = [e for e in views if e not in before]
-    read = {e.inputs[0]: e.outputs[0] for e in before}
-    written = {e.outputs[0]: e.inputs[0] for e in after}
+    read: dict[Atom, Var] = {e.inputs[0]: e.outputs[0] for e in before}
+    written: dict[Atom, Atom] = {e.outputs[0]: e.inputs[0] for e in after}
     inputs = [read.get(v, v) for v in q.inputs if v.aval.dtype.kind != "c" or v in read]
     made = {v for e in q.equations if e not in before for v in e.outputs}
-    outputs = list(dict.fromkeys(written.get(o, o) for o in q.outputs if o in made))
+    outputs = list(dict.fromkeys(
+        v for v in (written.get(o, o) for o in q.outputs) if v in made and isinstance(v, Var)))
     inner = Program(inputs, [e for e in q.equations if e not in views], outputs, name="whole")
     if not outputs or not is_one(inner) or inner.used().isdisjoint(inputs):
         return None
