@@ -337,7 +337,7 @@ class _Context:
 
     def __init__(self, w: Writer) -> None:
         self.b, self.equation = w.b, w.equation
-        self.fusion = self  # of which XLA decides
+        self.fusion, self.closing = self, False  # of which XLA decides
 
     def note(self, value: Value, operands: Sequence[Value]) -> Value:
         """The value: nothing is cut here."""

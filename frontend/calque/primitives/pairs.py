@@ -79,7 +79,7 @@ def _as_pairs_abstract(x: ShapedArray) -> ShapedArray:
 
 
 as_pairs_p.abstract = _as_pairs_abstract
-as_pairs_p.batch = lambda args, axes, **params: (as_pairs_p.bind(move_axis(
+as_pairs_p.batch = lambda size, args, axes: (as_pairs_p.bind(move_axis(
     args[0], axes[0], 0)), 0)
 
 
