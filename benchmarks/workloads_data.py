@@ -388,3 +388,20 @@ def springs_written_out(j: Any, more: int) -> Made:
             x, v = step(x, v, ends)
         return x
     return f, (normal(200 + more, 3), normal(200 + more, 3, seed=1), whole(200, 576, 2))
+
+
+@workload
+def fourier_filter(j: Any, more: int) -> Made:
+    """Transforms with complex arithmetic between: kernels alone, on pairs of real numbers."""
+    weights = np.exp(-np.arange(1024) / 100).astype(np.float32)
+    return lambda x: j.np.fft.ifft(j.np.fft.fft(x) * weights).real, (normal(64 + more, 1024),)
+
+
+@workload
+def impedances(j: Any, more: int) -> Made:
+    """Quotients and phases of complex arrays."""
+    def f(re: Any, im: Any) -> Any:
+        z = j.lax.complex(re, im)
+        made = (z * z + 1j) / (z + 2)
+        return j.np.abs(made), j.np.angle(made)
+    return f, (normal(300 + more, 300), normal(300 + more, 300, seed=1))

@@ -20,14 +20,16 @@ from typing import Any, NamedTuple
 AFTER = "executable-sources"  # the last of the stages that are not needed
 
 _BYTES = {"i1": 1, **{f"{sign}i{n}": n // 8 for sign in ("", "u") for n in (8, 16, 32, 64)},
-          **{f"f{n}": n // 8 for n in (16, 32, 64)}, "bf16": 2}
+          **{f"f{n}": n // 8 for n in (16, 32, 64)}, "bf16": 2,
+          **{f"complex<f{n}>": n // 4 for n in (32, 64)}}
 _FLOATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 _LINE = 64  # bytes: where each array of an allocation begins
 _DEVICE = "on(#hal.device.affinity<@__device_0>)"
 # (An element's name begins with a letter: where a pattern can match in two ways, a line of many
 # types that fails takes for ever.)
-_TENSOR = re.compile(r"tensor<((?:\d+x)*)([a-z]\w*)>")
-_KIND = r"tensor<(?:\d+x)*[a-z]\w*>"
+_ELEMENT = r"[a-z]\w*(?:<f\d+>)?"
+_TENSOR = re.compile(rf"tensor<((?:\d+x)*)({_ELEMENT})>")
+_KIND = rf"tensor<(?:\d+x)*{_ELEMENT}>"
 _KINDS = rf"{_KIND}(?:, {_KIND})*"
 
 # top level
@@ -48,6 +50,7 @@ _SPREAD = re.compile(rf"    %(\w+) = stablehlo\.broadcast_in_dim %(\w+), dims = 
                      rf"\((tensor<[a-z]\w*>)\) -> ({_KIND})")
 _SAME = re.compile(rf"    %(\w+) = stablehlo\.(?:reshape|bitcast_convert) %([\w#]+) : "
                    rf"\(({_KIND})\) -> ({_KIND})")
+_BITS = re.compile(rf"    %(\w+) = flow\.tensor\.bitcast %([\w#]+) : ({_KIND}) -> ({_KIND})")
 _RETURN = re.compile(rf"    return ([%\w#, ]+) : ({_KINDS})")
 # of an executable
 _EXPORT = re.compile(r"    stream\.executable\.export public @(\w+) workgroups\(\) -> "
@@ -159,10 +162,15 @@ def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _nbytes(kind: str) -> int:
+    return math.prod(_sizes(kind)) * _BYTES[_element(kind)]
+
+
+def _element(kind: str) -> str:
+    """The type of a tensor's elements."""
     found = _TENSOR.fullmatch(kind)
     if found is None or found[2] not in _BYTES:
         raise Unknown(kind)
-    return math.prod(_sizes(kind)) * _BYTES[found[2]]
+    return found[2]
 
 
 def _sizes(kind: str) -> list[int]:
@@ -191,7 +199,7 @@ def _read_main(lines: list[str]) -> _Program:
             if kind != found[3]:
                 raise Unknown("a broadcast of no number")
             env[found[1]] = _filled(p, value, found[4])
-        elif (found := _SAME.fullmatch(line)) is not None:
+        elif (found := _SAME.fullmatch(line) or _BITS.fullmatch(line)) is not None:
             x = env.get(found[2])
             if x is None or x.kind != found[3] or x.nbytes != _nbytes(found[4]):
                 raise Unknown(line.strip()[:80])
@@ -433,7 +441,7 @@ class _Host:
         """Look at the arguments and take their memory."""
         self.lines.append("    %row_major = hal.encoding_type<dense_row_major> : i32")
         for i, kind in enumerate(self.p.arguments):
-            element = kind.removesuffix(">").removeprefix("tensor<").rpartition("x")[2]
+            element = _element(kind)
             shape = ", ".join(map(self.number, _sizes(kind)))
             given = i in self.given.values()
             self.lines += [] if given else [

@@ -174,10 +174,17 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         return lowered
     if cost.host_loops(plain, cpu) > 1:
         options = replace(options, views=True)
-    if one is None and paired is None and cpu:
+    if paired is not None:
+        rest = whole.in_memory_of_pairs(plain, target)
+        closed = None if rest is None else _closed(
+            lowered, rest, plain, positions, avals, target, options)
+        if closed is not None:
+            return closed
+    elif one is None and cpu:
         closes = why is not None and not options.bake_consts
-        forms = list(dict.fromkeys((plain, remainder.opened(plain)))) if closes else []
-        tried = [rest for rest in forms if remainder.may_close(rest, target)]
+        forms = dict.fromkeys((plain, remainder.opened(plain), whole.over_pairs(plain, target))
+                              if closes else ())
+        tried = [rest for rest in forms if rest and remainder.may_close(rest, target)]
         for rest in tried:
             closed = _closed(lowered, rest, plain, positions, avals, target, options)
             if closed is not None:
@@ -223,7 +230,8 @@ def _closed(lowered: Lowered, rest: Program, plain: Program, positions: dict[Var
             rest.inputs, (*plain.const_vars, *plain.inputs))}
     by_position = {i: v for v, i in positions.items()}
     arguments = [by_position[i] for i in lowered.arguments]
-    rest = grouped(rest, closing=True)
+    if not any(e.params.get("rows") is remainder.WHOLE for e in rest.equations):
+        rest = grouped(rest, closing=True)
     found, outputs = _plan_results(rest, avals, positions)
     types = {r.position: r.aval for r in found if r.kind == "computed"}
     if found != list(lowered.results) or not _used(rest, outputs) & set(positions) <= set(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calque.lowering.emit import mlir
-from calque.lowering.emit.dtypes import BOOL, signed, unsigned
+from calque.lowering.emit.dtypes import BOOL, I32, I64, signed, unsigned
 from calque.lowering.emit.value import Value
 
 if TYPE_CHECKING:
@@ -64,6 +64,31 @@ def guarded_one(x: Value, *others: Value) -> list[Value]:
     """Operands of a product that is summed: one that is no constant is enough."""
     every = [x, *others]
     return every if any(_origin(v.b, v.ir) is _DATA for v in every) else [guarded(x), *others]
+
+
+def kept_unsigned(x: Value) -> Value:
+    """x for a product or a convolution to read, whose shape is known; the same bits.
+
+    IREE reads the operands of these in the type that they are widened from, past what only moves
+    them, and as signed whatever they are.  A mask on the way, which LLVM drops, ends that."""
+    waiting, seen = [x.ir], set[Any]()
+    while waiting and len(seen) < 200:
+        v = waiting.pop()
+        name = (mlir.made_by(v.owner) or "").removeprefix("stablehlo.")
+        if v in seen or name not in _MOVES | _JOINS | {"convert"}:
+            continue
+        seen.add(v)
+        source, result = mlir.spec(v.owner.operands[0]), mlir.spec(v)
+        if (name == "convert" and source is not None and result is not None
+                and source[1].kind == "u" and source[1].itemsize < result[1].itemsize):
+            with mlir.ir().InsertionPoint(v.owner):
+                narrow = Value(x.b, v.owner.operands[0], *source)
+                bits = 8 * narrow.dtype.itemsize
+                wide = narrow.astype(I32 if bits < 32 else I64)
+                v.owner.operands[0] = (wide & x.b.like(wide, (1 << bits) - 1)).ir
+        else:
+            waiting += v.owner.operands
+    return x
 
 
 def guarded_from_one_number(operands: Sequence[Value]) -> list[Value]:

@@ -262,7 +262,7 @@ def erase_unread(block: Any) -> None:
 
 
 _OF_KERNELS = frozenset(("flow.dispatch", "arith.constant", "func.return", "stablehlo.reshape",
-                         "stablehlo.bitcast_convert"))
+                         "stablehlo.bitcast_convert", "flow.tensor.bitcast"))
 
 
 def is_of_kernels(block: Any) -> bool:

@@ -8,6 +8,7 @@ second of which reads what the first has turned (Bailey, "FFTs in external or hi
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from calque.core.types import Dtype, Ndarray, Shape
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.kernels import fft_tables
+from calque.lowering.kernels.dispatch import Spec
 from calque.lowering.kernels.forms import form_of
 from calque.lowering.kernels.native import emit_native
 from calque.lowering.passes.cost import is_dynamic
@@ -24,6 +26,7 @@ LONG = 4096  # lines beyond do not fit the second-level cache side by side
 SPLIT = 256  # lines from here on are split where there are too few to fill a vector
 GROUPS = 8  # workgroups a call is spread over at most
 WORTH = 8192  # elements that a workgroup should have
+BESIDE = 1 << 17  # bytes of a table that is written beside the code
 
 
 def takes(ctx: Context, dtype: Dtype) -> bool:
@@ -106,9 +109,17 @@ def _call(ctx: Context, entry: str, x: Value, table: Ndarray,
     real = real_dtype(x.dtype)
     suffix = "c64" if real.itemsize == 4 else "c128"
     groups = max(1, min(GROUPS, math.prod(shape) // WORTH))
-    return emit_native(ctx, "fft", f"calque_fft_{entry}_{suffix}",
-                       [x, ctx.b.constant(table.astype(real))], [(shape, x.dtype)], scalars,
-                       groups)[0]
+    return _native(ctx, f"calque_fft_{entry}_{suffix}", x, table.astype(real),
+                   [(shape, x.dtype)], scalars, groups)[0]
+
+
+def _native(ctx: Context, entry: str, x: Value, table: Ndarray, results: Sequence[Spec],
+            scalars: Sequence[int], groups: int) -> list[Value]:
+    """A kernel that reads a table, which lies beside its code where it is not large: programs then
+    have no constants, and may be kernels alone (compiler/stream_module)."""
+    if table.nbytes <= BESIDE:
+        return emit_native(ctx, "fft", entry, [x], results, scalars, groups, tables=[table])
+    return emit_native(ctx, "fft", entry, [x, ctx.b.constant(table)], results, scalars, groups)
 
 
 def _lines(ctx: Context, x: Value, sizes: tuple[int, int, int], read: tuple[int, int, int],
@@ -127,7 +138,6 @@ def _lines(ctx: Context, x: Value, sizes: tuple[int, int, int], read: tuple[int,
     scalars = [1 if x.dtype.kind != "c" else 2, 1 if real_result else 2, *sizes, *read, *written,
                fft_tables.packed(fft_tables.passes(n)), int(whole > 0), int(inverse)]
     suffix = "c64" if real.itemsize == 4 else "c128"
-    out, _ = emit_native(ctx, "fft", f"calque_fft_{suffix}",
-                         [x, ctx.b.constant(table.astype(real))],
-                         [(result, dtype), ((work,), real)], scalars, groups)
+    out, _ = _native(ctx, f"calque_fft_{suffix}", x, table.astype(real),
+                     [(result, dtype), ((work,), real)], scalars, groups)
     return out

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from calque.core.dims import Dim
-from calque.core.types import Dtype
+from calque.core.types import Dtype, Ndarray
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.kernels.dispatch import Spec, dispatch, insert
@@ -77,8 +77,9 @@ def linked(ctx: Context, path: Path) -> str:
 
 def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value],
                 results: Sequence[Spec], scalars: Sequence[Any], groups: int = 1,
-                batch: Any = None) -> list[Value]:
-    """Call `void entry(operand, offset, ..., result, offset, ..., scalar, ..., group, groups)`.
+                batch: Any = None, tables: Sequence[Ndarray] = ()) -> list[Value]:
+    """Call `void entry(operand, offset, ..., table, offset, ..., result, offset, ..., scalar, ...,
+    group, groups)`.
 
     Args:
       source: the C file's stem.
@@ -87,11 +88,12 @@ def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value]
       scalars: passed as int64.
       groups: workgroups the call is spread over.
       batch: at most so many of them, where that is known at the call only; one of the scalars.
+      tables: constants, which lie beside the kernel's code.
     """
     path = object_of(ctx.target, source)
     assert path is not None and ctx.target is not None, source
     return call_object(ctx, _family(source, entry), path, entry, operands, results, scalars, groups,
-                       batch)
+                       batch, tables=tables)
 
 
 def _family(source: str, entry: str) -> str:
@@ -105,7 +107,8 @@ def _family(source: str, entry: str) -> str:
 
 def call_object(ctx: Context, family: str, path: Path, entry: str, operands: Sequence[Value],
                 results: Sequence[Spec], scalars: Sequence[Any], groups: int = 1,
-                batch: Any = None, into: Sequence[int] | None = None) -> list[Value]:
+                batch: Any = None, into: Sequence[int] | None = None,
+                tables: Sequence[Ndarray] = ()) -> list[Value]:
     """The same of any object file; `into`: for each result the operand whose memory it is, or -1
     (it is no argument of the function then)."""
     assert ctx.target is not None
@@ -115,7 +118,8 @@ def call_object(ctx: Context, family: str, path: Path, entry: str, operands: Seq
     first = scalars.index(batch) if isinstance(batch, Dim) and groups > 1 else None
     told = [i for i, n in enumerate(scalars) if not isinstance(n, Dim) and -LIMIT <= n < LIMIT]
     words = {i: k for k, i in enumerate(told[:WORDS])}
-    parts = entry, path, ctx.target.arch, specs, scalars, groups, first, words
+    constants = len(operands), tables
+    parts = entry, path, ctx.target.arch, specs, scalars, groups, first, words, constants
     key = _executable("", *parts), digest_of(path)
     if key not in ctx.sources:
         ctx.kernels += 1
@@ -136,11 +140,28 @@ def _count(spec: Spec) -> Any:
 
 def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Spec],
                 scalars: Sequence[Any], groups: int, batch: int | None,
-                words: Mapping[int, int]) -> str:
-    """`words`: which scalars are push constants; one text serves calls that differ in those."""
+                words: Mapping[int, int], constants: tuple[int, Sequence[Ndarray]]) -> str:
+    """`words`: which scalars are push constants; one text serves calls that differ in those.
+    `constants`: tables, and the binding that they come before."""
     types, lines, given = [], [], []
+    before, tables = constants
     more = [f"%w{k}: i32" for k in words.values()]
-    for i, spec in enumerate(specs):
+    stored = []
+    for i, table in enumerate(tables):
+        kind = f"memref<{table.size}x{_memory(table.dtype)[0]}>"
+        stored.append(f'memref.global "private" constant @{name}_table{i} : {kind} = '
+                      f'dense<"0x{table.tobytes().hex()}">')
+        lines.append(f"%table{i} = memref.get_global @{name}_table{i} : {kind}\n"
+                     f"%q{i}, %u{i}, %v{i}, %x{i} = iree_codegen.extract_strided_metadata "
+                     f"%table{i} : {kind} -> memref<{kind[kind.index('x') + 1:]}, index, index, "
+                     "index")
+    for i, spec in enumerate([*specs, None]):
+        if i == before:
+            for k, table in enumerate(tables):
+                types += [f"memref<{_memory(table.dtype)[0]}>", "index"]
+                given += [f"%q{k}", "%c0"]
+        if spec is None:
+            break
         real, parts = _memory(spec[1])
         # (what C reads and writes of a binding, the code around it need not know)
         size, known = _count(spec), ""
@@ -175,7 +196,7 @@ def _executable(name: str, entry: str, path: Path, arch: str, specs: Sequence[Sp
     arguments = ", ".join([*[f"%b{i}: !stream.binding" for i in range(len(specs))], *more])
     elf = {"aarch64": "arm_64"}.get(arch, arch)  # IREE's word
     triple = f"{arch}-unknown-unknown-eabi-elf"
-    body = "\n      ".join(lines)
+    body, held = "\n      ".join(lines), "\n    ".join(stored)
     return f"""
 stream.executable private @{name} attributes {{hal.executable.objects = #hal.executable.objects<{{
     #hal.executable.target<"llvm-cpu", "embedded-elf-{elf}", {{target_triple = "{triple}"}}> = [
@@ -186,6 +207,7 @@ stream.executable private @{name} attributes {{hal.executable.objects = #hal.exe
     stream.return %g, %one, %one : index, index, index
   }}
   builtin.module {{
+    {held}
     func.func private @{entry}({", ".join(types)})
         attributes {{hal.import.static, llvm.bareptr = true}}
     func.func @{name}({arguments}) {{

@@ -77,6 +77,8 @@ def _may_be_kernel(e: Equation) -> bool:
         return _is_small(e)
     if e.name in ("sort", "top_k"):
         return is_of_keys(e)
+    if e.name in ("fft", "as_pairs"):
+        return True
     if e.name in ("argmax", "argmin"):  # (with what is around it: passes/rows)
         return True
     return "rows" in e.params or e.name in LEFT or e.name in _IN_C or (

@@ -9,14 +9,22 @@ from __future__ import annotations
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Program, Var, inner_of
+from calque.core.program import (
+    Atom,
+    Equation,
+    Program,
+    Var,
+    eliminate_dead_code,
+    inner_of,
+)
 from calque.core.words import forms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.legalize import has_complex, has_masked, needs_words
-from calque.lowering.passes.remainder import WHOLE
+from calque.lowering.passes.remainder import WHOLE, may_close
 from calque.lowering.plan.switches import off
+from calque.lowering.target.targets import Target
 
 
 def as_whole(p: Program, free: bool) -> Program | None:
@@ -74,6 +82,41 @@ def in_pairs(p: Program) -> Program | None:
     # (what reads nothing IREE computes when it compiles, and takes one part for both)
     return _around(p, inner) if is_one(inner) and not inner.used().isdisjoint(
         inner.inputs) else None
+
+
+def over_pairs(p: Program, target: Target) -> Program | None:
+    """A Program with complex numbers, its consts being inputs, with parts in their place: what
+    kernels are made of (passes/remainder); None where something in it has no such form."""
+    real = [e for e in p.equations if not has_complex(e)]
+    if off("pairs") or len(real) == len(p.equations) or any(map(cost.is_dynamic, p.equations)) or (
+            not may_close(p.replace(equations=real), target)):
+        return None
+    made = forms.over_pairs(_free(p))
+    return None if made is None or made.const_vars else eliminate_dead_code(without_empty(made))
+
+
+def in_memory_of_pairs(p: Program, target: Target) -> Program | None:
+    """The same as in_pairs where the kernel itself reads and writes the memory of complex arrays;
+    None where that is not one kernel."""
+    q = over_pairs(p, target)
+    if q is None or any(e.name == "fft" for e in q.equations):
+        return None
+    views = [e for e in q.equations if e.name == "as_pairs"]
+    before = [e for e in views if e.inputs[0] in q.inputs]
+    after = [e for e in views if e not in before]
+    read: dict[Atom, Var] = {e.inputs[0]: e.outputs[0] for e in before}
+    written: dict[Atom, Atom] = {e.outputs[0]: e.inputs[0] for e in after}
+    inputs = [read.get(v, v) for v in q.inputs if v.aval.dtype.kind != "c" or v in read]
+    made = {v for e in q.equations if e not in before for v in e.outputs}
+    outputs = list(dict.fromkeys(
+        v for v in (written.get(o, o) for o in q.outputs) if v in made and isinstance(v, Var)))
+    inner = Program(inputs, [e for e in q.equations if e not in views], outputs, name="whole")
+    if not outputs or not is_one(inner) or inner.used().isdisjoint(inputs):
+        return None
+    first = q.equations[0]
+    call = Equation(registry["jit"], tuple(inputs), tuple(outputs), {
+        "jaxpr": inner, "name": "whole", "rows": WHOLE}, first.source, first.scope)
+    return q.replace(equations=[*before, call, *after])
 
 
 def _free(p: Program) -> Program:

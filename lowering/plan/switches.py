@@ -13,7 +13,7 @@ from calque.core.errors import explain
 SWITCHES = {
     "program": "small programs as one kernel",
     "words": "small programs that draw, or look for extrema, as one kernel",
-    "pairs": "small programs of complex numbers as one kernel",
+    "pairs": "programs of complex numbers as kernels on their parts",
     "reroll": "loops that Python wrote out, as loops",
     "registers": "loops in registers, but for those over elements",
     "memory": "loops over memory",

@@ -13,7 +13,7 @@ from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import BF16, BOOL, F32, F64, HALVES, I32, I64, summed
-from calque.lowering.emit.folding import guarded_one
+from calque.lowering.emit.folding import guarded_one, kept_unsigned
 from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.cuda import products
@@ -37,6 +37,7 @@ def emit_dot(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     x, y = b.materialize(*guarded_one(x, y))
     if not is_static((*x.shape, *y.shape)):
         return _dynamic_dot(b, x, y, dims, dtype)
+    x, y = kept_unsigned(x), kept_unsigned(y)
     return b.materialize(b.emit("dot_general", [x, y], gemm.shape_of_product(x, y, dims), dtype,
                           {"dot_dimension_numbers": _dims_attribute(dims)}))[0]
 

@@ -24,7 +24,7 @@ from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import BOOL, F32, F64, HALVES, I32, I64, is_narrow
-from calque.lowering.emit.folding import guarded_one
+from calque.lowering.emit.folding import guarded_one, kept_unsigned
 from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.convolve import convolve
@@ -508,7 +508,7 @@ def _gathered(c: Conv, x: Value, y: Value) -> Value:
 
 def _convolution(c: Conv, x: Value, y: Value) -> Value:
     """stablehlo.convolution of (batch, spatial..., feature) with (spatial..., input, output)."""
-    x, y = guarded_one(x, y)
+    x, y = (kept_unsigned(v) for v in guarded_one(x, y))
     rank = len(c.strides)
     space = ", ".join(map(str, range(rank)))
     return c.b.materialize(c.b.emit("convolution", [x, y], c.shape, c.dtype, {

@@ -586,6 +586,18 @@ def test_iree_still_reads_narrow_unsigned_dots_as_signed() -> None:
     assert out[0, 0] != 2400, "right now: _barred is needed for bool only"
 
 
+def test_iree_still_reads_widened_unsigned_dots_as_signed() -> None:
+    """kept_unsigned in lowering/emit/folding.py."""
+    out, *_ = plain("""
+      func.func @main(%x: tensor<100000x8xui8>, %y: tensor<8x8xf32>) -> tensor<100000x8xf32> {
+        %a = stablehlo.convert %x : (tensor<100000x8xui8>) -> tensor<100000x8xf32>
+        %r = stablehlo.dot_general %a, %y, contracting_dims = [1] x [0]
+            : (tensor<100000x8xf32>, tensor<8x8xf32>) -> tensor<100000x8xf32>
+        return %r : tensor<100000x8xf32>
+      }""", np.full((100000, 8), 200, np.uint8), np.ones((8, 8), np.float32))
+    assert out[0, 0] != 1600, "right now: kept_unsigned can go"
+
+
 def test_iree_still_refuses_many_bindings() -> None:
     """FusionWidth.limit in lowering/emit/fusion.py."""
     n = 40

@@ -464,6 +464,11 @@ def _complex_part(params: Any, *parts: Array) -> Any:
     return np.imag(made) if params["part"] else np.real(made)
 
 
+@oracle("as_pairs")
+def _as_pairs(params: Any, x: Array) -> Any:
+    return np.stack([x.real, x.imag], -1) if x.dtype.kind == "c" else x[..., 0] + 1j * x[..., 1]
+
+
 @oracle("random_fold_in")
 def _fold_in(params: Any, k: Array, data: Array) -> Any:
     k, data = np.broadcast_arrays(k, data)

@@ -503,6 +503,8 @@ row("complex_part", (np.dtype("f4"), np.dtype("f8")), [
     *[sample(f"div {k} {s}", *[op(*s) for _ in range(4)], function="div", part=k)
       for k in (0, 1) for s in ((), (2, 3), (0,))],
     sample("abs", *_TWO, function="abs", part=0)])
+row("as_pairs", (np.dtype("f4"), np.dtype("f8"), np.dtype("c8"), np.dtype("c16")), [
+    sample(str(shape), op(*shape)) for shape in ((2,), (5, 2), (3, 1, 2), (0, 2))])
 row("random_seed", INTS, (sample("scalar", op()), sample("normal", op(3)), sample("empty", op(0))),
     specials=SPECIAL)
 row("random_wrap", (np.dtype("u4"),), (sample("normal", op(3, 2)), sample("scalar", op(2))))

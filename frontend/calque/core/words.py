@@ -27,6 +27,8 @@ class _Forms:
     outside: Callable[[Program], Program | None]
     # p on the real and imaginary parts of complex numbers; None where an equation has no such form
     pairs: Callable[[Program], Program | None]
+    # the same between complex inputs and results, with transforms as they are
+    over_pairs: Callable[[Program], Program | None]
 
 
 forms = _Forms()

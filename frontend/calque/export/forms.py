@@ -337,7 +337,7 @@ class _Context:
 
     def __init__(self, w: Writer) -> None:
         self.b, self.equation = w.b, w.equation
-        self.fusion = self  # of which XLA decides
+        self.fusion, self.closing = self, False  # of which XLA decides
 
     def note(self, value: Value, operands: Sequence[Value]) -> Value:
         """The value: nothing is cut here."""
@@ -352,7 +352,7 @@ def _from_lowering(name: str) -> None:
 
 
 for _name in ("random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in",
-              "random_bits", "rng_bit_generator", "threefry2x32", "complex_part"):
+              "random_bits", "rng_bit_generator", "threefry2x32", "complex_part", "as_pairs"):
     _from_lowering(_name)
 
 

@@ -27,6 +27,7 @@ from calque.primitives import shape as sh
 from calque.primitives.control import cond, scan
 from calque.primitives.while_loop import while_loop
 from calque.transforms.stage import replay, stage
+from calque.transforms.vmap import move_axis
 
 Parts = tuple[Any, ...]  # (real, imaginary), or a value of another dtype alone
 # each part of the result is the same of that part of the operands
@@ -61,6 +62,85 @@ def _part_abstract(*parts: ShapedArray, function: str, part: int) -> ShapedArray
 
 complex_part_p.abstract = _part_abstract
 complex_part_p.batch = ew.batch_elementwise(complex_part_p, scalars=False)
+
+
+# ---- memory of complex numbers as one of real numbers, or back
+as_pairs_p = Primitive("as_pairs", differentiable=False, memory="view")
+
+
+def _as_pairs_abstract(x: ShapedArray) -> ShapedArray:
+    """complex (...) as real (..., 2), and real (..., 2) as complex (...)."""
+    if x.dtype.name in ("complex64", "complex128"):
+        return ShapedArray((*x.shape, 2), real_dtype(x.dtype))
+    if x.dtype.name not in ("float32", "float64") or x.shape[-1:] != (2,):
+        raise TypeError(explain("as_pairs: takes complex numbers, or float32 or float64 with a "
+                                f"last axis of 2, got {x.short()}."))
+    return ShapedArray(x.shape[:-1], np.dtype(f"c{2 * x.dtype.itemsize}"))
+
+
+as_pairs_p.abstract = _as_pairs_abstract
+as_pairs_p.batch = lambda size, args, axes: (as_pairs_p.bind(move_axis(
+    args[0], axes[0], 0)), 0)
+
+
+class _Whole:
+    """Parts beside the complex arrays that they lie in, which some primitives take whole."""
+
+    def __init__(self) -> None:
+        self.known: list[tuple[Any, Any, Any]] = []  # (array, real part, imaginary part)
+
+    def parts(self, z: Any) -> Parts:
+        """The parts of a complex array in memory."""
+        both, last = as_pairs_p.bind(z), len(shape_of(z))
+        re, im = (sh.squeeze(sh.slice_in_dim(both, k, k + 1, axis=last), (last,)) for k in (0, 1))
+        self.known.append((z, re, im))
+        return re, im
+
+    def array(self, x: Parts) -> Any:
+        """The complex array of parts."""
+        re, im = x if len(x) == 2 else (x[0], _zeros(x[0]))
+        for z, known, other in self.known:
+            if known is re and other is im:
+                return z
+        shape = shape_of(re) or shape_of(im)
+        columns = [sh.broadcast_in_dim(v, (*shape, 1), range(len(shape_of(v)))) for v in (re, im)]
+        return as_pairs_p.bind(registry["concatenate"].bind(*columns, dimension=len(shape)))
+
+    def program(self, p: Program, xs: Sequence[Parts]) -> list[Parts]:
+        """The results of a Program, of which inner ones with transforms are written out."""
+        consts = [_parts(np.asarray(c)) if is_complex(v.aval) else (c,)
+                  for v, c in zip(p.const_vars, p.consts)]
+        return each(p, [*consts, *xs], lambda a: _parts(a.value), self.results)
+
+    def results(self, e: Equation, xs: list[Parts]) -> Sequence[Parts]:
+        if e.name == "jit" and _has_transforms(e.params["jaxpr"]):
+            return self.program(e.params["jaxpr"], xs)
+        if e.name != "fft":
+            return _results(e, xs)
+        x = self.array(xs[0]) if is_complex(e.inputs[0].aval) else xs[0][0]
+        out = e.primitive.bind(x, **e.params)
+        return [self.parts(out) if is_complex(e.outputs[0].aval) else (out,)]
+
+
+def _has_transforms(p: Program) -> bool:
+    return any(e.name == "fft" or any(map(_has_transforms, inner_of(e.params)))
+               for e in p.equations)
+
+
+def program_over_pairs(p: Program) -> Program:
+    """p, which has no consts, with complex inputs and results as they are and everything between,
+    but for transforms, on parts; NoPairs where an equation has no such form."""
+    def write(*xs: Any) -> list[Any]:
+        whole = _Whole()
+        inputs = [whole.parts(x) if is_complex(v.aval) else (x,) for v, x in zip(p.inputs, xs)]
+        made = whole.program(p, inputs)
+        return [whole.array(x) if is_complex(o.aval) else x[0] for x, o in zip(made, p.outputs)]
+
+    def staged() -> Program:
+        with config.context("jax_enable_x64", True):
+            return stage(write, [v.aval for v in p.inputs], p.name)
+
+    return p.derived("over pairs", staged)
 
 
 # ---- loops
@@ -240,7 +320,14 @@ def _program(p: Program) -> Program | None:
         return None
 
 
-forms.pairs = _program
+def _program_over(p: Program) -> Program | None:
+    try:
+        return program_over_pairs(p)
+    except NoPairs:
+        return None
+
+
+forms.pairs, forms.over_pairs = _program, _program_over
 registry["scan"].pairs = registry["while"].pairs = loop_in_pairs
 
-__all__ = ["is_complex", "loop_in_pairs", "program_in_pairs"]
+__all__ = ["is_complex", "loop_in_pairs", "program_in_pairs", "program_over_pairs"]
