@@ -67,10 +67,12 @@ def constant(value: Any, dtype: Any) -> Any:
 
 
 def zeros(aval: ShapedArray) -> Any:
-    """A real array of zeros of an aval (float0 arrays are NumPy's)."""
+    """A real array of zeros of an aval, weak where it is (float0 arrays are NumPy's)."""
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     scalar = constant(0, aval.dtype)
+    if aval.weak_type and dtypes.canonical(aval.dtype) == aval.dtype:
+        scalar = scalar.item()
     made = registry["broadcast_in_dim"].bind(
         scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)
     if aval.vma:

@@ -321,17 +321,16 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.ldexp(3.0, 2)
-      Array(12., dtype=float32, weak_type=True)
+      Array(12., dtype=float32)
     """
     x, n = util.check_arrays("ldexp", x1, x2)
     a, b = dtype_of(x), dtype_of(n)
     if not dtypes.is_integer(b) and b != dtypes.bool_ or a.kind == "c":
         raise ValueError(explain(f"ldexp not supported for input types ({a!r}, {b!r})",
                                  fix="the second argument must be an integer array."))
-    dtype, weak = util.to_inexact(a), util.weak_of(x)
+    dtype = util.to_inexact(a)
     shape = util.common_shape("ldexp", [shape_of(x), shape_of(n)])
-    weak = weak and util.weak_of(n)
-    x = util.broadcast_to(util.cast(x, dtype, weak), shape)
+    x = util.broadcast_to(util.cast(x, dtype), shape)
     n = util.broadcast_to(util.cast(n, dtypes.int32), shape)
     # what moves the least number beyond the largest; more would make infinity or 0 of 2**n, and
     # NaN of their products
@@ -342,7 +341,7 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     third = ew.div(n, np.int32(3))
     rest = ew.sub(n, ew.mul(third, np.int32(2)))
     for part in (third, third, rest):
-        x = ew.mul(x, ew.exp2(util.cast(part, dtype, weak)))
+        x = ew.mul(x, ew.exp2(util.cast(part, dtype)))
     return x
 
 
@@ -391,7 +390,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.nan_to_num(jnp.nan)
-      Array(0., dtype=float32, weak_type=True)
+      Array(0., dtype=float32)
     """
     return _nan_to_num(x, nan, posinf, neginf)
 
@@ -399,7 +398,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
 @util.planned
 def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     x = util.one_array("nan_to_num", x)
-    dtype, weak = dtype_of(x), util.weak_of(x)
+    dtype = dtype_of(x)
     if not dtypes.is_inexact(dtype):
         return util.array(x)
     if dtype.kind == "c":
@@ -408,9 +407,9 @@ def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     info = dtypes.finfo(dtype)
     posinf = dtype.type(info.max) if posinf is None else posinf
     neginf = dtype.type(info.min) if neginf is None else neginf
-    nan, posinf, neginf = (util.cast(v, dtype, weak)
+    nan, posinf, neginf = (util.cast(v, dtype)
                            for v in util.check_arrays("nan_to_num", nan, posinf, neginf))
-    x = util.array(x)
+    x = util.cast(util.array(x), dtype)
     out = choose(ew.ne(x, x), nan, x)
     # one after the other, as in JAX: a `nan` that is infinite is replaced in its turn
     out = choose(ew.eq(out, constant(x, np.inf)), posinf, out)
