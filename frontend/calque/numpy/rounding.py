@@ -193,7 +193,7 @@ def _round(name: str, a: Any, decimals: Any) -> Any:
             return _nearest(x)
         half = dtype in (np.dtype("float16"), dtypes.bfloat16)
         wide = util.cast(x, dtypes.float32) if half else x
-        factor = constant(wide, 10.0 ** places)
+        factor = ew.factor(wide, 10.0 ** places)
         made = ew.div(_nearest(ew.mul(wide, factor)), factor)
         return util.cast(made, dtype, util.weak_of(x)) if half else made
 
