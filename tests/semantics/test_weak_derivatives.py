@@ -1,5 +1,5 @@
-"""Which derivatives are weak, as JAX 0.10.2 leaves them: of a weak scalar nearly all, of a weak array
-those whose rules hold no number of their own.  Nothing is compiled."""
+"""Which derivatives are weak, as JAX 0.10.2 leaves them: of a weak scalar nearly all, of a weak
+array those whose rules hold no number of their own.  Nothing is compiled."""
 from __future__ import annotations
 
 from collections.abc import Callable
