@@ -333,12 +333,14 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     dtype = util.to_inexact(a)
     shape = util.common_shape("ldexp", [shape_of(x), shape_of(n)])
     x = util.broadcast_to(util.cast(x, dtype), shape)
-    n = util.broadcast_to(util.cast(n, dtypes.int32), shape)
     # what moves the least number beyond the largest; more would make infinity or 0 of 2**n, and
     # NaN of their products
     limits = dtypes.finfo(dtype)
-    most = np.int32(limits.maxexp - limits.minexp + limits.nmant + 1)
-    n = ew.clamp(np.int32(-most), n, most)
+    most = int(limits.maxexp - limits.minexp + limits.nmant + 1)
+    wide = np.dtype(b) if b.itemsize >= 4 else np.dtype(np.int32)
+    least = 0 if wide.kind == "u" else -most
+    n = ew.clamp(util.cast(least, wide), util.array(util.cast(n, wide)), util.cast(most, wide))
+    n = util.broadcast_to(util.cast(n, dtypes.int32), shape)  # (clamped before it is cut to that)
     # three factors, so that neither 2**n nor a product on the way leaves the dtype early
     third = ew.div(n, np.int32(3))
     rest = ew.sub(n, ew.mul(third, np.int32(2)))
