@@ -35,8 +35,8 @@ TABLE: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
     "expi": (sp.expi, (np.array([BIG, INF, -INF, 0], np.float32),), [INF, INF, -0.0, -INF]),
     "rel_entr": (sp.rel_entr, (P, Q), scipy_special.rel_entr(P, Q)),  # JAX: inf of NaN
     "kl_div": (sp.kl_div, (P, Q), scipy_special.kl_div(P, Q)),  # JAX: NaN of (inf, -1)
-    "ldexp": (jnp.ldexp, (np.ones(4, np.float32), np.array([0, 3, 2 ** 31, 2 ** 32 - 1], np.uint32)),
-              [1, 8, INF, INF]),
+    "ldexp": (jnp.ldexp, (np.ones(4, np.float32),
+                          np.array([0, 3, 2 ** 31, 2 ** 32 - 1], np.uint32)), [1, 8, INF, INF]),
     "gcd": (jnp.gcd, (SMALL, OTHER), np.gcd(SMALL, OTHER)),
     "lcm": (jnp.lcm, (SMALL[4:], OTHER[4:]), np.lcm(SMALL[4:], OTHER[4:]))}
 
