@@ -15,6 +15,7 @@ from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import registry
+from calque.core.zeros import factor
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, full_constant, pair
 from calque.numpy.predicates import signbit
@@ -136,7 +137,7 @@ def _real_log_sum(x: Any, y: Any, power: Any, scale: float) -> Any:
     safe = choose(odd, full_constant(x, 0), apart)
     rest = ew.log1p(power(ew.neg(ew.abs_(safe))))
     if scale != 1.0:
-        rest = ew.div(rest, ew.factor(rest, scale))
+        rest = ew.div(rest, factor(rest, scale))
     return choose(odd, ew.add(x, y), ew.add(ew.max_(x, y), rest))
 
 
@@ -150,7 +151,7 @@ def _log_sum_jvp(power: Any, scale: float, primals: Any, tangents: Any) -> Any:
     for a, b, t in ((x, y, tangents[0]), (y, x, tangents[1])):
         apart = ew.sub(a, b)
         if scale != 1.0:
-            apart = ew.mul(apart, ew.factor(apart, scale))
+            apart = ew.mul(apart, factor(apart, scale))
         share = ew.mul(t, ew.logistic(
             choose(endless, full_constant(a, np.inf), apart)))
         total = share if total is None else ew.add(total, share)
@@ -262,7 +263,7 @@ def sinc(x: Any, /) -> Any:
       Array(1., dtype=float32, weak_type=True)
     """
     (x,) = util.inexact_arrays("sinc", x)
-    turned = ew.mul(ew.factor(x, math.pi), x)
+    turned = ew.mul(factor(x, math.pi), x)
     # near 0 its series: the quotient's derivatives cancel there, and have no value at 0
     near = ew.lt(ew.abs_(turned), np.asarray(0.5, dtypes.real_dtype(dtype_of(x)))[()])
     square = ew.square(choose(near, turned, full_constant(x, 0)))

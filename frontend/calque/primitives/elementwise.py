@@ -28,7 +28,7 @@ from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.types import Function, Shape
-from calque.core.zeros import Zero, add_tangents, constant, is_zero, zero_like
+from calque.core.zeros import Zero, add_tangents, constant, factor, is_zero, zero_like
 from calque.transforms.vmap import all_to_front, batch_first, move_axis, to_front
 
 # ---- what operands may be
@@ -98,15 +98,6 @@ def const(like: Any, value: complex) -> Any:
     if a.dtype.kind != "c":
         value = value.real
     return constant(value, a.dtype)
-
-
-def factor(like: Any, value: complex) -> Any:
-    """A scalar of like's dtype for a derivative: weak beside a weak scalar, so that derivatives of
-    numbers stay weak, and strong beside any array, as JAX's rules write it."""
-    a = aval_of(like)
-    if a.weak_type and not a.shape:
-        return const(like, value)
-    return constant(value if a.dtype.kind == "c" else value.real, a.dtype)
 
 
 def unbroadcast(ct: Any, aval: ShapedArray) -> Any:
