@@ -166,12 +166,12 @@ def _pair(b: Builder, a: Value, x: Value, eps: float) -> tuple[Value, Value]:
     small = _complement(b, b.select(corner, a0, 0.5), b.select(corner, x0, 0.5), eps)
     q = b.select(beyond, upper, b.select(corner, small, 1.0 - lower))
     # x = 0, a = 0, infinities
-    none = b.binary("and", x.eq(0.0), a > 0.0)
+    none = b.binary("or", b.binary("and", x.eq(0.0), a > 0.0),
+                    b.binary("and", a.eq(np.inf), b.binary("and", x > 0.0, x < np.inf)))
     every = b.binary("or", b.binary("and", x.eq(np.inf), a >= 0.0),
                      b.binary("and", a.eq(0.0), x > 0.0))
-    invalid = b.binary("or", b.binary("or", ~(a >= 0.0), ~(x >= 0.0)), b.binary(
-        "or", b.binary("and", a.eq(0.0), x.eq(0.0)),
-        b.binary("and", a.eq(np.inf), b.binary("and", x > 0.0, x < np.inf))))
+    invalid = b.binary("or", b.binary("or", ~(a >= 0.0), ~(x >= 0.0)),
+                       b.binary("and", a.eq(0.0), x.eq(0.0)))
     p = b.select(none, 0.0, b.select(every, 1.0, p))
     q = b.select(none, 1.0, b.select(every, 0.0, q))
     return b.select(invalid, np.nan, p), b.select(invalid, np.nan, q)

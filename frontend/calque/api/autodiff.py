@@ -16,7 +16,6 @@ from calque.api.linear_maps import (
     Transposed,
     apart_from_refs,
     check_tangent,
-    like_primal,
     shown,
 )
 from calque.core import dtypes
@@ -421,7 +420,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any],
         count = flat.out_tree.num_leaves
         primal_out = flat.out_tree.unflatten(as_values(outs[:count]))
         tangent_out = flat.out_tree.unflatten([
-            like_primal(t, aval_of(o)) for t, o in zip(out_ts[:count], outs)])
+            shown(t, aval_of(o)) for t, o in zip(out_ts[:count], outs)])
         if has_aux:
             return primal_out, tangent_out, flat.aux(outs[count:])
         return primal_out, tangent_out

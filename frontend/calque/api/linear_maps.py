@@ -396,22 +396,19 @@ def _casts(have: ShapedArray, want: ShapedArray) -> str:
     return "\nThis might be fixed by:" + "".join(told) if told else ""
 
 
-def like_primal(t: Any, primal: ShapedArray) -> Any:
-    """A tangent or cotangent for the user: zeros made real, weak where the primal is weak."""
-    if is_zero(t):
-        if t.dtype == dtypes.float0:
-            return np.zeros(t.shape, dtypes.float0)
-        t = zeros(t.aval)
-    if aval_of(t).weak_type == primal.weak_type:
+def shown(t: Any, primal: ShapedArray) -> Any:
+    """A tangent or cotangent for the user: weak as its rules left it; zeros made real, weak where
+    the primal is weak."""
+    if not is_zero(t):
         return t
-    return ew.convert_element_type_p.bind(t, new_dtype=dtype_of(t),
+    if t.dtype == dtypes.float0:
+        return np.zeros(t.shape, dtypes.float0)
+    made = zeros(t.aval)
+    if aval_of(made).weak_type == primal.weak_type:
+        return made
+    return ew.convert_element_type_p.bind(made, new_dtype=dtype_of(made),
                                           weak_type=primal.weak_type, sharding=None)
 
 
-def shown(t: Any, primal: ShapedArray) -> Any:
-    """A result of a linear map for the user: weak as the map's arguments leave it."""
-    return like_primal(t, primal if is_zero(t) else aval_of(t))
-
-
-__all__ = ["VJP", "Linearized", "Transposed", "check_cotangent", "check_tangent", "like_primal",
+__all__ = ["VJP", "Linearized", "Transposed", "check_cotangent", "check_tangent",
            "shown"]

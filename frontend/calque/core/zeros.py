@@ -66,11 +66,22 @@ def constant(value: Any, dtype: Any) -> Any:
         np.frombuffer(number.tobytes(), np.uint32), new_dtype=number.dtype)
 
 
+def factor(like: Any, value: complex) -> Any:
+    """A scalar of like's dtype for a derivative: weak beside a weak scalar, so that derivatives of
+    numbers stay weak, and strong beside any array, as JAX's rules write it."""
+    a = aval_of(like)
+    number = constant(value if a.dtype.kind == "c" else value.real, a.dtype)
+    weak = a.weak_type and not a.shape and isinstance(number, np.generic)
+    return number.item() if weak else number
+
+
 def zeros(aval: ShapedArray) -> Any:
-    """A real array of zeros of an aval (float0 arrays are NumPy's)."""
+    """A real array of zeros of an aval, weak where it is (float0 arrays are NumPy's)."""
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     scalar = constant(0, aval.dtype)
+    if aval.weak_type and dtypes.canonical(aval.dtype) == aval.dtype:
+        scalar = scalar.item()
     made = registry["broadcast_in_dim"].bind(
         scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)
     if aval.vma:

@@ -10,6 +10,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
+from calque.core.zeros import constant as strong_constant
 from calque.dispatch.array import Array
 from calque.lax.elementwise import RoundingMethod
 from calque.lax.operands import NARROW
@@ -21,6 +22,11 @@ from calque.primitives import elementwise as ew
 def constant(x: Any, value: Any) -> Any:
     """A scalar of x's dtype (weak when x is)."""
     return ew.const(x, value)
+
+
+def typed(x: Any, value: float) -> Any:
+    """A scalar of x's dtype that is not weak: what it makes of a weak x is strong, as in JAX."""
+    return strong_constant(value, dtype_of(x))
 
 
 def as_truth(x: Any, dtype: Any = None) -> Any:
@@ -133,7 +139,7 @@ def _integer_power(name: str, x: Any, y: Any) -> Any:
         result = choose(odd, ew.mul(result, x), result)
         x = ew.mul(x, x)
         y = ew.shift_right_logical(y, one)
-    return result
+    return util.cast(result, dtype_of(result))  # (strong, as in JAX)
 
 
 @util.planned

@@ -37,7 +37,9 @@ def _gcd(x: Any, y: Any) -> Any:
         rest = where(b != 0, ew.rem(a, where(b != 0, b, 1)), 0)
         return where(b != 0, b, a), rest
 
-    return while_loop(lambda pair: rd.any(pair[1] != 0), step, (absolute(x), absolute(y)))[0]
+    # (the least integer has no absolute value: its remainders are negative)
+    return absolute(
+        while_loop(lambda pair: rd.any(pair[1] != 0), step, (absolute(x), absolute(y)))[0])
 
 
 @util.planned

@@ -208,7 +208,7 @@ def cond(x: Any, p: Any = None) -> Any:
       A real array of shape (...); infinite where x is singular.
 
     Raises:
-      ValueError: x is not square.
+      ValueError: x is empty, or not square.
       NotImplementedError: x is float16 or bfloat16.
 
     Example:
@@ -221,16 +221,20 @@ def cond(x: Any, p: Any = None) -> Any:
     if len(shape) < 2:
         raise ValueError(explain(
             f"jnp.linalg.cond: input array must be at least 2D; got arr.shape={shape}"))
-    if p in (None, 2, -2):
-        with util.lazy_eval("cond"):
-            s = svdvals(x)
-            most, least = amax(s, axis=-1, initial=0), amin(s, axis=-1, initial=np.inf)
-            return ew.div(least, most) if p == -2 else ew.div(most, least)
-    if shape[-1] != shape[-2]:
+    if 0 in shape[-2:]:
+        raise ValueError(explain(
+            f"jnp.linalg.cond: input array must not be empty; got arr.shape={shape}"))
+    spectral = p in (None, 2, -2)
+    if not spectral and shape[-1] != shape[-2]:
         raise ValueError(explain(
             f"jnp.linalg.cond: for p={p}, array must be square; got arr.shape={shape}"))
     with util.lazy_eval("cond"):
-        found = ew.mul(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
+        if spectral:
+            s = svdvals(x)
+            largest, least = s[..., 0], s[..., -1]
+            found = ew.div(least, largest) if p == -2 else ew.div(largest, least)
+        else:
+            found = ew.mul(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
         lost = ew.ne(found, found)  # NaN of a singular matrix, unless x itself has one
         given = total(ew.convert(ew.ne(x, x), dtype_of(found)), axis=(-2, -1))
         lost = ew.and_(lost, ew.eq(given, ew.const(given, 0)))

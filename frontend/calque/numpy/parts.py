@@ -7,7 +7,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.numpy import util
-from calque.numpy.arithmetic import constant, full_constant
+from calque.numpy.arithmetic import constant, full_constant, typed
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -30,10 +30,10 @@ def log2(x: Any, /) -> Any:
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.log2(8)
-      Array(3., dtype=float32, weak_type=True)
+      Array(3., dtype=float32)
     """
     (x,) = util.promote_inexact("log2", x)
-    return _each_part(ew.div_p, ew.log(x), math.log(2.0))
+    return _each_part(ew.div_p, ew.log(x), math.log(2.0), typed)
 
 
 @util.planned
@@ -53,18 +53,18 @@ def log10(x: Any, /) -> Any:
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.log10(100)
-      Array(2., dtype=float32, weak_type=True)
+      Array(2., dtype=float32)
     """
     (x,) = util.promote_inexact("log10", x)
-    return _each_part(ew.mul_p, ew.log(x), 1.0 / math.log(10.0))
+    return _each_part(ew.mul_p, ew.log(x), 1.0 / math.log(10.0), typed)
 
 
-def _each_part(op: Any, x: Any, by: float) -> Any:
+def _each_part(op: Any, x: Any, by: float, number: Any = constant) -> Any:
     """x by a real number; complex x part by part, since infinity times 0i would be NaN."""
     if not util.is_complex(x):
-        return op.bind(x, constant(x, by))
+        return op.bind(x, number(x, by))
     re, im = ew.real(x), ew.imag(x)
-    return ew.complex_(op.bind(re, constant(re, by)), op.bind(im, constant(im, by)))
+    return ew.complex_(op.bind(re, number(re, by)), op.bind(im, number(im, by)))
 
 
 @util.planned

@@ -8,6 +8,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
+from calque.core.zeros import factor
 from calque.lax.elementwise import RoundingMethod
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, pair
@@ -193,8 +194,8 @@ def _round(name: str, a: Any, decimals: Any) -> Any:
             return _nearest(x)
         half = dtype in (np.dtype("float16"), dtypes.bfloat16)
         wide = util.cast(x, dtypes.float32) if half else x
-        factor = constant(wide, 10.0 ** places)
-        made = ew.div(_nearest(ew.mul(wide, factor)), factor)
+        scale = factor(wide, 10.0 ** places)
+        made = ew.div(_nearest(ew.mul(wide, scale)), scale)
         return util.cast(made, dtype, util.weak_of(x)) if half else made
 
 

@@ -15,6 +15,7 @@ from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import registry
+from calque.core.zeros import factor
 from calque.numpy import util
 from calque.numpy.arithmetic import choose, constant, full_constant, pair
 from calque.numpy.predicates import signbit
@@ -136,7 +137,7 @@ def _real_log_sum(x: Any, y: Any, power: Any, scale: float) -> Any:
     safe = choose(odd, full_constant(x, 0), apart)
     rest = ew.log1p(power(ew.neg(ew.abs_(safe))))
     if scale != 1.0:
-        rest = ew.div(rest, constant(rest, scale))
+        rest = ew.div(rest, factor(rest, scale))
     return choose(odd, ew.add(x, y), ew.add(ew.max_(x, y), rest))
 
 
@@ -148,7 +149,9 @@ def _log_sum_jvp(power: Any, scale: float, primals: Any, tangents: Any) -> Any:
                                          constant(x, np.inf)))
     total = None
     for a, b, t in ((x, y, tangents[0]), (y, x, tangents[1])):
-        apart = ew.mul(ew.sub(a, b), constant(a, scale))
+        apart = ew.sub(a, b)
+        if scale != 1.0:
+            apart = ew.mul(apart, factor(apart, scale))
         share = ew.mul(t, ew.logistic(
             choose(endless, full_constant(a, np.inf), apart)))
         total = share if total is None else ew.add(total, share)
@@ -260,7 +263,7 @@ def sinc(x: Any, /) -> Any:
       Array(1., dtype=float32, weak_type=True)
     """
     (x,) = util.inexact_arrays("sinc", x)
-    turned = ew.mul(constant(x, math.pi), x)
+    turned = ew.mul(factor(x, math.pi), x)
     # near 0 its series: the quotient's derivatives cancel there, and have no value at 0
     near = ew.lt(ew.abs_(turned), np.asarray(0.5, dtypes.real_dtype(dtype_of(x)))[()])
     square = ew.square(choose(near, turned, full_constant(x, 0)))
@@ -321,28 +324,29 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.ldexp(3.0, 2)
-      Array(12., dtype=float32, weak_type=True)
+      Array(12., dtype=float32)
     """
     x, n = util.check_arrays("ldexp", x1, x2)
     a, b = dtype_of(x), dtype_of(n)
     if not dtypes.is_integer(b) and b != dtypes.bool_ or a.kind == "c":
         raise ValueError(explain(f"ldexp not supported for input types ({a!r}, {b!r})",
                                  fix="the second argument must be an integer array."))
-    dtype, weak = util.to_inexact(a), util.weak_of(x)
+    dtype = util.to_inexact(a)
     shape = util.common_shape("ldexp", [shape_of(x), shape_of(n)])
-    weak = weak and util.weak_of(n)
-    x = util.broadcast_to(util.cast(x, dtype, weak), shape)
-    n = util.broadcast_to(util.cast(n, dtypes.int32), shape)
+    x = util.broadcast_to(util.cast(x, dtype), shape)
     # what moves the least number beyond the largest; more would make infinity or 0 of 2**n, and
     # NaN of their products
     limits = dtypes.finfo(dtype)
-    most = np.int32(limits.maxexp - limits.minexp + limits.nmant + 1)
-    n = ew.clamp(np.int32(-most), n, most)
+    most = int(limits.maxexp - limits.minexp + limits.nmant + 1)
+    wide = np.dtype(b) if b.itemsize >= 4 else np.dtype(np.int32)
+    least = 0 if wide.kind == "u" else -most
+    n = ew.clamp(util.cast(least, wide), util.array(util.cast(n, wide)), util.cast(most, wide))
+    n = util.broadcast_to(util.cast(n, dtypes.int32), shape)  # (clamped before it is cut to that)
     # three factors, so that neither 2**n nor a product on the way leaves the dtype early
     third = ew.div(n, np.int32(3))
     rest = ew.sub(n, ew.mul(third, np.int32(2)))
     for part in (third, third, rest):
-        x = ew.mul(x, ew.exp2(util.cast(part, dtype, weak)))
+        x = ew.mul(x, ew.exp2(util.cast(part, dtype)))
     return x
 
 
@@ -391,7 +395,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.nan_to_num(jnp.nan)
-      Array(0., dtype=float32, weak_type=True)
+      Array(0., dtype=float32)
     """
     return _nan_to_num(x, nan, posinf, neginf)
 
@@ -399,7 +403,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
 @util.planned
 def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     x = util.one_array("nan_to_num", x)
-    dtype, weak = dtype_of(x), util.weak_of(x)
+    dtype = dtype_of(x)
     if not dtypes.is_inexact(dtype):
         return util.array(x)
     if dtype.kind == "c":
@@ -408,9 +412,9 @@ def _nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     info = dtypes.finfo(dtype)
     posinf = dtype.type(info.max) if posinf is None else posinf
     neginf = dtype.type(info.min) if neginf is None else neginf
-    nan, posinf, neginf = (util.cast(v, dtype, weak)
+    nan, posinf, neginf = (util.cast(v, dtype)
                            for v in util.check_arrays("nan_to_num", nan, posinf, neginf))
-    x = util.array(x)
+    x = util.cast(util.array(x), dtype)
     out = choose(ew.ne(x, x), nan, x)
     # one after the other, as in JAX: a `nan` that is infinite is replaced in its turn
     out = choose(ew.eq(out, constant(x, np.inf)), posinf, out)

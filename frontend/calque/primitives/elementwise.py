@@ -28,7 +28,7 @@ from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear, registry
 from calque.core.types import Function, Shape
-from calque.core.zeros import Zero, add_tangents, constant, is_zero, zero_like
+from calque.core.zeros import Zero, add_tangents, constant, factor, is_zero, zero_like
 from calque.transforms.vmap import all_to_front, batch_first, move_axis, to_front
 
 # ---- what operands may be
@@ -269,7 +269,7 @@ integer_pow_p.batch = batch_elementwise(integer_pow_p)
 def _integer_pow_partial(t: Any, x: Any, o: Any, *, y: int) -> Any:
     if y == 0:
         return Zero(aval_of(t))
-    return mul(t, mul(const(x, y), integer_pow(x, y - 1)))
+    return mul(t, mul(factor(x, y), integer_pow(x, y - 1)))
 
 
 integer_pow_p.jvp = _jvp_from_partials(integer_pow_p, [_integer_pow_partial])
@@ -301,7 +301,7 @@ def _pow_base_partial(t: Any, x: Any, y: Any, o: Any) -> Any:
     yf = y if dtype_of(y) == dtype_of(x) else convert(y, dtype_of(x))
     shape = shape_of(o)
     lower = sub(y, const(y, 1))
-    one = match_shape(const(x, 1), shape)
+    one = match_shape(constant(1, dtype_of(x)), shape)  # (strong, as in JAX)
     origin = and_(match_shape(eq(x, const(x, 0)), shape), match_shape(eq(yf, const(yf, 0)), shape))
     base = select_n(origin, match_shape(x, shape), one)
     return mul(t, mul(match_shape(yf, shape), match_shape(pow_(base, lower), shape)))
@@ -312,7 +312,8 @@ def _pow_exponent_partial(t: Any, x: Any, y: Any, o: Any) -> Any:
     shape = shape_of(x)
     one = match_shape(const(x, 1), shape)
     safe = select_n(eq(x, const(x, 0)), x, one)
-    return mul(t, mul(match_shape(log(safe), shape_of(o)), o))
+    term = mul(t, mul(match_shape(log(safe), shape_of(o)), o))
+    return convert(term, dtype_of(term))  # (strong, as in JAX)
 
 
 pow_p.abstract = _pow_abstract
@@ -322,25 +323,25 @@ pow_p.jvp = _jvp_from_partials(pow_p, [_pow_base_partial, _pow_exponent_partial]
 # ---- functions of one real or complex variable
 _half = 0.5
 exp_p = _function("exp", INEXACT, (lambda t, x, o: mul(t, o),))
-exp2_p = _function("exp2", INEXACT, (lambda t, x, o: mul(t, mul(const(o, math.log(2.0)), o)),))
+exp2_p = _function("exp2", INEXACT, (lambda t, x, o: mul(t, mul(factor(o, math.log(2.0)), o)),))
 expm1_p = _function("expm1", INEXACT, (lambda t, x, o: mul(t, add(o, const(o, 1))),))
 log_p = _function("log", INEXACT, (lambda t, x, o: div(t, x),))
 log1p_p = _function("log1p", INEXACT, (lambda t, x, o: div(t, add(x, const(x, 1))),))
-sqrt_p = _function("sqrt", INEXACT, (lambda t, x, o: mul(t, div(const(o, _half), o)),))
+sqrt_p = _function("sqrt", INEXACT, (lambda t, x, o: mul(t, div(factor(o, _half), o)),))
 rsqrt_p = _function("rsqrt", INEXACT, (
-    lambda t, x, o: mul(t, mul(const(o, -_half), div(o, x))),))
+    lambda t, x, o: mul(t, mul(factor(o, -_half), div(o, x))),))
 cbrt_p = _function("cbrt", FLOAT, (
-    lambda t, x, o: mul(t, mul(const(o, 1 / 3), integer_pow(o, -2))),))
-square_p = _elementwise("square", NUMBER, (lambda t, x, o: mul(t, mul(const(x, 2), x)),),
+    lambda t, x, o: mul(t, mul(factor(o, 1 / 3), integer_pow(o, -2))),))
+square_p = _elementwise("square", NUMBER, (lambda t, x, o: mul(t, mul(factor(x, 2), x)),),
                         memory="fresh")
 sin_p = _function("sin", INEXACT, (lambda t, x, o: mul(t, cos(x)),))
 cos_p = _function("cos", INEXACT, (lambda t, x, o: neg(mul(t, sin(x))),))
-tan_p = _function("tan", INEXACT, (lambda t, x, o: mul(t, add(const(o, 1), square(o))),))
+tan_p = _function("tan", INEXACT, (lambda t, x, o: mul(t, add(factor(o, 1), square(o))),))
 asin_p = _function("asin", INEXACT, (
-    lambda t, x, o: mul(t, rsqrt(sub(const(x, 1), square(x)))),))
+    lambda t, x, o: mul(t, rsqrt(sub(factor(x, 1), square(x)))),))
 acos_p = _function("acos", INEXACT, (
-    lambda t, x, o: mul(t, neg(rsqrt(sub(const(x, 1), square(x))))),))
-atan_p = _function("atan", INEXACT, (lambda t, x, o: div(t, add(const(x, 1), square(x))),))
+    lambda t, x, o: mul(t, neg(rsqrt(sub(factor(x, 1), square(x))))),))
+atan_p = _function("atan", INEXACT, (lambda t, x, o: div(t, add(factor(x, 1), square(x))),))
 sinh_p = _function("sinh", INEXACT, (lambda t, x, o: mul(t, cosh(x)),))
 cosh_p = _function("cosh", INEXACT, (lambda t, x, o: mul(t, sinh(x)),))
 tanh_p = _function("tanh", INEXACT, (
@@ -354,11 +355,11 @@ atanh_p = _function("atanh", INEXACT, (
 logistic_p = _function("logistic", INEXACT, (
     lambda t, x, o: mul(t, mul(o, logistic(neg(x)))),))
 erf_p = _function("erf", FLOAT, (
-    lambda t, x, o: mul(mul(const(x, 2 / math.sqrt(math.pi)), t), exp(neg(square(x)))),))
+    lambda t, x, o: mul(mul(factor(x, 2 / math.sqrt(math.pi)), t), exp(neg(square(x)))),))
 erfc_p = _function("erfc", FLOAT, (
-    lambda t, x, o: mul(mul(const(x, -2 / math.sqrt(math.pi)), t), exp(neg(square(x)))),))
+    lambda t, x, o: mul(mul(factor(x, -2 / math.sqrt(math.pi)), t), exp(neg(square(x)))),))
 erf_inv_p = _function("erf_inv", FLOAT, (
-    lambda t, x, o: mul(mul(const(x, math.sqrt(math.pi) / 2), t), exp(square(o))),))
+    lambda t, x, o: mul(mul(factor(x, math.sqrt(math.pi) / 2), t), exp(square(o))),))
 atan2_p = _elementwise("atan2", FLOAT, (
     lambda t, x, y, o: mul(t, div(y, add(square(x), square(y)))),
     lambda t, x, y, o: mul(t, div(neg(x), add(square(x), square(y))))),

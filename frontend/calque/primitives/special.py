@@ -14,6 +14,7 @@ import numpy as np
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.types import Function
+from calque.core.zeros import factor
 from calque.primitives import elementwise as ew
 from calque.primitives.elementwise import FLOAT, INTEGER, _elementwise
 
@@ -21,7 +22,7 @@ _function = functools.partial(_elementwise, function=True, memory="fresh")
 
 lgamma_p = _function("lgamma", FLOAT, (lambda t, x, o: ew.mul(t, digamma_p.bind(x)),))
 digamma_p = _function("digamma", FLOAT, (
-    lambda t, x, o: ew.mul(t, polygamma_p.bind(ew.const(x, 1), x)),))
+    lambda t, x, o: ew.mul(t, polygamma_p.bind(factor(x, 1), x)),))
 
 
 def _refused(name: str, operand: str, kind: type[Exception] = ValueError) -> Function:
@@ -34,7 +35,7 @@ def _refused(name: str, operand: str, kind: type[Exception] = ValueError) -> Fun
 
 polygamma_p = _function("polygamma", FLOAT, (
     _refused("polygamma", "m"),
-    lambda t, m, x, o: ew.mul(t, polygamma_p.bind(ew.add(m, ew.const(m, 1)), x))))
+    lambda t, m, x, o: ew.mul(t, polygamma_p.bind(ew.add(m, factor(m, 1)), x))))
 
 
 # B_2j / (2j)!

@@ -268,10 +268,13 @@ def draw_binomial(key: Any, n: Any, p: Any, d: Dtype) -> Any:
     bad_n = (n != n) | (n < 0)
     infinite = lax.abs(n) == np.inf
     bad_q = (q != q) | (q < 0)
-    safe = jnp.where(bad_q, jnp.full_like(q, 0.01), q)
-    counted = bad_n | (n * safe <= 10)
+    # (of -0.0, log1p(-p) is +0, and steps of log(u) / 0 lead away from n without end)
+    safe = lax.abs(jnp.where(bad_q, jnp.full_like(q, 0.01), q))
+    # (infinite n are counted as 0: neither loop ends for them where p is 0 or 1)
+    counted = bad_n | infinite | (n * safe <= 10)
     whole = lax.floor(n)
-    few = _binomial_counted(key, jnp.where(counted, whole, jnp.zeros_like(n)), safe)
+    count = jnp.where(infinite, jnp.zeros_like(n), whole)
+    few = _binomial_counted(key, jnp.where(counted, count, jnp.zeros_like(n)), safe)
     many = _binomial_rejected(key, jnp.where(counted, jnp.full_like(n, 1e4), whole),
                               jnp.where(counted, jnp.full_like(q, 0.5), safe))
     out = ew.convert(jnp.where(counted, few, many), d)

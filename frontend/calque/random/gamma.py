@@ -394,6 +394,9 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
 def _draw_generalized(key: Any, p: Any, size: Shape, d: Dtype) -> Any:
     first, second = subkeys(key)
     inverse = ew.convert(jnp.asarray(1.0) / p, d)
+    # (beyond 1 / eps^2 the draws are uniform; 1 / p would be flushed to 0, and 0 * log(0) is NaN)
+    least = np.asarray(float(limits(d).eps) ** 2, d)
+    inverse = jnp.where((p > 0) & (inverse < least), least, inverse)
     x, log = draw_gammas(first, jnp.broadcast_to(inverse, size))
     hidden = _hidden(x)
     plain = jnp.power(jnp.where(hidden, jnp.ones_like(x), x), inverse)

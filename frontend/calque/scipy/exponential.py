@@ -26,6 +26,7 @@ LARGE = 42.0  # from here on the asymptotic series has 1e-17
 TERMS = 140  # of the series at LARGE
 DEPTH = 100  # of the continued fraction at 1; 1e-16 is left
 ASYMPTOTIC = 40
+BEYOND = 1e4  # where e^x is infinite in every dtype
 
 
 def _positive(x: Any, kind: Any) -> Any:
@@ -96,7 +97,8 @@ def _expi(x: Any) -> Any:
     value = where(inside, _positive(where(inside, x, 1), kind),
                   where(x > LARGE, _asymptotic(where(x > LARGE, x, LARGE)),
                         _negative(where(x < 0, -x, 1), kind)))
-    value = where(x == 0, -np.inf, where(x == np.inf, np.inf, value))
+    # (of the largest x, 1 / x is a denormal, flushed to 0, and the series NaN)
+    value = where(x == 0, -np.inf, where(x > BEYOND, np.inf, value))
     return where(x == -np.inf, -0.0, where(ew.ne(x, x), np.nan, value))
 
 

@@ -364,6 +364,11 @@ _relative.defjvps(  # not p/p + ...: infinite p have an infinite slope
     lambda t, out, p, q: -t * (p / q))
 
 
+def _outside(p: Any, q: Any) -> Any:
+    """Infinity where p and q are numbers, else NaN."""
+    return where(ew.ne(p, p) | ew.ne(q, q), np.nan, np.inf)
+
+
 @util.planned
 def rel_entr(p: Any, q: Any) -> Any:
     """x log(x / y): a term of the relative entropy; inf where it has no value.
@@ -388,7 +393,7 @@ def rel_entr(p: Any, q: Any) -> Any:
     both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
     safe_p, safe_q = where(both, p, 1), where(both, q, 1)
     return util.weak_if_scalars(
-        where(both, _relative(safe_p, safe_q), where(none, 0, np.inf)), *given)
+        where(both, _relative(safe_p, safe_q), where(none, 0, _outside(p, q))), *given)
 
 
 @custom_jvp
@@ -434,7 +439,8 @@ def kl_div(p: Any, q: Any) -> Any:
     none = (p == 0) & (q >= 0)
     both = (p > 0) & (q > 0)
     value = _divergence(where(both, p, 1), where(both, q, 1))
-    return util.weak_if_scalars(where(both, value, where(none, 0, np.inf) - p + q), *given)
+    rest = where((p == np.inf) | (q == -np.inf), np.inf, q - p)  # (infinities would meet)
+    return util.weak_if_scalars(where(both, value, where(none, 0, _outside(p, q)) + rest), *given)
 
 
 @custom_jvp

@@ -87,6 +87,7 @@ _f: Any
 _log_quotient: Any
 _logit: Any
 _name: Any
+_outside: Any
 _pair: Any
 _relative: Any
 _row: Any
