@@ -105,6 +105,7 @@ def test_what_has_no_kernel_is_cut(steps: int, monkeypatch: pytest.MonkeyPatch) 
         return x
     with monkeypatch.context() as patch:  # (it would be one kernel)
         patch.setattr(whole, "in_pairs", lambda p: None)
+        patch.setattr(whole, "over_pairs", lambda p, target: None)
         assert text(f, given).count(CUT) > steps
     # the map contracts by half at least: what is left are the errors of the last steps
     np.testing.assert_allclose(np.asarray(calque.jit(f)(given)), want, rtol=4e-7)

@@ -165,10 +165,10 @@ SPECIAL = {  # as XLA's
     "bessel_i0e": ([0, INF, -INF, NAN], [1, 0, 0, NAN]),
     "bessel_i1e": ([0, INF, -INF, NAN], [0, 0, 0, NAN]),
 }
-PAIRS = {
-    "igamma": [(0, 0, NAN), (0, 1, 1), (1, 0, 0), (1, INF, 1), (INF, 1, NAN), (INF, INF, 1),
+PAIRS = {  # (of an infinite shape SciPy's: the limit, where XLA has NaN)
+    "igamma": [(0, 0, NAN), (0, 1, 1), (1, 0, 0), (1, INF, 1), (INF, 1, 0), (INF, INF, 1),
                (-1, 1, NAN), (1, -1, NAN), (NAN, 1, NAN), (1, NAN, NAN)],
-    "igammac": [(0, 0, NAN), (0, 1, 0), (1, 0, 1), (1, INF, 0), (INF, 1, NAN), (-1, 1, NAN)],
+    "igammac": [(0, 0, NAN), (0, 1, 0), (1, 0, 1), (1, INF, 0), (INF, 1, 1), (-1, 1, NAN)],
     "igamma_grad_a": [(0, 1, NAN), (1, 0, 0), (INF, 0, 0), (1, INF, NAN), (-1, 1, NAN)],
     "zeta": [(1, 2, INF), (1, NAN, INF), (0.5, 1, NAN), (2, 0, INF), (2, -3, INF), (3, 0, NAN),
              (2.5, -1.5, NAN), (NAN, 1, NAN)],

@@ -118,5 +118,5 @@ def test_the_processor_is_known_without_proc(monkeypatch: pytest.MonkeyPatch) ->
 def test_paths_of_objects_have_no_backslashes() -> None:
     """MLIR reads a backslash in a string as the start of an escape."""
     there = pathlib.PureWindowsPath("C:\\Users\\me\\fft.o")
-    text = native._executable("f", "f", there, "x86_64", [], [], 1, None, {})  # type: ignore[arg-type]
+    text = native._executable("f", "f", there, "x86_64", [], [], 1, None, {}, (0, ()))  # type: ignore[arg-type]
     assert 'path = "C:/Users/me/fft.o"' in text
