@@ -76,3 +76,12 @@ def test_tangents_keep_the_type_of_their_rules() -> None:
     strong = jnp.float32(1)
     assert weak(lambda x: calque.jvp(lambda x: lax.add(x, strong), (x,), (x,))[1], 1.0)
     assert not weak(lambda x: lax.add(x, strong), 1.0)
+
+
+def test_a_weak_tangent_of_a_strong_argument() -> None:
+    strong = jnp.ones((2, 3))
+    for t in (jnp.full((2, 3), 0.5), jnp.full((2, 3), 0.5) * 1.0):
+        assert t.weak_type
+        for f in (jnp.sum, jnp.negative, jnp.cumsum, jnp.abs, lambda x: x @ x.T):
+            assert not calque.jvp(f, (strong,), (t,))[1].weak_type
+    assert not calque.jvp(jnp.sin, (jnp.float32(0),), (2.0,))[1].weak_type

@@ -26,6 +26,7 @@ from calque.core.naming import name_of
 from calque.core.program import Program
 from calque.core.trace import Tracer
 from calque.core.types import Function
+from calque.core.zeros import is_zero
 from calque.dispatch.array import as_values, to_array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.jit import jit
@@ -376,6 +377,13 @@ def grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
 
 
 # ---- forward mode
+def _no_weaker(t: Any, primal: ShapedArray) -> Any:
+    """A tangent as strong as its argument: so JAX's functions of jnp take it, which are jitted."""
+    if is_zero(t) or primal.weak_type or not aval_of(t).weak_type:
+        return t
+    return ew.convert(t, dtype_of(t))
+
+
 def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any],
         has_aux: bool = False) -> Any:
     """(fun(*primals), directional derivative along tangents).
@@ -414,7 +422,8 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any],
     check_arguments("jvp", leaves, tree_util.flatten((tuple(primals), {}))[1])
     with lazy_eval("jvp"):
         values = as_values(leaves)
-        ts = [check_tangent(t, aval_of(x)) for t, x in zip(t_leaves, values)]
+        ts = [_no_weaker(check_tangent(t, aval_of(x)), aval_of(x))
+              for t, x in zip(t_leaves, values)]
         flat = _Flat(fun, in_tree, has_aux)
         outs, out_ts = jvp_module.jvp_flat(flat, values, ts)
         count = flat.out_tree.num_leaves
