@@ -151,3 +151,28 @@ def test_large_tables_are_constants() -> None:
     x = values(2, 2 ** 15)
     np.testing.assert_allclose(calque.jit(lambda x: jnp.fft.fft(x) * 2)(x), np.fft.fft(
         x.astype(np.complex128)) * 2, atol=2e-3)  # 2e-7 of some 600, times a log of the length
+
+
+@pytest.mark.parametrize("shape", [(1,), (4,), (5, 7), (300, 257)])
+def test_an_argument_is_as_it_was_where_a_part_of_it_is_replaced(shape: tuple[int, ...]) -> None:
+    """The memory of arguments is viewed as pairs: what writes in place copies them, or they are
+    donated; with NumPy's arrays, with Arrays, twice."""
+    z = values(*shape)
+
+    def f(z: Any) -> Any:
+        return z.at[0].set(1j), z.at[-1].multiply(2), z, z.sum(), jnp.fft.fft(z).at[0].set(0)
+    first, last, spectrum = z.copy(), z.copy(), np.fft.fft(z.astype(complex))
+    first[0], spectrum[0] = 1j, 0
+    last[-1] *= 2
+    for donated in ((), (0,)):
+        g = calque.jit(f, donate_argnums=donated)
+        for kind in (np.asarray, jnp.asarray):
+            given = kind(z)
+            for _ in range(2):
+                found = g(jnp.array(given) if donated else given)
+                for got, wanted in zip(found, (first, last, z)):
+                    np.testing.assert_array_equal(got, wanted)
+                # (sums of up to 77,100 numbers, along lines of 257, in float32)
+                np.testing.assert_allclose(found[3], z.sum(dtype=complex), rtol=1e-4, atol=1e-3)
+                np.testing.assert_allclose(found[4], spectrum, rtol=1e-4, atol=1e-3)
+            np.testing.assert_array_equal(given, values(*shape))
