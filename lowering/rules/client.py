@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,17 +24,40 @@ from calque.lowering.passes.clients import closed_by_constants, const_p
 from calque.lowering.passes.narrow import same_byte_p
 
 
+@dataclass(frozen=True)
+class LoweringParameters:
+    """What a program is lowered for, as a client's rule is told.
+
+    Attributes:
+      for_export: whether it becomes a portable module (calque.export).
+      hoist_constants_as_args: False: a rule's constants are the program's.
+      export_ignore_forward_compatibility: False: modules are of an early version of StableHLO.
+
+    Example:
+      >>> from calque.lowering.rules.client import LoweringParameters
+      >>> LoweringParameters().for_export
+      False
+    """
+
+    for_export: bool = False
+    hoist_constants_as_args: bool = False
+    export_ignore_forward_compatibility: bool = False
+
+
 class LoweringContext:
     """What a client's lowering rule gets: the types of operands and results, and the module.
 
     Attributes:
-      avals_in, avals_out: ShapedArrays; primitive: whose rule runs; module: the MLIR module.
+      avals_in, avals_out: ShapedArrays; primitive: whose rule runs; module: the MLIR module;
+      lowering_parameters: what it is lowered for.
 
     Example:
       >>> from calque.interpreters import mlir
       >>> sorted(n for n in dir(mlir.LoweringRuleContext) if n.startswith("e"))
       ['emit']
     """
+
+    lowering_parameters = LoweringParameters()
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -93,6 +117,17 @@ def _value(ctx: Context, v: Any, aval: ShapedArray) -> Value:
     return Value(ctx.b, made, tuple(aval.shape), np.dtype(aval.dtype))
 
 
+def checked_types(prim: Primitive, made: Sequence[Any], outs: Sequence[ShapedArray],
+                  where: str) -> None:
+    """TypeError where a rule made values of other types than the abstract evaluation says."""
+    want = [mlir.tensor_type(a.shape, a.dtype) for a in outs]
+    if list(made) != want:
+        raise TypeError(explain(
+            f"{prim.name}: its lowering made values of types {', '.join(map(str, made)) or 'none'}"
+            f", its abstract evaluation says {', '.join(map(str, want))}.", where=where,
+            fix="let both give the same types."))
+
+
 def emitted(prim: Primitive) -> Rule | None:
     """The rule of a client's primitive; None where it has none."""
     if not prim.client:
@@ -109,15 +144,9 @@ def emitted(prim: Primitive) -> Rule | None:
         with mlir.context(), mlir.ir().Location.unknown():
             made = rule(LoweringContext(op.ctx), *[x.ir for x in op.operands], **op.params)
         made = list(made) if isinstance(made, (list, tuple)) else [made]
-        values = [_value(op.ctx, v, a) for v, a in zip(made, op.outs)]
-        for v, a in zip(values, op.outs):
-            want = mlir.tensor_type(a.shape, a.dtype)
-            if len(made) != len(op.outs) or v.ir.type != want:
-                raise TypeError(explain(
-                    f"{prim.name}: its lowering made a value of type {v.ir.type}, its abstract "
-                    f"evaluation says {want}.", where=str(op.ctx.equation.source),
-                    fix="let both give the same types."))
-        return values
+        checked_types(prim, [getattr(v, "result", v).type for v in made], op.outs,
+                      str(op.ctx.equation.source))
+        return [_value(op.ctx, v, a) for v, a in zip(made, op.outs)]
 
     if prim is const_p:
         return constant

@@ -50,7 +50,7 @@ _WHERE = {
 class ClientPrimitive(Primitive):
     """The record of a client's primitive; public as extend.core.Primitive."""
 
-    __slots__ = ("impl", "lowering", "is_effectful", "tables")
+    __slots__ = ("by_platform", "impl", "lowering", "is_effectful", "tables")
     call_primitive = False
     map_primitive = False
 
@@ -66,6 +66,8 @@ class ClientPrimitive(Primitive):
         if kind.abstract_eval is not ClientPrimitive.abstract_eval:
             self.def_effectful_abstract_eval(self.abstract_eval)
         self.lowering: Function | None = None  # in MLIR: interpreters.mlir
+        # (program, lowering) of each platform that one was given for; None: of all others
+        self.by_platform: dict[str | None, tuple[Function | None, Function | None]] = {}
         self.inline = self._run
         self.is_effectful = False
         self.effects = lambda params: self.is_effectful
@@ -92,6 +94,12 @@ class ClientPrimitive(Primitive):
             raise NotImplementedError(explain(said, fix=_WHERE.get(kind, "set it").format(self.name)
                                            + "."))
         return found
+
+    def rule_for(self, platform: str) -> tuple[Function | None, Function | None]:
+        """(program, lowering) for a platform; (None, None): there is none."""
+        if not self.by_platform:
+            return self.program, self.lowering
+        return self.by_platform.get(platform) or self.by_platform.get(None) or (None, None)
 
     # ---- JAX's methods
     def def_impl(self, impl: Function) -> Function:

@@ -159,6 +159,8 @@ class Config:
         # more that traced programs depend on (the mesh of the context), and that keys then have
         self._more: contextvars.ContextVar[Any] = contextvars.ContextVar(
             "calque_config_more", default=None)
+        self._exporting: contextvars.ContextVar[tuple[str, ...] | None] = contextvars.ContextVar(
+            "calque_config_exporting", default=None)
         self.guards = False  # whether a guard of transfers was ever set: until then none is read
         self.checks: dict[str, Any] = {}  # called with a new value, which they may refuse
         for o in OPTIONS.values():
@@ -233,6 +235,37 @@ class Config:
         key = self.process_key if local is None or local == _AS_EVER else local
         return key if more is None else (*key, more)
 
+    @contextlib.contextmanager
+    def exporting(self, platforms: tuple[str, ...]) -> Iterator[None]:
+        """While a function is traced for a portable module that runs on these platforms.
+
+        Example:
+          >>> import calque
+          >>> with calque.config.exporting(("cpu", "tpu")):
+          ...     calque.config.exported_platforms()
+          ('cpu', 'tpu')
+        """
+        outer, marked = self._exporting.get(), self._more.get()
+        before = self.local_key.get()
+        self._exporting.set(platforms)
+        self._set_more(marked[0] if marked else None)
+        try:
+            yield
+        finally:
+            self._exporting.set(outer)
+            self._more.set(marked)
+            self.local_key.set(before)
+
+    def exported_platforms(self) -> tuple[str, ...] | None:
+        """The platforms of the module that a function is traced for; None outside of an export.
+
+        Example:
+          >>> import calque
+          >>> calque.config.exported_platforms() is None
+          True
+        """
+        return self._exporting.get()
+
     def depend(self, more: Any) -> None:
         """Make keys of this context depend on a further value (None: no longer).
 
@@ -243,8 +276,12 @@ class Config:
           ...     calque.config.key() == before
           False
         """
-        self._more.set(more)
-        if more is not None and self.local_key.get() is None:
+        self._set_more(more)
+
+    def _set_more(self, more: Any) -> None:
+        marked = (more, self._exporting.get())
+        self._more.set(None if marked == (None, None) else marked)
+        if marked != (None, None) and self.local_key.get() is None:
             self.local_key.set(_AS_EVER)
 
     def read(self, name: str) -> Any:

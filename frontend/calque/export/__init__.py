@@ -11,6 +11,7 @@ Module map:
   placements.py         shardings of arguments and results, numbers of devices
   solve.py, sizes.py    symbolic sizes from the arguments; those of a tracing caller
   write.py, build.py, forms.py, forms_structured.py, forms_lapack.py            Program -> StableHLO
+  client_rules.py                                                 primitives of clients -> StableHLO
   read.py, ops.py, ops_structured.py, regions.py, custom_calls.py, errors.py    and back
 """
 from __future__ import annotations

@@ -24,6 +24,7 @@ from calque.dispatch.stages import Wrapped
 from calque.dispatch.tracing import argument_path, trace_to_program
 from calque.export import (  # noqa: F401  (forms fill write's table)
     bytecode_write,
+    custom_calls,
     forms,
     forms_lapack,
     forms_structured,
@@ -33,6 +34,7 @@ from calque.export import (  # noqa: F401  (forms fill write's table)
 )
 from calque.export.container import NEWEST, OLDEST
 from calque.export.exported import DisabledSafetyCheck, Exported, called
+from calque.export.hlo import Module, walk
 from calque.transforms.stage import replay
 from calque.trees import util as tree_util
 
@@ -101,10 +103,11 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
         leaves, tree = tree_util.flatten((args, kwargs))
         shapes.check_scopes(name_of(fun_jit), [getattr(x, "shape", ()) for x in leaves],
                             lambda i: argument_path(tree, i))
-        traced = fun_jit.trace(*args, **kwargs)
         chosen = tuple(platforms) if platforms is not None else (default_export_platform(),)
         if not chosen:
             raise ValueError(explain("platforms is empty.", fix="name one platform or more."))
+        with config.exporting(chosen):
+            traced = fun_jit.trace(*args, **kwargs)
         p = whole(traced.jaxpr)
         placed = bool(tree_util.tree_leaves(getattr(fun_jit, "_in", None)))
         count = len(p.inputs)
@@ -128,6 +131,7 @@ def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tup
     own = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "f"
     several = len(platforms) > 1
     module = write.module_of(p, own, kept, platforms)
+    _check_targets(module, checks)
     ins = tuple(p.in_avals) if in_avals is None else tuple(in_avals)
     outs = tuple(p.out_avals) if out_avals is None else tuple(out_avals)
     if in_avals is not None:  # arguments of float0 are no inputs of the Program
@@ -141,6 +145,20 @@ def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tup
         config.jax_export_calling_convention_version, kept,
         several or any(not shapes.is_static(a) for a in ins)
         or any(e.uses_global_constants for e in called(p)), near, far, _vjp_in_process, p)
+
+
+def _check_targets(module: Module, checks: Sequence[DisabledSafetyCheck]) -> None:
+    """ValueError where a client's rule calls what others may lack, and nobody said they have it."""
+    said = {c.is_custom_call() for c in checks}
+    found = {op.attributes["call_target_name"] for f in module.functions for op in walk(f.body)
+             if op.name == "custom_call"}
+    lost = sorted(found - custom_calls.CALLS.keys() - said)
+    if lost and "ALL" not in said:
+        raise ValueError(explain(
+            "Cannot serialize code with custom calls whose targets have no compatibility "
+            f"guarantees: {', '.join(lost)}.",
+            fix=f"if its readers know it: disabled_checks=[export.DisabledSafetyCheck.custom_call("
+                f"{lost[0]!r})]."))
 
 
 def _constant(x: Any) -> Any:

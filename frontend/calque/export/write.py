@@ -5,8 +5,9 @@ an error that names it.  Start reading at `module_of`.
 """
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,21 @@ import numpy as np
 
 from calque.core import words
 from calque.core.avals import ShapedArray, same_type
+from calque.core.client import ClientPrimitive
 from calque.core.dims import Dim, is_static
 from calque.core.errors import explain
 from calque.core.lists import types_of
-from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.core.program import (
+    Atom,
+    Equation,
+    Literal,
+    Program,
+    Var,
+    eliminate_dead_code,
+    inner_of,
+)
 from calque.core.types import Params
+from calque.export import client_rules
 from calque.export.build import PortableBuilder, ints
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Block, Func, Module, Number, Op
@@ -26,7 +37,9 @@ from calque.export.solve import unsolved
 from calque.lowering.emit import registry
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import physical
+from calque.lowering.passes.clients import closed_by_constants, const_p
 from calque.lowering.passes.hoist import CALLS
+from calque.primitives.generator import platform_index_p
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +91,11 @@ def module_of(p: Program, name: str, kept: Sequence[int], platforms: Sequence[st
     platform_index = len(platforms) > 1
     with w.b.inside(Block()) as block:
         if platform_index:
-            w.b.arguments(block, [((), np.dtype("i4"))])
+            (w.platform_index,) = w.b.arguments(block, [((), np.dtype("i4"))])
         specs = [physical(p.inputs[i].aval) for i in kept]
         values = w.b.arguments(block, types_of(specs))
         w.b.bind_sizes(values)
-        w.symbolic = bool(w.b.variables)
+        w.in_main = bool(w.b.variables) or platform_index and depends_on_platform(p)
         _check_sizes(p, w.b.variables)
         env = dict(zip([p.inputs[i] for i in kept], values))
         for var, const in zip(p.const_vars, p.consts):
@@ -122,7 +135,10 @@ class Writer:
         self.functions: list[Func] = []
         self.names = {"main"}
         self.called: dict[Any, str] = {}
-        self.symbolic = False  # sizes are computed in main: nothing is called
+        # sizes are computed in main, and the platform is an argument of it: nothing is called
+        self.in_main = False
+        self.platform_index: Value | None = None
+        self.every = platforms  # (platforms: those of the branch that is written)
         self.equation: Equation
 
     def outputs(self, p: Program, env: dict[Var, Value]) -> list[Value]:
@@ -141,7 +157,7 @@ class Writer:
         parameters: of the primitive that the Program is; written beside it (a composite), so that
         readers who know the primitive need not take the function.
         """
-        if self.symbolic:
+        if self.in_main:
             return self.program(p, args)
         key = p.key()
         if key not in self.called:
@@ -202,6 +218,14 @@ class Writer:
         e = self.equation
         if name in CALLS:
             return self.call(params[CALLS[name]], values, name)
+        if isinstance(e.primitive, ClientPrimitive):
+            return self._client(e, values, avals)
+        if e.primitive is const_p:
+            return [self.b._dense(np.asarray(params["value"]).reshape(avals[0].shape))]
+        if e.primitive is platform_index_p:
+            groups: tuple[tuple[str, ...], ...] = params["platforms"]
+            return [self.by_platform({n: next(
+                (i for i, g in enumerate(groups) if n in g), len(groups)) for n in self.every})]
         form = rules.get(name)
         if form is None and e.primitive.program is not None:
             made = e.primitive.program(*[a.aval for a in e.inputs], **params)
@@ -212,3 +236,45 @@ class Writer:
                 fix="compile the function with calque.aot instead."))
         out = form(Use(values, params, avals, self))
         return out if isinstance(out, list) else [out]
+
+    def _client(self, e: Equation, values: list[Value], avals: list[ShapedArray]) -> list[Value]:
+        """The results of a client's primitive: of each platform's own rule."""
+        def by(names: tuple[str, ...], program: Any, rule: Any) -> list[Value]:
+            with self.for_platforms(names):
+                if rule is not None:
+                    return client_rules.written(self.b, e, rule, values, avals, names, self.call)
+                made = closed_by_constants(program(*[a.aval.plain for a in e.inputs], **e.params))
+                return self.call(made, values, str(e.primitive.name))
+
+        chosen = client_rules.rules_of(e, self.platforms)
+        if len(chosen) == 1:
+            return by(*chosen[0])
+        index = self.by_platform({n: i for i, (names, *_) in enumerate(chosen) for n in names})
+        return self.b.make("case", [index], types_of(avals),
+                           [self.b.region([], lambda c=c: by(*c)) for c in chosen])
+
+    @contextlib.contextmanager
+    def for_platforms(self, names: tuple[str, ...]) -> Iterator[None]:
+        """While a branch is written that runs on these platforms only."""
+        outer, self.platforms = self.platforms, names
+        try:
+            yield
+        finally:
+            self.platforms = outer
+
+    def by_platform(self, numbers: dict[str, int]) -> Value:
+        """The number that belongs to the platform on which the module runs."""
+        b = self.b
+        if self.platform_index is None:
+            return b.splat(numbers[self.every[0]], (), np.int32)
+        table = b._dense(np.asarray([numbers.get(name, 0) for name in self.every], np.int32))
+        return b.reshape(b.one("dynamic_slice", [table, self.platform_index], (1,), np.int32,
+                               slice_sizes=ints([1])), ())
+
+
+def depends_on_platform(p: Program) -> bool:
+    """Whether an equation, or one of an inner Program, is written for each platform."""
+    return any(
+        e.primitive is platform_index_p
+        or isinstance(e.primitive, ClientPrimitive) and bool(e.primitive.by_platform)
+        or any(map(depends_on_platform, inner_of(e.params))) for e in p.equations)

@@ -23,6 +23,8 @@ from calque.lowering.emit import mlir as _mlir
 from calque.lowering.rules.client import LoweringContext as LoweringRuleContext
 from calque.transforms.stage import stage
 
+_GPUS = ("cuda", "rocm", "vulkan")
+
 
 class _LowerFun:
     """A function of arrays as a lowering rule."""
@@ -131,8 +133,9 @@ def register_lowering(prim: Any, rule: Function | Kernel | str | None,
       rule: from lower_fun, or rule(ctx, *values, **params) -> MLIR values of StableHLO, or the
         text of one func.func in StableHLO, or ffi.ffi_lowering(name), or an ffi.Kernel; params that
         are given are a kernel's attributes, numbers; None: the rule that there is is taken back.
-      platform: "cpu", ...; a rule for a platform other than cpu is kept only where there is no
-        other: one program serves all.  A primitive may have a Kernel for each platform.
+      platform: "cpu", "cuda", "tpu", ...; "gpu": any GPU; None: all others.  Here one rule serves
+        all devices: cpu's, else the first; calque.export takes each platform's own.  A primitive
+        may have a Kernel for each platform.
       inline, cacheable: accepted.
 
     Returns:
@@ -152,6 +155,7 @@ def register_lowering(prim: Any, rule: Function | Kernel | str | None,
                                 fix="make one: extend.core.Primitive(name)."))
     if rule is None:  # a rule is taken back
         prim.lowering = prim.program = None
+        prim.by_platform.clear()
         return
     if isinstance(rule, Kernel):
         rule = _kernel(prim, rule, platform)
@@ -160,13 +164,12 @@ def register_lowering(prim: Any, rule: Function | Kernel | str | None,
     if not callable(rule):
         raise TypeError(explain(f"mlir.register_lowering: {rule!r} is no function.",
                                 fix="pass mlir.lower_fun(function), or an ffi.Kernel."))
+    made = (rule.program, None) if isinstance(rule, _LowerFun) else (None, rule)
+    prim.by_platform |= dict.fromkeys(_GPUS if platform == "gpu" else (platform,), made)
     if platform not in (None, "cpu") and (prim.program or prim.lowering) and not (
             isinstance(rule, _LowerFun) and rule.kernels):
         return
-    if isinstance(rule, _LowerFun):
-        prim.program, prim.lowering = rule.program, None
-    else:
-        prim.program, prim.lowering = None, rule
+    prim.program, prim.lowering = made
 
 
 def dtype_to_ir_type(dtype: Any) -> Any:

@@ -8,7 +8,9 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+from calque.api.control import switch
 from calque.core.avals import aval_of
+from calque.core.config import config
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.trace import Tracer
 from calque.core.types import Function
@@ -17,7 +19,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.lax.operands import as_operand
 from calque.lax.shape import unchanged
 from calque.primitives.custom import Rule, custom_vmap_p, without_derivative
-from calque.primitives.generator import optimization_barrier_p
+from calque.primitives.generator import optimization_barrier_p, platform_index_p
 from calque.transforms.stage import replay
 from calque.transforms.stage import stage as stage_program
 from calque.trees import util as tree_util
@@ -122,7 +124,8 @@ def _opaque(x: Any) -> Any:
 
 def platform_dependent(*args: Any, default: Function | None = None,
                        **per_platform: Function) -> Any:
-    """The function for the platform that the program is traced for, called.
+    """The function for the platform that the program is traced for, called; exported for several
+    platforms, a choice between theirs when the module runs.
 
     Args:
       *args: its arguments.
@@ -140,14 +143,28 @@ def platform_dependent(*args: Any, default: Function | None = None,
       >>> lax.platform_dependent(2.0, cpu=lambda x: x + 1, default=lambda x: x)
       3.0
     """
-    platform = devices.default_backend()
-    names = (platform,) if platform == "cpu" else (platform, "gpu")
+    exported = config.exported_platforms()
+    if exported is None or len(exported) == 1:
+        platform = exported[0] if exported else devices.default_backend()
+        return _function_of(platform, default, per_platform)(*args)
+    chosen = [_function_of(platform, default, per_platform) for platform in exported]
+    functions = list(dict.fromkeys(chosen))
+    if len(functions) == 1:
+        return functions[0](*args)
+    groups = [tuple(p for p, f in zip(exported, chosen) if f is one) for one in functions]
+    return switch(platform_index_p.bind(platforms=tuple(groups)), functions, *args)
+
+
+def _function_of(platform: str, default: Function | None, per_platform: dict[str, Function]
+                 ) -> Function:
+    """The function for a platform."""
+    names = (platform,) if platform in ("cpu", "tpu") else (platform, "gpu")
     found = next((per_platform[n] for n in names if n in per_platform), default)
     if found is None:
         raise NotImplementedError(explain(
             f"platform_dependent: no function for platform {platform}; there are: "
             f"{', '.join(per_platform) or 'none'}.", fix="pass one by keyword, or a default."))
-    return found(*args)
+    return found
 
 
 def stage(x: Any, /) -> Any:

@@ -35,10 +35,16 @@ class RandomAlgorithm(enum.IntEnum):
         return self.name
 
 
+INT = np.dtype("i4")
 BITS = tuple(np.dtype(f"u{n}") for n in (1, 2, 4, 8))
 
 rng_bit_generator_p = Primitive("rng_bit_generator", multiple_results=True, differentiable=False)
 optimization_barrier_p = Primitive("optimization_barrier", multiple_results=True, moves=True)
+# which group of `platforms` the one is in that a program runs on; their number: in none.  Only what
+# is traced for calque.export has it (lax.platform_dependent).
+platform_index_p = Primitive("platform_index", differentiable=False, client=True)
+platform_index_p.abstract = lambda *, platforms: ShapedArray((), INT)
+platform_index_p.batch = lambda size, args, dims, **params: (platform_index_p.bind(**params), None)
 
 
 def rng_bit_generator(state: Any, shape: Sequence[int], dtype: Any,
