@@ -1,19 +1,24 @@
 """Folds in a kernel, vector by vector: sums and the like, and the place of an extremum.
 
 A fold has accumulators (`specs`: their dtypes and what they start from); `take` puts one more
-vector in, `join` makes one of two.  Start reading at `Fold`.
+vector in, `join` makes one of two; `Chains` are those of several folds.  Start reading at `Fold`.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from calque.core.dtypes import extreme
 from calque.core.program import Equation
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value, int_array
 from calque.lowering.emit.dtypes import BF16, F16, F32, I32, summed
+from calque.lowering.kernels import memory
+from calque.lowering.kernels.memory import Index
 from calque.lowering.kernels.tensors import FOLDS
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
+
+CHAIN = 64  # additions in a row of one lane
 
 
 class Fold:
@@ -102,3 +107,48 @@ def _half(half: KernelBuilder, x: Value, first: int) -> Value:
         made = mlir.value("vector.extract_strided_slice", kind, [x.ir], offsets=f"[{first}]",
                           sizes=f"[{half.lanes}]", strides="[1]")
     return Value(half, made, (), x.dtype)
+
+
+class Chains:
+    """Accumulators of several folds, and several of each, as what a loop carries."""
+
+    def __init__(self, b: KernelBuilder, folds: list[Fold]) -> None:
+        self.b, self.folds = b, folds
+        self.specs = [s for f in folds for s in f.specs]
+        self.start = [b.splat(start, (), dtype).ir for dtype, start in self.specs]
+
+    def values(self, raw: Sequence[Any]) -> list[Value]:
+        return [Value(self.b, r, (), dtype) for r, (dtype, _) in zip(raw, self.specs)]
+
+    def by_fold(self, raw: Sequence[Any]) -> list[list[Value]]:
+        """The accumulators of each fold."""
+        rest, found = self.values(raw), []
+        for f in self.folds:
+            found.append(rest[:len(f.specs)])
+            rest = rest[len(f.specs):]
+        return found
+
+    def joined(self, raw: Sequence[Any]) -> list[list[Value]]:
+        """One of each fold: neighbours are joined until one is left."""
+        k = len(self.specs)
+        row = [self.by_fold(raw[i:i + k]) for i in range(0, len(raw), max(1, k))]
+        while len(row) > 1:
+            row = [*[[f.join(self.b, x, y) for f, x, y in zip(self.folds, p, q)]
+                     for p, q in zip(row[::2], row[1::2])], *row[len(row) // 2 * 2:]]
+        return row[0] if row else []
+
+    def loop(self, stop: int, step: int, body: Callable[..., list[Any]], carry: list[Any]
+             ) -> list[Any]:
+        """memory.loop, in blocks whose totals are joined: no long chain of additions."""
+        if stop // step <= 2 * CHAIN or not self.specs:
+            return memory.loop(stop, body, carry, step=step)
+        k, count = len(self.specs), len(carry) // len(self.specs)
+
+        def block(i: Index, *totals: Any) -> list[Any]:
+            end = memory.computed("minsi", memory.add(i, CHAIN * step), stop)
+            found = memory.loop(end, body, self.start * count, start=i, step=step)
+            return [v.ir for c in range(0, len(carry), k) for f, x, y in zip(
+                self.folds, self.by_fold(totals[c:c + k]), self.by_fold(found[c:c + k]))
+                for v in f.join(self.b, x, y)]
+
+        return memory.loop(stop, block, carry, step=CHAIN * step)

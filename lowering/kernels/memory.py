@@ -162,7 +162,45 @@ def load(b: KernelBuilder, m: Memory, where: Sequence[Index]) -> Value:
         return b.to_lanes(one) if b.lanes > 1 else one
     if stride == 1:
         return _load(b, m, at)
+    if stride == -1:
+        return _shuffled(b, b, m, add(at, 1 - b.lanes), range(b.lanes - 1, -1, -1))
     return _together(b, [_raw(SCALAR, m, add(at, k * stride)) for k in range(b.lanes)], m.dtype)
+
+
+def is_tile(m: Memory, n: int) -> bool:
+    """Whether `load_tile` reads rows of n elements of a view, its last axis, by whole vectors."""
+    return m.strides[-1] in (0, 1) and (m.strides[-2] in (0, n, -n) or m.strides[-2] == 1
+                                        and not m.strides[-1])
+
+
+def load_tile(b: KernelBuilder, m: Memory, where: Sequence[Index], n: int) -> Value:
+    """The elements from `where` on of as many rows of n, the last axis, as b has lanes for, one
+    behind the other."""
+    at, count = m.at(where), b.lanes // n
+    step, stride = m.strides[-2:]
+    if stride:
+        if step == n:
+            return _load(b, m, at)
+        if step == -n:
+            return _shuffled(b, b, m, add(at, n - b.lanes), [
+                i * n + j for i in reversed(range(count)) for j in range(n)])
+        return _shuffled(b, KernelBuilder(n), m, at, [*range(n)] * count)
+    if not step:
+        return b.to_lanes(_load(SCALAR, m, at))
+    if step != 1:  # a number for each row, of rows side by side
+        return _together(b, [x for i in range(count)
+                             for x in [_raw(SCALAR, m, add(at, i * step))] * n], m.dtype)
+    return _shuffled(b, KernelBuilder(count), m, at, [i for i in range(count) for _ in range(n)])
+
+
+def _shuffled(b: KernelBuilder, of: KernelBuilder, m: Memory, at: Index, order: Sequence[int]
+              ) -> Value:
+    """The elements of a vector of `of` in an order, or repeated."""
+    raw = _raw(of, m, at)
+    if of.lanes == 1:
+        return _together(b, [raw] * b.lanes, m.dtype)
+    return _as_value(b, mlir.value("vector.shuffle", b.type_of(_kept(m.dtype)), [raw, raw],
+                                   mask=int_array(order)), m.dtype)
 
 
 def gathered(b: KernelBuilder, each: Sequence[Memory], where: Sequence[Index]) -> Value:

@@ -27,7 +27,8 @@ from calque.lowering.plan.switches import off
 
 RUN = 8192  # elements of a run at most
 LARGE = 1 << 16  # bytes from which on it pays
-SHORT = 16  # rows of fewer elements are left to IREE
+SHORT = 16  # rows of fewer elements are left to IREE,
+NARROW = 2  # of fewer of what is joined
 GROUPS = 32  # workgroups at most
 WORTH = 16384  # elements that a workgroup should have
 MOST_PARTS = 16  # of a kernel
@@ -51,11 +52,12 @@ class Part:
     constant: int | None = None  # bits of all elements, whatever the operand holds
 
 
-def is_large(ctx: Context, shape: Sequence[int], dtype: Dtype, width: int) -> bool:
+def is_large(ctx: Context, shape: Sequence[int], dtype: Dtype, width: int,
+             least: int = SHORT) -> bool:
     """Whether a result of rows of a width is worth a kernel (not in loops that the host steps
     through: there IREE may free what a kernel reads, as lowering/passes/cost says)."""
     return (ctx.cpu and ctx.module is not None and not ctx.regions and is_static(shape)
-            and dtype.itemsize in (1, 2, 4, 8) and width >= SHORT
+            and dtype.itemsize in (1, 2, 4, 8) and width >= least
             and math.prod(shape) * dtype.itemsize >= LARGE and not off("moves"))
 
 
@@ -67,7 +69,7 @@ def concatenate(ctx: Context, xs: Sequence[Value], axis: int) -> Value | None:
         return None
     shape = (*first.shape[:axis], sum(x.shape[axis] for x in xs), *first.shape[axis + 1:])
     inner = math.prod(shape[axis + 1:])
-    if not is_large(ctx, shape, first.dtype, min(x.shape[axis] for x in xs) * inner):
+    if not is_large(ctx, shape, first.dtype, min(x.shape[axis] for x in xs) * inner, NARROW):
         return None
     outer, to = math.prod(shape[:axis]), 0
     parts, sources = [], []

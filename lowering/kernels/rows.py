@@ -23,7 +23,7 @@ from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import BOOL, I32
 from calque.lowering.kernels import indexing, memory
-from calque.lowering.kernels.folds import Fold, across, fold_of
+from calque.lowering.kernels.folds import Chains, Fold, across, fold_of
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.shell import FEW, Shell
 from calque.lowering.kernels.stretch import emit_stretch
@@ -40,7 +40,9 @@ HEAVY = 40  # weight of what is computed one vector at a time: compiling it take
 WIDE_UNITS = 8  # workgroups there should be for such vectors
 EACH = 5  # weight of a load for each lane
 MANY_PICKS = 8
-CHAIN = 64  # additions in a row of one lane
+SHORT = 16  # elements of a row that is one vector, where nothing is folded
+TILE = 48  # or several such rows at a time
+BLOCK = 64  # such rows that one goes through before the place of the next is computed
 
 
 class Node:
@@ -154,6 +156,23 @@ class Kernel:
         self.units = [self.space.sizes[i] for i in self.row_axes]
         if self.columns:
             self.units[-1] = -(-self.units[-1] // self.lanes)
+        # where rows are short, a unit is a block of them, which it goes through in a loop, some
+        # at a time (`tile`)
+        self.block = self.tile = 1
+        if not any(self.space.folded) and self.units[-1] == 1 and self.lanes <= SHORT and len(
+                self.units) > 1:
+            self.tile = self.rows_at_a_time(self.units[-2])
+            self.units[-2] = -(-self.units[-2] // self.tile)
+            self.block = min(BLOCK, self.units[-2])
+            self.units[-2] = -(-self.units[-2] // self.block)
+        # positions of a row are read once, not at each of its vectors
+        self.fixed: dict[Node, Value] = {}
+        self.lines = not any(self.space.folded) and self.units[-1] > 1 and (
+            math.prod(self.units[:-1]) >= GROUPS) and any(
+            n.kind == "picked" and all(self.last not in x.axes for x in n.operands)
+            for n in self.nodes)
+        if self.lines:
+            self.units[-1] = 1
         self.span = self.share() if span is None else span
         self.scratch: dict[Node, Memory] = {}
         self.prices: dict[Node, int] = {}
@@ -278,8 +297,22 @@ class Kernel:
             while most > 1 and (others * size < WIDE_UNITS * most * lanes
                                 or 8 * (-size % (most * lanes)) > size):  # what is done twice
                 most //= 2
+            if most == 1 and size <= SHORT and not any(self.space.folded):
+                return size  # a row is one vector, whatever its size
             lanes *= most
         return min(lanes, 1 << (size.bit_length() - 1))
+
+    def rows_at_a_time(self, count: int) -> int:
+        """How many short rows are one vector of so many: 1 where an array is not read so."""
+        n = self.lanes
+        views = [*self.memories.values(), *[m for _, m in self.targets]]
+        if any(node.kind in ("picked", "iota") for node in self.nodes) or not all(
+                memory.is_tile(m, n) for m in views) or any(
+                m.strides[-2:] != (n, 1) for _, m in self.targets):
+            return 1
+        most = TILE if sum(node.price for node in self.nodes) <= HEAVY else SHORT
+        return next((k for k in range(min(count, max(1, most // n)), 1, -1)
+                     if 8 * (-count % k) <= count), 1)
 
     # ---- what each sweep does
     def plan(self) -> None:
@@ -334,18 +367,54 @@ class Kernel:
     # ---- emission
     def emit(self) -> None:
         def unit(u: Index) -> list[Any]:
-            self.row(indices_of(u, self.units))
+            where = indices_of(u, self.units)
+            if self.lines:
+                self.line(where)
+                return []
+            if self.block == 1:
+                self.row(where)
+                return []
+
+            size = self.space.sizes[self.row_axes[-2]]
+
+            def one(i: Index) -> list[Any]:
+                at = memory.times(i, self.tile)
+                if size % self.tile:  # the last one begins earlier
+                    at = memory.computed("minsi", at, size - self.tile)
+                self.row([*where[:-2], at, where[-1]])
+                return []
+
+            start = memory.times(where[-2], self.block)
+            memory.loop(memory.computed("minsi", memory.add(start, self.block),
+                                        -(-size // self.tile)), one, start=start)
             return []
 
         first, end = self.span
         memory.loop(end, unit, start=first)
 
-    def row(self, where: list[Index]) -> None:
-        """All of one row, or of as many columns as there are lanes."""
+    def line(self, where: list[Index]) -> None:
+        """A row by vectors, the positions of what it picks computed before."""
         self.where: list[Index] = [0] * (self.last + 1)
         for axis, i in zip(self.row_axes, where):
             self.where[axis] = i
-        self.across = KernelBuilder(self.lanes) if self.columns and self.lanes > 1 else SCALAR
+        at = [x for n in self.nodes if n.kind == "picked" for x in n.operands]
+        b = KernelBuilder(self.lanes) if self.lanes > 1 else SCALAR
+        for n in self.needed([x for x in at if self.last not in x.axes]):
+            self.fixed[n] = self.computed(b, n, self.fixed, self.where)
+
+        def one(i: Index) -> list[Any]:
+            self.row([*where[:-1], i])
+            return []
+
+        memory.loop(-(-self.space.sizes[self.last] // self.lanes), one)
+
+    def row(self, where: list[Index]) -> None:
+        """All of one row, or of as many columns as there are lanes."""
+        self.where = [0] * (self.last + 1)
+        for axis, i in zip(self.row_axes, where):
+            self.where[axis] = i
+        lanes = self.tile * self.lanes
+        self.across = KernelBuilder(lanes) if self.columns and lanes > 1 else SCALAR
         if self.columns and self.lanes > 1:
             at = memory.times(where[-1], self.lanes)
             n = self.space.sizes[self.last]
@@ -374,6 +443,8 @@ class Kernel:
         if n.kind == "literal":
             return b.splat(n.what.value, (), n.dtype)
         if n.kind == "input":
+            if self.tile > 1:
+                return memory.load_tile(b, self.memories[n], where, self.lanes)
             return memory.load(b, self.memories[n], where)
         if n.kind == "picked":
             return self.pick(b, n, [env[x] for x in n.operands], where)
@@ -455,7 +526,7 @@ class Kernel:
         many = 1 if self.columns or self.lanes == 1 or weight > HEAVY else (
             4 if weight <= LIGHT else 2)
         many = max(1, min(many, self.space.sizes[self.last] // self.lanes))
-        chains = _Chains(b, folds)
+        chains = Chains(b, folds)
 
         def line(axes: list[int], where: list[Index], carry: list[Any]) -> list[Any]:
             if axes:
@@ -469,7 +540,7 @@ class Kernel:
         found = chains.joined(line(outer, self.where, chains.start * many))
         return found if self.columns else [across(f, xs) for f, xs in zip(folds, found)]
 
-    def strip(self, chains: _Chains, many: int, body: Callable[..., list[Value]],
+    def strip(self, chains: Chains, many: int, body: Callable[..., list[Value]],
               where: list[Index], carry: list[Any]) -> list[Any]:
         """Body along the last axis: several vectors a step, then one, then what is left, whose
         vector begins earlier."""
@@ -493,51 +564,6 @@ class Kernel:
             last = body(b, _put(where, self.last, n - b.lanes), mask, chains.values(carry))
             carry = [*[v.ir for v in last], *carry[k:]]
         return carry
-
-
-class _Chains:
-    """Accumulators of several folds, and several of each, as what a loop carries."""
-
-    def __init__(self, b: KernelBuilder, folds: list[Fold]) -> None:
-        self.b, self.folds = b, folds
-        self.specs = [s for f in folds for s in f.specs]
-        self.start = [b.splat(start, (), dtype).ir for dtype, start in self.specs]
-
-    def values(self, raw: Sequence[Any]) -> list[Value]:
-        return [Value(self.b, r, (), dtype) for r, (dtype, _) in zip(raw, self.specs)]
-
-    def by_fold(self, raw: Sequence[Any]) -> list[list[Value]]:
-        """The accumulators of each fold."""
-        rest, found = self.values(raw), []
-        for f in self.folds:
-            found.append(rest[:len(f.specs)])
-            rest = rest[len(f.specs):]
-        return found
-
-    def joined(self, raw: Sequence[Any]) -> list[list[Value]]:
-        """One of each fold: neighbours are joined until one is left."""
-        k = len(self.specs)
-        row = [self.by_fold(raw[i:i + k]) for i in range(0, len(raw), max(1, k))]
-        while len(row) > 1:
-            row = [*[[f.join(self.b, x, y) for f, x, y in zip(self.folds, p, q)]
-                     for p, q in zip(row[::2], row[1::2])], *row[len(row) // 2 * 2:]]
-        return row[0] if row else []
-
-    def loop(self, stop: int, step: int, body: Callable[..., list[Any]], carry: list[Any]
-             ) -> list[Any]:
-        """memory.loop, in blocks whose totals are joined: no long chain of additions."""
-        if stop // step <= 2 * CHAIN or not self.specs:
-            return memory.loop(stop, body, carry, step=step)
-        k, count = len(self.specs), len(carry) // len(self.specs)
-
-        def block(i: Index, *totals: Any) -> list[Any]:
-            end = memory.computed("minsi", memory.add(i, CHAIN * step), stop)
-            found = memory.loop(end, body, self.start * count, start=i, step=step)
-            return [v.ir for c in range(0, len(carry), k) for f, x, y in zip(
-                self.folds, self.by_fold(totals[c:c + k]), self.by_fold(found[c:c + k]))
-                for v in f.join(self.b, x, y)]
-
-        return memory.loop(stop, block, carry, step=CHAIN * step)
 
 
 def _strides(m: Memory, axes: Axes, rank: int) -> Shape:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from calque.core.types import Dtype
 from calque.lowering.emit import mlir
-from calque.lowering.emit.builder import Value
 from calque.lowering.kernels import memory
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def emit_stretch(kernel: Kernel) -> None:
     """A vector of each result, at kernel.where."""
     b, where = kernel.across, kernel.where
     order = [n for n in kernel.needed([n for n, _ in kernel.numbers])
-             if n.kind in ("map", "picked")]
+             if n.kind in ("map", "picked") and n not in kernel.fixed]
     for n, m in kernel.numbers:
         if n.kind not in ("map", "picked"):  # moved, or counted
             memory.store(b, kernel.computed(b, n, {}, where), m, where)
@@ -35,13 +34,13 @@ def emit_stretch(kernel: Kernel) -> None:
     length = _length(order, last, b.lanes)
     slots, counts = _slots(order, last, length)
     scratch = {d: kernel.shell.allocate((count, b.lanes), d) for d, count in counts.items()}
-    values: dict[Node, Value] = {}
+    values = dict(kernel.fixed)
     for i, n in enumerate(order):
         if i and i % length == 0:
             for x, v in values.items():
                 if slots.get(x, (-1,))[0] == i:
                     memory.store(b, v, scratch[x.dtype], [slots[x][1], 0])
-            values = {}
+            values = dict(kernel.fixed)
             _forget()
         for x in n.operands:
             if x not in values:

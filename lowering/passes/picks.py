@@ -18,15 +18,15 @@ from calque.lowering.passes import loops
 MOST = 1 << 31  # elements of what is picked of: addresses of lanes are int32
 
 
-def is_picked(e: Equation) -> bool:
+def is_picked(e: Equation, windows: bool = False) -> bool:
     """Whether an equation picks windows that are whole along all axes but those that positions are
-    of."""
+    of; `windows`: or parts of rows."""
     if e.name != "gather" or not loops.is_plain(e) or not all(
             isinstance(a, Var) for a in e.inputs):
         return False
     d, sizes, x = e.params["dimension_numbers"], e.params["slice_sizes"], e.inputs[0].aval
     return (e.inputs[1].aval.dtype.kind in "iu" and 0 < x.size < MOST and all(
-        n == s or s == 1 and (a in d.start_index_map or a in d.operand_batching_dims)
+        n == s or (s == 1 or windows) and (a in d.start_index_map or a in d.operand_batching_dims)
         for a, (n, s) in enumerate(zip(x.shape, sizes))))
 
 
@@ -44,7 +44,7 @@ def operand_axes(e: Equation, made: Axes) -> tuple[Axes, Axes]:
     found = [-1] * x.ndim
     window = other_axes(x.ndim, d.collapsed_slice_dims, d.operand_batching_dims)
     for a, i in zip(window, d.offset_dims):
-        if sizes[a] == x.shape[a]:
+        if sizes[a] != 1 or x.shape[a] == 1:
             found[a] = made[i]
     for a, i in zip(d.operand_batching_dims, d.start_indices_batching_dims):
         found[a] = batch[i]

@@ -214,7 +214,7 @@ def _see_through(finder: rows.Finder, i: int) -> None:
     inner: Program = e.params["jaxpr"]
     for a in inner.inputs:
         chain = _views_of(finder, a)
-        if not any(v.name in ("slice", "transpose") for v in chain) or (
+        if not any(v.name in ("slice", "transpose", "rev") for v in chain) or (
                 not _may_read(a, _layout(chain), inner, how)):
             sources[a] = None
             continue
@@ -346,7 +346,7 @@ def _around(finder: rows.Finder, i: int) -> rows.Group | None:
     group.through = True
     if not rows.is_fold(e.primitive):
         if _is_free(e) or not (_moves(e) or rows.is_elementwise(e)) or (
-                e.name == "gather" and not picks.is_picked(e)) or not _is_read(finder, e):
+                e.name == "gather" and not picks.is_picked(e, True)) or not _is_read(finder, e):
             return None
         found = group.infer(e, made=rows.numbered(shape))
         if found is None or not finder.is_convex({i}):

@@ -168,7 +168,7 @@ class Finder(Graph):
             return None
         if i not in self.row_forms:
             self.row_forms[i] = _has_row_form(e) or (
-                self.through and e.name == "slice" and loops.has_kernel_form(e))
+                self.through and e.name in ("slice", "rev") and loops.has_kernel_form(e))
         if not self.row_forms[i] or len(group.members) >= MOST_EQUATIONS or (
                 is_map(e.primitive) and price(e.primitive) > CHEAP
                 and group.weight > MOST_WEIGHT):
@@ -335,7 +335,7 @@ def is_elementwise(e: Equation) -> bool:
 def _has_row_form(e: Equation) -> bool:
     p, name = e.primitive, e.name
     if name in ("gather", "transpose") and not off("picks"):
-        return not cost.is_dynamic(e) and (name == "transpose" or picks.is_picked(e))
+        return not cost.is_dynamic(e) and (name == "transpose" or picks.is_picked(e, True))
     if cost.is_dynamic(e) or not (is_map(p) or is_fold(p) or name in (*VIEWS, "iota")):
         return False
     return loops.is_plain(e) if name in EXTREMA else loops.has_kernel_form(e)
@@ -469,7 +469,7 @@ class Group:
             made = next(iter(wanted), made)
             return (((),), made or ()) if len(wanted) <= 1 and (
                 made is None or self._fits(out.aval.shape, made)) else None
-        if len(wanted) > 1 or out in self.outside or e.name == "slice":
+        if len(wanted) > 1 or out in self.outside or e.name in ("slice", "rev"):
             return None
         made = next(iter(wanted), made)
         name = e.name

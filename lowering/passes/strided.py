@@ -1,4 +1,4 @@
-"""Views of arrays in memory: parts, transpositions, other shapes, as strides.
+"""Views of arrays in memory: parts, transpositions, other orders and shapes, as strides.
 
 A kernel reads through them (kernels/rows), so that what is cut out of an array, reshaped and turned
 round is moved once.  Start reading at `after`.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from calque.core.program import Atom, Equation
 from calque.core.types import Shape
 
-NAMES = frozenset(("slice", "transpose", "reshape", "squeeze"))
+NAMES = frozenset(("slice", "transpose", "reshape", "squeeze", "rev"))
 
 
 class Layout(NamedTuple):
@@ -41,6 +41,10 @@ def after(e: Equation, x: Layout) -> Layout | None:
         starts, steps = e.params["start_indices"], e.params["strides"] or (1,) * len(shape)
         return Layout(shape, tuple(s * k for s, k in zip(x.strides, steps)),
                       x.base + sum(s * i for s, i in zip(x.strides, starts)))
+    if e.name == "rev":
+        turned = set(e.params["dimensions"])
+        return Layout(shape, tuple(-s if i in turned else s for i, s in enumerate(x.strides)),
+                      x.base + sum((shape[i] - 1) * x.strides[i] for i in turned))
     strides = reshaped(x.shape, x.strides, shape)
     return None if strides is None else Layout(shape, strides, x.base)
 

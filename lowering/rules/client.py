@@ -65,7 +65,7 @@ class LoweringContext:
         self.avals_in = [a.aval for a in ctx.equation.inputs]
         self.avals_out = [v.aval for v in ctx.equation.outputs]
         self.module = ctx.module
-        self.platforms = (("cpu",) if ctx.cpu else ("cuda", "vulkan"))
+        self.platforms: tuple[str, ...] = ("cpu",) if ctx.cpu else ("cuda", "vulkan")
 
     @property
     def module_context(self) -> LoweringContext:

@@ -40,7 +40,8 @@ def test_positions(order: str, dtype: str) -> None:
     rng = np.random.default_rng(5)
     most = np.iinfo(dtype).max
     for rows, n, k in ((1, 1, 1), (3, 7, 7), (2, 64, 5), (2, 1023, 256), (1, 1024, 8),
-                       (3, 1025, 1), (2, 5000, 100), (1, 20_011, 256)):
+                       (3, 1025, 1), (2, 5000, 100), (1, 20_011, 256),
+                       (4, 300, 10), (2, 4097, 16), (2, 4097, 17), (3, 9_999, 2), (2, 700, 256)):
         keys = ORDERS[order](rng, (rows, n), most).astype(dtype)
         want = np.argsort(keys, -1, kind="stable")[:, :k]
         np.testing.assert_array_equal(select(np.ascontiguousarray(keys), k, min(rows, 2)), want)
