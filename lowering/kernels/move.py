@@ -76,7 +76,7 @@ def concatenate(ctx: Context, xs: Sequence[Value], axis: int) -> Value | None:
     for i, x in enumerate(xs):
         width = x.shape[axis] * inner
         source, start = _sliced(x, axis)
-        if not _is_argument(source.ir):
+        if not (ctx.closing or _is_argument(source.ir)):
             return None
         sources.append(source)
         stride = width if source is x else source.shape[axis] * inner

@@ -41,7 +41,7 @@ LEFT = frozenset(("slice", "concatenate", "pad", "rev", "gather", "dynamic_slice
 _OPENED = frozenset(("sort", "top_k", "random_bits", "random_split", "random_fold_in",
                      "random_seed", "random_wrap", "random_unwrap", "reduce_window_sum",
                      "reduce_window_max", "reduce_window_min", "cumsum", "cumprod", "cummax",
-                     "cummin"))
+                     "cummin", "conv_general_dilated"))
 _WITH_MORE = frozenset(("sort", "top_k", "fft", "cumsum", "cumprod", "cummax", "cummin",
                         "cumlogsumexp", "select_and_scatter_add"))
 SCATTERED = 1 << 17  # element operations of a scatter beside others: of more the kernel moves rows
@@ -81,6 +81,8 @@ def _may_be_kernel(e: Equation) -> bool:
         return True
     if e.name in ("argmax", "argmin"):  # (with what is around it: passes/rows)
         return True
+    if e.name == "conv_general_dilated" and max(e.params["lhs_dilation"], default=1) > 1:
+        return False  # (what has holes is opened: primitives/conv_phases)
     return "rows" in e.params or e.name in LEFT or e.name in _IN_C or (
         loops.has_kernel_form(e) and e.name not in _WITH_MORE)
 

@@ -34,6 +34,8 @@ from calque.lowering.rules.contract import by_parts, matmul, real_dot
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.shape import padded, with_windows
 
+WIDE_INPUT = 16  # input features from which on the C kernel is ahead with mask registers, too,
+MANY_PLACES = 128  # where as many places share what it makes of the kernel
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
 CLOSING = 1 << 17  # multiply-adds up to which it is the kernel's where IREE then has nothing left
 SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
@@ -192,7 +194,7 @@ def _on_cuda(c: Conv, x: Value, y: Value) -> Value | None:
 
 def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:
     """Whether the C kernel multiplies what the windows see: IREE's own form is behind it where
-    vectors have no mask registers, and everywhere along one axis, along three, for few input
+    vectors have no mask registers, and everywhere along one axis, along three, for few or many input
     features and for uneven widths (benchmarks/suite.py --only convolution, at each level)."""
     dn, shape, target = c.numbers, c.shape, c.ctx.target
     taps, (o, i) = [y.shape[t] for t in dn.rhs_spec[2:]], dn.rhs_spec[:2]
@@ -208,6 +210,7 @@ def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:
     return (level_of(target) != "x86-64-v4" or along != 2 or not known
             or (y.shape[i] <= NARROW_INPUT and window <= FEW)
             or c.ctx.closing and prod(shape) * window * y.shape[i] <= CLOSING
+            or y.shape[i] >= WIDE_INPUT and prod(shape) // y.shape[o] >= MANY_PLACES
             or _is_uneven(shape[dn.out_spec[-1]]))
 
 
@@ -438,7 +441,8 @@ def _by_tap(c: Conv, x: Value, y: Value) -> Value:
     b, total, taps = c.b, None, y.shape[:-2]
     for tap in itertools.product(*map(range, taps)):
         seen = _under(c, x, tap)
-        kernel = b.slice(y, [*tap, 0, 0], [*[t + 1 for t in tap], *y.shape[-2:]])
+        kernel = y if prod(taps) == 1 else b.slice(
+            y, [*tap, 0, 0], [*[t + 1 for t in tap], *y.shape[-2:]])
         part = matmul(c.ctx, seen, b.reshape(kernel, y.shape[-2:]), c.dtype)
         total = part if total is None else total + part
     assert total is not None
@@ -490,7 +494,9 @@ def _under(c: Conv, x: Value, tap: Sequence[int]) -> Value:
     start = [0, *[t * d for t, d in zip(tap, c.dilation)], 0]
     limit = [x.shape[0], *[f + (m - 1) * s + 1 for f, m, s in zip(
         start[1:-1], c.shape[1:-1], c.strides)], x.shape[-1]]
-    return c.b.slice(x, start, limit, [1, *c.strides, 1])
+    steps = [1, *c.strides, 1]
+    whole = not any(start) and limit == list(x.shape) and set(steps) == {1}
+    return x if whole else c.b.slice(x, start, limit, steps)
 
 
 def _gathered(c: Conv, x: Value, y: Value) -> Value:

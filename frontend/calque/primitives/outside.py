@@ -21,6 +21,8 @@ from calque.core.avals import dtype_of, shape_of
 from calque.core.types import Dtype
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.primitives.conv import conv_general_dilated_p
+from calque.primitives.conv_phases import by_phase, has_phases
 from calque.primitives.expansions import EXPANSIONS, NoExpansion, outside
 from calque.primitives.sort import sort_p, take_along, top_k_p
 from calque.primitives.window import Window
@@ -96,10 +98,11 @@ def _sort(*xs: Any, dimension: int, num_keys: int, is_stable: bool) -> list[Any]
 
 
 def _top_k(x: Any, *, k: int, axis: int) -> list[Any]:
-    _few(shape_of(x))
-    if shape_of(x)[axis] == 1:
+    shape = shape_of(x)
+    _few((*shape[:axis], k, *shape[axis + 1:]))  # that is all that is moved
+    if shape[axis] == 1:
         raise NoExpansion("one number")
-    rows = _Rows(shape_of(x), axis)
+    rows = _Rows(shape, axis)
     key = rows.split(_rising(x, False))
     if dtype_of(key).itemsize < 4:
         key = ew.convert(key, np.dtype("uint32"))
@@ -138,11 +141,20 @@ def _running(name: str) -> Callable[..., list[Any]]:
     return expand
 
 
+def _conv(x: Any, y: Any, **params: Any) -> list[Any]:
+    dtype = dtype_of(x)
+    if (not has_phases(params) or max(params["feature_group_count"], params["batch_group_count"])
+            > 1 or dtype.kind != "f" or dtype.itemsize < 4 or dtype != dtype_of(y)
+            or params["preferred_element_type"] not in (None, dtype)):
+        return [conv_general_dilated_p.bind(x, y, **params)]
+    return [by_phase(x, y, params)]
+
+
 OUTSIDE: dict[str, Callable[..., list[Any]]] = {
     **{name: outside(EXPANSIONS[name]) for name in (
         "random_bits", "random_split", "random_fold_in", "random_seed")},
     "random_wrap": EXPANSIONS["random_wrap"], "random_unwrap": EXPANSIONS["random_unwrap"],
-    "sort": _sort, "top_k": _top_k,
+    "sort": _sort, "top_k": _top_k, "conv_general_dilated": _conv,
     "reduce_window_sum": _windows(ew.add, lambda dtype: 0),
     "reduce_window_max": _windows(ew.max_, lambda dtype: dtypes.extreme(dtype, False)),
     "reduce_window_min": _windows(ew.min_, lambda dtype: dtypes.extreme(dtype, True)),
