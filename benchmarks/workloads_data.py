@@ -405,3 +405,51 @@ def impedances(j: Any, more: int) -> Made:
         made = (z * z + 1j) / (z + 2)
         return j.np.abs(made), j.np.angle(made)
     return f, (normal(300 + more, 300), normal(300 + more, 300, seed=1))
+
+
+# ---- images: rows of three numbers
+@workload
+def crops_of_images(j: Any, more: int) -> Made:
+    """A window of each image at a place that is computed."""
+    def crop(image: Any, at: Any) -> Any:
+        return j.lax.dynamic_slice(image, (at[0], at[1], 0), (192, 192, 3))
+    return lambda x, at: j.top.vmap(crop)(x, at), (
+        uniform(8 + more, 224, 224, 3), whole(32, 8 + more, 2))
+
+
+@workload
+def flips_of_images(j: Any, more: int) -> Made:
+    """Some are mirrored, all have their colours scaled."""
+    def f(x: Any, chosen: Any, mean: Any, scale: Any) -> Any:
+        x = j.np.where(chosen[:, None, None, None] > 0, x[:, :, ::-1], x)
+        return (x - mean) * scale
+    return f, (uniform(8 + more, 224, 224, 3), whole(2, 8 + more), uniform(3), uniform(3, seed=1))
+
+
+@workload
+def rolls_of_images(j: Any, more: int) -> Made:
+    return lambda x: j.np.roll(x, 3, axis=2), (uniform(64 + more, 32, 32, 3),)
+
+
+@workload
+def patches_of_images(j: Any, more: int) -> Made:
+    def f(x: Any) -> Any:
+        parts = x.reshape(x.shape[0], 14, 16, 14, 16, 3)
+        return parts.transpose(0, 1, 3, 2, 4, 5).reshape(x.shape[0], 196, 768)
+    return f, (uniform(4 + more, 224, 224, 3),)
+
+
+@workload
+def quarter_turns_of_images(j: Any, more: int) -> Made:
+    return lambda x: j.np.rot90(x, axes=(1, 2)), (uniform(64 + more, 32, 32, 3),)
+
+
+@workload
+def top_10_of_rows(j: Any, more: int) -> Made:
+    return lambda x: j.lax.top_k(x, 10), (normal(300 + more, 1000),)
+
+
+@workload
+def transposed_convolution(j: Any, more: int) -> Made:
+    return lambda x, w: j.lax.conv_transpose(x, w, (2, 2), "SAME"), (
+        normal(8 + more, 16, 16, 32), normal(4, 4, 32, 16))

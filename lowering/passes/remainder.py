@@ -294,8 +294,19 @@ def _is_left(finder: rows.Finder, i: int) -> bool:
     if e.name == "transpose" and e.outputs[0] not in finder.results and all(
             _takes_turned(finder.equations[u], e) for u in finder.users.get(e.outputs[0], ())):
         return False
+    if e.name == "slice" and e.outputs[0] not in finder.results and all(
+            _takes_cut(finder.equations[u], e) for u in finder.users.get(e.outputs[0], ())):
+        return False
     return loops.has_kernel_form(e) and (
         rows.is_elementwise(e) or rows.is_fold(e.primitive) or e.name in LEFT or e.name in JOINS)
+
+
+def _takes_cut(user: Equation, e: Equation) -> bool:
+    """Whether what joins large arrays reads a part of one where it lies (kernels/move)."""
+    if user.name != "concatenate" or _is_small(user) or set(e.params["strides"] or (1,)) != {1}:
+        return False
+    return all(i == user.params["dimension"] or n == m for i, (n, m) in enumerate(zip(
+        e.inputs[0].aval.shape, e.outputs[0].aval.shape)))
 
 
 def _takes_turned(user: Equation, e: Equation) -> bool:

@@ -194,8 +194,8 @@ def _on_cuda(c: Conv, x: Value, y: Value) -> Value | None:
 
 def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:
     """Whether the C kernel multiplies what the windows see: IREE's own form is behind it where
-    vectors have no mask registers, and everywhere along one axis, along three, for few or many input
-    features and for uneven widths (benchmarks/suite.py --only convolution, at each level)."""
+    vectors have no mask registers, and everywhere along one axis, along three, for few or many
+    input features and for uneven widths (benchmarks/suite.py --only convolution, at each level)."""
     dn, shape, target = c.numbers, c.shape, c.ctx.target
     taps, (o, i) = [y.shape[t] for t in dn.rhs_spec[2:]], dn.rhs_spec[:2]
     known = is_static(shape)

@@ -18,7 +18,7 @@ LEVELS = ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
 def numbers(shape, dtype="f4"):
     """Whole numbers, whose sums and products are exact, fused or not."""
     dtype = np.dtype(dtype)
-    if dtype == bool:
+    if dtype.kind == "b":
         return RNG.random(shape) < 0.5
     if dtype.kind in "iu":
         return RNG.integers(0, 100, shape).astype(dtype)

@@ -16,7 +16,7 @@
   scatter.py      scatter, scatter-add, -sub, -mul, -min, -max
   contract.py     dot_general
   quantized.py    dequantize, quantized_dot: matrices of blocks of a few bits
-  conv.py         conv_general_dilated
+  conv.py         conv_general_dilated; conv_phases.py: of operands with holes, as several
   random.py       threefry keys and bits
   words.py        loops on the words of keys, in operations that kernels have; expansions.py: what
                   draws, sorts, positions of extrema and running sums are in these; outside.py: the
