@@ -3,7 +3,7 @@ and what it would make many dispatches of.
 
   values.py     scalars and vectors: a Builder whose values are vector registers
   memory.py     flat memory seen through strides: loads, stores, loops
-  joined.py     joined and padded arrays as their parts
+  joined.py     joined and padded arrays as their parts; joins.py: many arrays into one
   tensors.py    the equations of a Program over such memory: contract.py its products, folds.py its
                 folds, indexing.py gather and scatter
   shell.py      an executable around a kernel, and its dispatch

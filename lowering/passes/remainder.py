@@ -17,6 +17,7 @@ import numpy as np
 from calque.core.lists import other_axes
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.types import Dtype
 from calque.core.words import forms
 from calque.lowering.passes import cost, loops, picks, rows, strided
 from calque.lowering.passes.flat import flat
@@ -32,7 +33,10 @@ INLINE_WORK = 1 << 19  # and in one that its caller runs
 EQUATIONS = 100  # beside views
 LARGEST = 1 << 40  # elements of an array: of more the error is IREE's and the runtime's
 PADDED = 1 << 15  # elements of an array with others around it that one workgroup writes
-JOINED = 1 << 17  # or of joined ones
+JOINED = 1 << 17  # or of joined ones,
+MANY_PARTS = 8  # fewer than so many of at least
+PART = 4  # elements side by side, or
+JOINED_ALONE = 4096  # fewer elements
 TURNED = 1 << 13  # elements of a transposition that is read in the order of its result, or
 TURNED_WORK = 256  # as many as one for so many element operations of a program
 LEFT = frozenset(("slice", "concatenate", "pad", "rev", "gather", "dynamic_slice", "transpose",
@@ -331,10 +335,26 @@ def is_spread(e: Equation) -> bool:
                 for low, high, inside in e.params["padding_config"]))
 
 
+def joins_many(shapes: Sequence[Sequence[int]], axis: int, dtype: Dtype) -> bool:
+    """Whether arrays are so many, and their rows so long, that they are joined by a kernel of their
+    own (kernels/joins), whatever their size."""
+    inner = math.prod(shapes[0][axis + 1:])
+    return (len(shapes) >= MANY_PARTS and dtype.kind != "c" and dtype.itemsize in (1, 2, 4, 8)
+            and sum(math.prod(s) for s in shapes) >= JOINED_ALONE
+            and min(s[axis] for s in shapes) * inner >= PART)
+
+
+def _joins_many(e: Equation) -> bool:
+    return e.name == "concatenate" and joins_many(
+        [a.aval.shape for a in e.inputs], e.params["dimension"], e.outputs[0].aval.dtype)
+
+
 def _is_small(e: Equation) -> bool:
     """Whether one workgroup does an equation beside others."""
     if is_spread(e):
         return True  # (and alone in its kernel)
+    if _joins_many(e):
+        return False
     if e.name == "dot_general":
         return 4 * cost.equation_work(e) <= PRODUCT
     if e.name in JOINS:

@@ -12,7 +12,7 @@ from calque.core.dtypes import real_dtype
 from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.emit.dtypes import I32
 from calque.lowering.emit.registry import Op, rule
-from calque.lowering.kernels import move
+from calque.lowering.kernels import joins, move
 from calque.lowering.math.convert import convert
 from calque.lowering.passes.cost import MOST_BINDINGS
 
@@ -46,8 +46,9 @@ def _broadcast(op: Op) -> Value:
 def _concatenate(op: Op) -> Value:
     axis = op["dimension"]
     parts = [x for x in op.operands if x.shape[axis]]
-    moved = None if not 2 <= len(parts) <= MOST_BINDINGS - 1 else move.concatenate(
-        op.ctx, parts, axis)
+    moved = joins.join(op.ctx, parts, axis, op.out.shape)
+    if moved is None and 2 <= len(parts) <= MOST_BINDINGS - 1:
+        moved = move.concatenate(op.ctx, parts, axis)
     if moved is not None:
         return moved
     many = len(parts) > op.ctx.fusion.limit and is_static(op.out.shape)
