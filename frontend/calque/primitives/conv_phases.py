@@ -42,29 +42,24 @@ def by_phase(x: Any, y: Any, params: Params) -> Any:
         part[axis] = m
     parts = []
     for phase in itertools.product(*map(range, holes)):
-        kernel, padding = y, []
+        first, step = [0] * len(shape_of(y)), [1] * len(shape_of(y))
+        padding = list[tuple[int, int]]()
         for axis, tap, r, h, m, (low, high) in zip(dn.lhs_spec[2:], dn.rhs_spec[2:], phase, holes,
                                                    counts, params["padding"]):
             if h == 1:
                 padding.append((low, high))
                 continue
-            first = (low - r) % h
-            kernel = _every(kernel, tap, min(first, shape_of(y)[tap]), h)
-            size, before = shape_of(kernel)[tap], (low - r - first) // h
+            unseen = (low - r) % h
+            first[tap], step[tap] = min(unseen, shape_of(y)[tap]), h
+            size, before = -(-(shape_of(y)[tap] - first[tap]) // h), (low - r - unseen) // h
             padding.append((before, m + size - 1 - shape_of(x)[axis] - before))
+        kernel = sh.slice_(y, first, list(shape_of(y)), step)
         if 0 in shape_of(kernel):
             parts.append(sh.broadcast_in_dim(zero, part, ()))
         else:
             parts.append(conv_general_dilated_p.bind(
                 _surrounded(x, zero, dn.lhs_spec[2:], padding), kernel, **plain))
     return _interleaved(parts, part, dn.out_spec[2:], holes, places)
-
-
-def _every(x: Any, axis: int, first: int, step: int) -> Any:
-    """Every step-th element along an axis."""
-    start, strides = [0] * len(shape_of(x)), [1] * len(shape_of(x))
-    start[axis], strides[axis] = first, step
-    return sh.slice_(x, start, list(shape_of(x)), strides)
 
 
 def _surrounded(x: Any, zero: Any, axes: Sequence[int], padding: Sequence[tuple[int, int]]) -> Any:
