@@ -183,8 +183,9 @@ def test_forms(level: str) -> None:
     if not gemm.takes(cpu_target(), "float32"):
         pytest.skip("no C kernel was built")
 
-    def text(size: int, taps: int, dtype: Any = "float32") -> str:
-        x, k = np.zeros((2, size, size, 32), dtype), np.zeros((taps, taps, 32, 64), dtype)
+    def text(size: int, taps: int, dtype: Any = "float32", features: int = 32) -> str:
+        x = np.zeros((2, size, size, features), dtype)
+        k = np.zeros((taps, taps, features, 64), dtype)
         made = lower(calque.make_jaxpr(lambda x, k: lax.conv_general_dilated(
             x, k, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")))(x, k), cpu_target())
         assert made.module is not None
@@ -197,4 +198,5 @@ def test_forms(level: str) -> None:
         assert ("calque_convolve" in found) == ("convolve" in entry), (size, taps)
     assert "calque_convolve_bf16" in text(30, 3, BFLOAT16)
     with config.context("calque_cpu", "x86-64-v4"):  # along two axes: mask registers
-        assert "stablehlo.convolution" in text(30, 3)
+        assert "stablehlo.convolution" in text(30, 3, features=8)
+        assert "calque_convolve_f32" in text(30, 3)
