@@ -4,8 +4,9 @@
     python tests/programs/run.py --folder FOLDER --table
     python tests/programs/run.py --folder FOLDER --show NAME
 
-FOLDER: checkouts, FOLDER/REPOSITORY/... ; programs.toml has the programs, what is made smaller in
-each, and the rule by which its numbers are compared.  NAME: a part of REPOSITORY/FILE; none: all.
+FOLDER: checkouts, FOLDER/OWNER/REPOSITORY or FOLDER/REPOSITORY; programs.toml has the programs,
+what is made smaller in each, and the rule by which its numbers are compared.  NAME: a part of
+OWNER/REPOSITORY/FILE; none: all.
 Python: of an environment with calque, jax 0.10.2 and what the programs import.  Rows are kept in
 build/programs.
 """
@@ -48,9 +49,14 @@ _TIMES = re.compile(r"time|elapsed|(with|without)_compile$", re.I)  # names of v
 CLOSE, ALIKE = 2e-3, 0.15  # relative: of values, of statistics
 
 
+def checkout(program: dict[str, Any], folder: pathlib.Path) -> pathlib.Path:
+    owned = folder / program["repository"]  # (two owners may have one of the same name)
+    return owned if owned.exists() else folder / program["repository"].split("/")[1]
+
+
 def texts(program: dict[str, Any], folder: pathlib.Path) -> list[str]:
     """The cells of a program, or the statements of a file, with what is replaced in them."""
-    path = folder / program["repository"].split("/")[1] / program["file"]
+    path = checkout(program, folder) / program["file"]
     if path.suffix == ".py":
         text = path.read_text()
         lines = text.split("\n")
@@ -80,7 +86,7 @@ def run_program(program: dict[str, Any], run: str, options: argparse.Namespace) 
     rows.write_text("")
     source = rows.with_suffix(".json")
     source.write_text(json.dumps(texts(program, folder)))
-    home = folder / program["repository"].split("/")[1]
+    home = checkout(program, folder)
     place = (home / program["file"]).parent
     cache = OUT / "cache" / name.replace("/", ".")
     if run == "first":
@@ -214,7 +220,7 @@ def main() -> int:
     options = parser.parse_args()
     programs = tomllib.loads(options.list.read_text())["program"]
     for p in programs:
-        p["name"] = f"{p['repository'].split('/')[1]}/{p['file']}"
+        p["name"] = f"{p['repository']}/{p['file']}"
     chosen = [p for p in programs
               if not options.names or any(n in p["name"] for n in options.names)]
     for p in () if options.table else chosen:
