@@ -129,7 +129,9 @@ def _grown(finder: rows.Finder, seed: int, lead: Shape, most: int, fit: Fit
            ) -> list[int]:
     """A seed and what is around it, in order; `fit` is filled in."""
     members, span = {seed}, finder.span((seed,))
-    later: dict[int, int] = {}  # what has to come before (they are asked again when all of it has)
+    # what has to come before an equation; which wait for one of it (asked again when all has come)
+    later: dict[int, int] = {}
+    waits: dict[int, list[int]] = {}
     waiting, numbers = _near(finder, seed, lead, most), 0
     whole, made = _picked_of(finder.equations[seed]), set(finder.equations[seed].outputs)
     while waiting and len(members) < MOST and numbers < MOST_NUMBERS:
@@ -142,6 +144,7 @@ def _grown(finder: rows.Finder, seed: int, lead: Shape, most: int, fit: Fit
         missing = finder.between(more)
         if missing:
             later[i] = missing
+            waits.setdefault(missing.bit_length(), []).append(i)
             continue
         e = finder.equations[i]
         if made & _picked_of(e) or whole & set(e.outputs):  # it has to be in memory before
@@ -154,10 +157,13 @@ def _grown(finder: rows.Finder, seed: int, lead: Shape, most: int, fit: Fit
             numbers += max(a.aval.size for a in (*e.inputs, *e.outputs)) // math.prod(lead)
         waiting |= {j for j in _near(finder, i, lead, most)
                     if j not in members and j not in later}
-        come = [j for j, missing in later.items() if not missing & ~span.inside]
-        for j in come:
-            del later[j]
-        waiting.update(come)
+        for j in waits.pop(i + 1, ()):
+            missing = later[j] & ~span.inside
+            if missing:
+                waits.setdefault(missing.bit_length(), []).append(j)
+            else:
+                del later[j]
+                waiting.add(j)
     return sorted(members, key=finder.position.__getitem__)
 
 
