@@ -185,7 +185,7 @@ def test_numbers_of_numpy_keep_their_kinds_and_are_read_by_the_structure() -> No
     assert int(often(f, np.int64(2 ** 40 + 5))) == 5  # (cut, as arrays are)
     signs = [math.copysign(1, float(f(np.float64(x)))) for x in (0.0, -0.0) * 6]
     assert signs == [1, -1] * 6
-    parts = [np.asarray(f(x)).tobytes() for x in (np.complex64(complex(0.0, -0.0)), np.complex64(0))]
+    parts = [np.asarray(f(np.complex64(x))).tobytes() for x in (complex(0.0, -0.0), 0)]
     assert parts[0] != parts[1]
     assert signatures.reader((np.float64(1), {"a": np.int32(2)}), {}, 0) is not None
 
