@@ -109,30 +109,44 @@ def _written(equations: Sequence[Equation], given: Sequence[Var], outputs: Seque
         e.name in _WRITTEN and in_forms(e) or [e])], outputs, name="points")
 
 
+def _fits(finder: rows.Finder, i: int, lead: Shape, most: int, fit: Fit) -> bool:
+    """Whether an equation does the same for each row; `fit` is filled in, by number and by form."""
+    found = fit.get((lead, most, i))
+    if found is None:
+        e = finder.equations[i]
+        found = _has_form(e)
+        if found:
+            form = (lead, most, e.name, tuple((k, param_key(v)) for k, v in e.params.items()),
+                    tuple((a.aval.shape, a.aval.dtype, isinstance(a, Literal)) for a in e.inputs))
+            if form not in fit:
+                fit[form] = _is_member(e, lead, most)
+            found = fit[form]
+        fit[lead, most, i] = found
+    return found
+
+
 def _grown(finder: rows.Finder, seed: int, lead: Shape, most: int, fit: Fit
            ) -> list[int]:
     """A seed and what is around it, in order; `fit` is filled in."""
-    members, later, span = {seed}, set[int](), finder.span((seed,))
+    members, span = {seed}, finder.span((seed,))
+    # what has to come before an equation; which wait for one of it (asked again when all has come)
+    later: dict[int, int] = {}
+    waits: dict[int, list[int]] = {}
     waiting, numbers = _near(finder, seed, lead, most), 0
     whole, made = _picked_of(finder.equations[seed]), set(finder.equations[seed].outputs)
     while waiting and len(members) < MOST and numbers < MOST_NUMBERS:
         i = min(waiting, key=finder.position.__getitem__)
         waiting.discard(i)
-        if i in members or i not in finder.live or i in finder.widened:
-            continue
-        e = finder.equations[i]
-        if not _has_form(e):
-            continue
-        form = (lead, most, e.name, tuple((k, param_key(v)) for k, v in e.params.items()),
-                tuple((a.aval.shape, a.aval.dtype, isinstance(a, Literal)) for a in e.inputs))
-        if form not in fit:
-            fit[form] = _is_member(e, lead, most)
-        if not fit[form]:
+        if i in members or i not in finder.live or i in finder.widened or not _fits(
+                finder, i, lead, most, fit):
             continue
         more = span.joined(finder.span((i,)))
-        if finder.between(more):
-            later.add(i)
+        missing = finder.between(more)
+        if missing:
+            later[i] = missing
+            waits.setdefault(missing.bit_length(), []).append(i)
             continue
+        e = finder.equations[i]
         if made & _picked_of(e) or whole & set(e.outputs):  # it has to be in memory before
             continue
         members.add(i)
@@ -141,8 +155,15 @@ def _grown(finder: rows.Finder, seed: int, lead: Shape, most: int, fit: Fit
         whole |= _picked_of(e)
         if e.name not in _MOVES:
             numbers += max(a.aval.size for a in (*e.inputs, *e.outputs)) // math.prod(lead)
-        waiting |= later | _near(finder, i, lead, most)
-        later.clear()
+        waiting |= {j for j in _near(finder, i, lead, most)
+                    if j not in members and j not in later}
+        for j in waits.pop(i + 1, ()):
+            missing = later[j] & ~span.inside
+            if missing:
+                waits.setdefault(missing.bit_length(), []).append(j)
+            else:
+                del later[j]
+                waiting.add(j)
     return sorted(members, key=finder.position.__getitem__)
 
 

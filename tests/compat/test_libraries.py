@@ -37,6 +37,43 @@ PROGRAMS = {
         jax.interpreters.xla.canonicalize_dtype_handlers[Box] = lambda b: np.asarray(b.x)
         assert jnp.sin(Box([0.0, 0.0])).tolist() == [0, 0]
         """,
+    "public names at their private address, as editors complete imports": """
+        from functools import partial
+        from jax._src import core, dtypes, random
+        from jax._src.basearray import Array
+        from jax._src.core import AxisName, DimSize, Shape
+        from jax._src.custom_derivatives import custom_jvp
+        from jax._src.debugging import debug_callback, debug_print
+        from jax._src.errors import TracerArrayConversionError
+        from jax._src.flatten_util import ravel_pytree
+        from jax._src.image.scale import ResizeMethod, resize
+        from jax._src.lax.control_flow.loops import fori_loop
+        from jax._src.lax.parallel import psum
+        from jax._src.nn.initializers import Initializer, variance_scaling
+        from jax._src.numpy.linalg import norm
+        from jax._src.numpy.lax_numpy import linspace
+        from jax._src.ops.scatter import segment_sum
+        from jax._src.scipy.linalg import cho_factor
+        from jax._src.scipy.optimize.minimize import minimize
+        from jax._src.third_party.scipy.interpolate import RegularGridInterpolator
+        from jax._src.util import (canonicalize_axis, merge_lists, partition_list, set_module,
+                                   unzip3)
+        from jax._src.xla_bridge import device_count
+
+        @partial(custom_jvp, nondiff_argnums=(1,))
+        def f(x: Array, shape: core.Shape = ()) -> Array:
+            return jnp.ones(shape, dtypes.canonicalize_dtype(jnp.float64)) * x
+        f.defjvp(lambda shape, x, t: (f(*x, shape), *t))
+        assert Array is jax.Array and isinstance(f(2.0), Array) and psum is jax.lax.psum
+        assert random.normal is jax.random.normal and norm is jnp.linalg.norm
+        assert device_count() == jax.device_count() and debug_print is jax.debug.print
+        assert dtypes.dtype(jnp.ones(2)) == np.float32 and core.get_aval(jnp.ones(2)).shape == (2,)
+        assert core.is_constant_shape((1, 2)) and canonicalize_axis(-1, 3) == 2
+        assert unzip3([(1, 2, 3), (4, 5, 6)]) == ((1, 4), (2, 5), (3, 6))
+        some = partition_list([True, False, True], "abc")
+        assert some == (["b"], ["a", "c"]) and merge_lists([True, False, True], *some) == [*"abc"]
+        assert set_module("a.b")(lambda: 0).__module__ == "a.b"
+        """,
     "mujoco: register_vmappable": """
         from jax.interpreters import batching
         class Data:

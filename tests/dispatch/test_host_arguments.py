@@ -12,7 +12,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque.dispatch import host_arguments
+from calque.dispatch import host_arguments, signatures
 
 
 class Pair(NamedTuple):
@@ -166,3 +166,39 @@ def test_a_number_that_is_given_away_leaves_the_others() -> None:
         assert (float(a), float(b)) == (5, 5)
     assert float(calque.jit(lambda x: x * 2)(2.5)) == 5
     assert float(jnp.asarray(2.5)) == 2.5
+
+
+def test_numbers_of_numpy_keep_their_kinds_and_are_read_by_the_structure() -> None:
+    f = calque.jit(lambda x: x)
+    for wide in (False, True):
+        cut = {} if wide else {"int64": "int32", "uint64": "uint32", "float64": "float32",
+                               "complex128": "complex64"}
+        with calque.enable_x64(wide):
+            for dtype in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+                          "uint64", "float16", "float32", "float64", "complex64", "complex128"):
+                for number in (0, 1, 3):
+                    x = np.dtype(dtype).type(number)
+                    out = often(f, x)
+                    want = np.asarray(x).astype(cut.get(dtype, dtype))
+                    assert (out.dtype, np.asarray(out).tobytes()) == (want.dtype, want.tobytes())
+                    assert not out.weak_type
+    assert int(often(f, np.int64(2 ** 40 + 5))) == 5  # (cut, as arrays are)
+    signs = [math.copysign(1, float(f(np.float64(x)))) for x in (0.0, -0.0) * 6]
+    assert signs == [1, -1] * 6
+    parts = [np.asarray(f(np.complex64(x))).tobytes() for x in (complex(0.0, -0.0), 0)]
+    assert parts[0] != parts[1]
+    assert signatures.reader((np.float64(1), {"a": np.int32(2)}), {}, 0) is not None
+
+
+def test_arrays_of_64_bits_are_cut_and_copied() -> None:
+    f = calque.jit(lambda x: x)
+    for dtype, cut in (("float64", "float32"), ("int64", "int32"), ("uint64", "uint32"),
+                       ("complex128", "complex64")):
+        for shape in ((), (0, 3), (4,), (3, 5), (200, 300)):
+            x = np.arange(math.prod(shape)).reshape(shape).astype(dtype)
+            want = x.astype(cut)
+            outs = [f(x), f(x), f(x), f(x.T)]
+            x[...] = 7  # (what was given is a copy)
+            for out, of in zip(outs, (want, want, want, want.T), strict=True):
+                assert out.dtype == cut and not out.weak_type
+                np.testing.assert_array_equal(np.asarray(out), of)

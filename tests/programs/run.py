@@ -4,10 +4,11 @@
     python tests/programs/run.py --folder FOLDER --table
     python tests/programs/run.py --folder FOLDER --show NAME
 
-FOLDER: checkouts, FOLDER/REPOSITORY/... ; programs.toml has the programs, what is made smaller in
-each, and the rule by which its numbers are compared.  NAME: a part of REPOSITORY/FILE; none: all.
+FOLDER: checkouts, FOLDER/OWNER/REPOSITORY or FOLDER/REPOSITORY; programs.toml has the programs,
+what is made smaller in each, and the rule by which its numbers are compared.  NAME: a part of
+OWNER/REPOSITORY/FILE; none: all.
 Python: of an environment with calque, jax 0.10.2 and what the programs import.  Rows are kept in
-build/programs.
+build/programs; those of the page stay where there is none.
 """
 from __future__ import annotations
 
@@ -33,7 +34,11 @@ ROOT = HERE.parents[1]
 OUT = ROOT / "build" / "programs"
 PAGE = ROOT / "docs" / "programs.md"
 START, END = "<!-- table: tests/programs/run.py -->", "<!-- end of table -->"
+COLUMNS = ("what it is", "whose", "lines", "result", "judged by", "jax, s", "first run", "next run",
+           "steps")
+AS_JAX = "as jax"
 RUNS = ("jax", "first", "again")  # under calque: with no compiled program kept, and with those
+OFTEN = 10  # calls
 PROCESSES = 4  # for one program: so many crashes are borne
 # what the programs' libraries were called before jax 0.10.2 and matplotlib of today
 RENAMED = (("from jax.config import config", "from jax import config"),
@@ -48,9 +53,14 @@ _TIMES = re.compile(r"time|elapsed|(with|without)_compile$", re.I)  # names of v
 CLOSE, ALIKE = 2e-3, 0.15  # relative: of values, of statistics
 
 
+def checkout(program: dict[str, Any], folder: pathlib.Path) -> pathlib.Path:
+    owned = folder / program["repository"]  # (two owners may have one of the same name)
+    return owned if owned.exists() else folder / program["repository"].split("/")[1]
+
+
 def texts(program: dict[str, Any], folder: pathlib.Path) -> list[str]:
     """The cells of a program, or the statements of a file, with what is replaced in them."""
-    path = folder / program["repository"].split("/")[1] / program["file"]
+    path = checkout(program, folder) / program["file"]
     if path.suffix == ".py":
         text = path.read_text()
         lines = text.split("\n")
@@ -80,7 +90,7 @@ def run_program(program: dict[str, Any], run: str, options: argparse.Namespace) 
     rows.write_text("")
     source = rows.with_suffix(".json")
     source.write_text(json.dumps(texts(program, folder)))
-    home = folder / program["repository"].split("/")[1]
+    home = checkout(program, folder)
     place = (home / program["file"]).parent
     cache = OUT / "cache" / name.replace("/", ".")
     if run == "first":
@@ -165,38 +175,67 @@ def seconds_of(run: str, program: dict[str, Any]) -> float:
     return sum(r["seconds"] for r in rows if r["cell"] in ran)
 
 
-def line(program: dict[str, Any], folder: pathlib.Path) -> tuple[str, bool, list[float]] | None:
-    """A program's row of the table, whether it is as under jax, and its seconds."""
+def line(program: dict[str, Any], folder: pathlib.Path) -> tuple[list[str], bool] | None:
+    """A program's row of the table, by its cells, and whether it is as under jax."""
     if not all(rows_of(run, program["name"]).exists() for run in RUNS[:2]):
         return None
     bad = [f"{kind} in cell {c}" for c, kind, _ in judged(program) if kind not in ("same", "jax")]
     failed = sum(kind == "jax" for _, kind, _ in judged(program))
     took = [seconds_of(run, program) for run in RUNS if rows_of(run, program["name"]).exists()]
-    rule = program.get("rule", "values")
-    said = "as jax" if not bad else program.get("differs") or ", ".join(bad[:3])
+    said = AS_JAX if not bad else program.get("differs") or ", ".join(bad[:3])
     if failed:
         said += f"; {failed} cell{'s' * (failed > 1)} not run by jax"
     size = sum(len(t.splitlines()) for t in texts(program, folder))
-    return (f"| {program['what']} | {program['repository']}: {program['file']} | {size} | {said} | "
-            f"{rule} | {took[0]:.1f} | {_ratios(took)} |"), not bad, took
+    ratios = [f"{t / max(took[0], 1e-3):.2f}" for t in took[1:]]
+    steps = steps_of(program)
+    return [program["what"], f"{program['repository']}: {program['file']}", str(size), said,
+            program.get("rule", "values"), f"{took[0]:.1f}", *ratios, *[""] * (2 - len(ratios)),
+            "" if steps is None else f"{steps:.2f}"], not bad
 
 
-def _ratios(took: list[float]) -> str:
-    return " | ".join(f"{t / max(took[0], 1e-3):.2f}" for t in took[1:]) + " |" * (3 - len(took))
+def calls_of(run: str, program: dict[str, Any]) -> dict[str, tuple[int, float]]:
+    """Of each jitted function, by its name: how often it was called, and the seconds of as many
+    calls as its median says (see warm.py)."""
+    path, found = rows_of(run, program["name"]).with_suffix(".calls"), dict[str, Any]()
+    for name, count, median in json.loads(path.read_text()) if path.exists() else ():
+        if count < OFTEN:  # (a median of few, on a machine with other work, says little)
+            continue
+        n, seconds = found.get(name, (0, 0.0))
+        found[name] = n + count, seconds + count * median
+    return found
+
+
+def steps_of(program: dict[str, Any]) -> float | None:
+    """Seconds that the calls of jitted functions took when they were compiled: ours / jax's, of
+    functions that both runs called as often; None where there is none."""
+    ours, theirs = (calls_of(run, program) for run in ("again", "jax"))
+    both = [n for n in ours if n in theirs and ours[n][0] == theirs[n][0]]
+    total = sum(theirs[n][1] for n in both)
+    return sum(ours[n][1] for n in both) / total if total else None
+
+
+def kept_rows() -> dict[str, list[str]]:
+    """The rows that the page has, by whose they are: of programs that were not run here."""
+    rows = [[c.strip() for c in x.strip("|").split("|")] for x in PAGE.read_text().splitlines()
+            if x.startswith("| ")]
+    return {r[1]: [*r, *[""] * (len(COLUMNS) - len(r))] for r in rows
+            if len(r) > 1 and ": " in r[1]}
 
 
 def table(programs: list[dict[str, Any]], folder: pathlib.Path) -> str:
-    made = [x for x in (line(p, folder) for p in programs) if x]
-    whole = [x[2] for x in made if len(x[2]) == len(RUNS)]
-    totals = [sum(t) for t in zip(*whole, strict=True)] or [0.0]
-    ratios = sorted(x[2][1] / max(x[2][0], 1e-3) for x in made)
-    return "\n".join([
-        "| what it is | whose | lines | result | judged by | jax, s | first run | next run |",
-        "|---" * 8 + "|", *(x[0] for x in made),
-        f"| **{sum(x[1] for x in made)} of {len(made)} as jax** | | | | " + (
-            f"of those run three times | {totals[0]:.0f} | {_ratios(totals)} |" if whole else
-            "| | | |"), "",
-        f"The median of the first runs' ratios is {ratios[len(ratios) // 2]:.2f}."])
+    before, made = kept_rows(), []
+    for p in programs:
+        found = line(p, folder)
+        kept = before.get(f"{p['repository']}: {p['file']}")
+        if found or kept:
+            made.append(found or (kept, kept[3].startswith(AS_JAX)))
+    ratios, steps = (sorted(float(r[k]) for r, _ in made if r[k]) for k in (6, 8))
+    said = f"The median of the first runs' ratios is {ratios[len(ratios) // 2]:.2f}" + (
+        f", of the steps' {steps[len(steps) // 2]:.2f}." if steps else ".")
+    return "\n".join([f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|",
+                      *(f"| {' | '.join(r)} |" for r, _ in made),
+                      f"| **{sum(good for _, good in made)} of {len(made)} as jax** "
+                      + "| " * (len(COLUMNS) - 1) + "|", "", said])
 
 
 def main() -> int:
@@ -214,7 +253,7 @@ def main() -> int:
     options = parser.parse_args()
     programs = tomllib.loads(options.list.read_text())["program"]
     for p in programs:
-        p["name"] = f"{p['repository'].split('/')[1]}/{p['file']}"
+        p["name"] = f"{p['repository']}/{p['file']}"
     chosen = [p for p in programs
               if not options.names or any(n in p["name"] for n in options.names)]
     for p in () if options.table else chosen:
@@ -222,7 +261,7 @@ def main() -> int:
             if options.only in (None, run):
                 run_program(p, run, options)
         row = line(p, options.folder)
-        print(p["name"], row[0].split("|", 4)[4] if row else "", flush=True)
+        print(p["name"], *row[0][3:] if row else "", sep=" | ", flush=True)
         for c, kind, why in judged(p) if row else ():
             if kind != "same":
                 print(f"   [{c}] {kind} {why}", flush=True)

@@ -25,6 +25,7 @@ import numpy
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "jax_docs"))
 import type_cells
+import warm
 
 LEAVES = 60  # of one value
 KEEP = "_keep_names_of_main"
@@ -56,7 +57,10 @@ def digest(value: Any, leaves: Any) -> list[Any] | None:
 
 def opened(cell: str) -> str:
     """A cell whose function `main` hands out its names when it ends."""
-    tree = ast.parse(cell)
+    try:
+        tree = ast.parse(cell)
+    except SyntaxError:  # (the row says it)
+        return cell
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "main" and not node.decorator_list:
             keep = ast.parse(f"{KEEP}(locals())").body
@@ -86,6 +90,7 @@ def main(arguments: Sequence[str]) -> None:
                   "__file__": os.environ["PROGRAM"]})
     sys.argv[1:] = []
     import jax  # (which draws from NumPy)
+    warm.watch(jax)
     numpy.random.seed(0)
     random.seed(0)
     seen = dict(names)
@@ -104,6 +109,7 @@ def main(arguments: Sequence[str]) -> None:
                     row["values"][name] = digest(value, jax.tree.leaves)
             row["values"] = {k: v for k, v in row["values"].items() if v}
             out.write(json.dumps(row) + "\n")
+    pathlib.Path(rows).with_suffix(".calls").write_text(json.dumps(warm.times()))
     os._exit(0)  # (threads of libraries may hold the process)
 
 

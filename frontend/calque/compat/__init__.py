@@ -10,6 +10,7 @@ Map:
   identity.py   what modules, types and functions say they are
   versions.py   the versions of libraries that were run
   private.py    the private modules that libraries touch, a few lines each
+  addresses.py  public names at their private address, as editors import them
   libraries.py  more of them, by who needs them, and what is made for TPUs and GPUs alone
 
 `python -m` runs its module __main__.

@@ -21,13 +21,13 @@ from typing import Any
 import calque_as_jax
 
 import calque
-from calque.compat import identity, libraries, private, versions
+from calque.compat import addresses, identity, libraries, private, versions
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.refused import suggestion
 
 JAX_VERSION = private.JAX_VERSION
-assert libraries.MODULES is private.MODULES  # (its rows are in it)
+assert libraries.MODULES is addresses.MODULES is private.MODULES  # (their rows are in it)
 TOPS = ("jax", "jaxlib")
 
 # JAX's modules that are modules of ours, by name; others of the same name below need no row

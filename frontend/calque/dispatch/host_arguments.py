@@ -1,4 +1,4 @@
-"""Python numbers and NumPy arrays as arguments of calls: Arrays of them, for one call to read.
+"""Numbers and NumPy arrays as arguments of calls: Arrays of them, for one call to read.
 
 A loop calls one function with a number, or with the model's parameters as numbers, again and again:
 those of lately are used again, with their memory, and what dtype a number has is asked once for
@@ -17,7 +17,9 @@ from calque.dispatch import transfers
 from calque.dispatch.array import Array, current_device, from_numpy
 from calque.runtime import Buffer, Device
 
-NUMBERS = (bool, int, float, complex)
+COMPLEX = (complex, np.complex64, np.complex128)
+NUMBERS = (bool, int, float, np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16,
+           np.uint32, np.uint64, np.float16, np.float32, np.float64, *COMPLEX)
 MOST = 1024  # numbers of a type that are kept
 
 
@@ -48,7 +50,7 @@ def _table_of(key: Any) -> _Table:
 
 
 def number(value: Any, key: Any) -> Array:
-    """A rank-0 array of a Python number; key: of the configuration (config.key())."""
+    """A rank-0 array of a number of Python or NumPy; key: of the configuration (config.key())."""
     if config.guards:
         transfers.check("host_to_device", value)
     table = _table
@@ -56,7 +58,7 @@ def number(value: Any, key: Any) -> Array:
         table = _table_of(key)
     kept = table.kept[type(value)]
     # zeros differ by their signs, and not as keys; complex numbers in parts of them
-    mark = value if value and type(value) is not complex else repr(value)
+    mark = value if value and type(value) not in COMPLEX else repr(value)
     found = kept.get(mark)
     if found is None:
         if len(kept) >= MOST:
@@ -67,7 +69,7 @@ def number(value: Any, key: Any) -> Array:
 
 
 def ndarray(value: Any, key: Any) -> Array:
-    """A copy of a NumPy array of numbers, of that type itself."""
+    """A copy of a NumPy array of numbers, of that type itself; one of 64 bits is cut to 32."""
     if config.guards:
         transfers.check("host_to_device", value)
     table = _table
@@ -76,11 +78,13 @@ def ndarray(value: Any, key: Any) -> Array:
     aval = table.arrays.get((value.shape, value.dtype))
     if aval is None:
         made = from_numpy(value)
-        if made._buffer.dtype == value.dtype:  # (others are converted, float0 has no memory)
+        if made._buffer.dtype == made.aval.dtype:  # (float0 has no memory)
             if len(table.arrays) >= MOST:
                 table.arrays.clear()
             table.arrays[value.shape, value.dtype] = made.aval
         return made
+    if aval.dtype != value.dtype:
+        value = value.astype(aval.dtype)
     return Array(Buffer.from_numpy(value, table.device), aval)
 
 

@@ -2,8 +2,8 @@
 
 `read` takes any arguments.  Flattening a tree costs optree half a microsecond a node, and a loop
 calls one function with one structure again and again: `reader` writes a Python function that takes
-just that structure apart (tuples, named ones, lists, dictionaries, None; leaves are Arrays, Python
-numbers and NumPy arrays, each of the type it was), with keywords and static arguments, in a third
+just that structure apart (tuples, named ones, lists, dictionaries, None; leaves are Arrays, numbers
+and NumPy arrays, each of the type it was), with keywords and static arguments, in a third
 of it.  A structure is its short form in keys (`whole_tree`).
 """
 from __future__ import annotations
@@ -32,10 +32,13 @@ _KINDS = optree.PyTreeKind
 # the key of a signature, (structure, configuration, *avals); buffers; leaves
 Read = tuple[tuple[Any, ...], list[Any], Sequence[Any]]
 Reader = Callable[[tuple[Any, ...], dict[str, Any], Any], Read | None]
-_LEAVES = frozenset((Array, float, int, bool, complex, np.ndarray, np.float32, np.float64, np.int32,
-                     np.int64))
+_LEAVES = frozenset((Array, np.ndarray, *NUMBERS))
 
 _NUMBERS = frozenset(NUMBERS)
+# what a reader's text calls the types of leaves (NumPy's names may be those of Python's)
+_TYPES: dict[str, type] = {"Array": Array, "array": np.ndarray,
+                           **{f"number{i}": kind for i, kind in enumerate(NUMBERS)}}
+_NAMES = {kind: name for name, kind in _TYPES.items()}
 
 
 def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) -> Read:
@@ -88,8 +91,7 @@ def reader(args: tuple[Any, ...], kwargs: dict[str, Any], key: Any,
         f"{''.join(f'{x}.aval, ' for x in made.arrays)}),",
         f"            [{', '.join(f'{x}._own or {x}._buffer' for x in made.arrays)}],",
         f"            ({''.join(f'{x}, ' for x in made.leaves)}))"])
-    names = {"Array": Array, "key": key, "number": number, "ndarray": ndarray, "array": np.ndarray,
-             **made.names}
+    names = {"key": key, "number": number, "ndarray": ndarray, **_TYPES, **made.names}
     exec(compile(text, "<calque: arguments>", "exec"), names)
     return names["read"]
 
@@ -131,7 +133,7 @@ class _Source:
         asked: dict[str, list[str]] = {}
         made = []
         for x, kind in zip(self.leaves, self.kinds):
-            asked.setdefault("array" if kind is np.ndarray else kind.__name__, []).append(x)
+            asked.setdefault(_NAMES[kind], []).append(x)
             if kind is np.ndarray:
                 made += [f"if {x}.dtype.kind not in 'biufc': return None",
                          f"m{x} = ndarray({x}, config)"]
@@ -150,7 +152,7 @@ class _Source:
         first = len(self.leaves)
         self.leaves += [f"x{first + i}" for i in range(len(leaves))]
         self.kinds += [type(x) for x in leaves]
-        if not all(type(x) in _READ for x in leaves):
+        if not all(type(x) in _LEAVES for x in leaves):
             self.plain = False
         if tree.kind == _KINDS.LEAF:
             self.lines.append(f"x{first} = {here}")
@@ -184,9 +186,6 @@ class _Source:
         elif places:
             self.lines.append(f"({', '.join(places)},) = {here}")
         return all([self.node(*part) for part in inner])
-
-
-_READ = frozenset((Array, np.ndarray, *NUMBERS))
 
 
 # ---- structures in keys
