@@ -262,7 +262,8 @@ def _fresnel(x: Any) -> tuple[Any, Any]:
 @_fresnel.defjvp
 def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
-    angle = _angle(absolute(x))
+    size = absolute(x)  # all large numbers are even, and x^2 / 4 whole
+    angle = _angle(where((size > 1e15) & (size < np.inf), constant(1e15, x), size))
     return _fresnel(x), (t * ew.sin(angle), t * ew.cos(angle))
 
 
