@@ -16,6 +16,7 @@ import calque
 import calque.numpy as jnp
 from calque import lax, random
 from calque.scipy import special as sp
+from calque.scipy import stats
 
 INF, NAN = np.inf, np.nan
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -174,3 +175,32 @@ def test_windows_with_steps_that_are_longer() -> None:
             np.testing.assert_array_equal([value, slope], [want, want])
             slope = run(calque.grad(lambda x: pool(x).sum()))(x)
             np.testing.assert_array_equal(slope, np.r_[place, np.zeros((2, 5))])
+
+
+# distribution, function, x, shape parameter, what is expected (SciPy's, or the limit)
+DISTRIBUTIONS: tuple[tuple[str, str, list[float], list[float] | None, list[float]], ...] = (
+    ("cauchy", "logpdf", [INF, -INF], None, [-INF, -INF]),  # (here NaN)
+    ("cauchy", "pdf", [INF, -INF], None, [0, 0]),
+    ("cauchy", "ppf", [0, -0.0, 0.25, 0.75, 1, 1.5], None, [-INF, -INF, -1, 1, INF, NAN]),
+    ("cauchy", "isf", [0, -0.0, 0.25, 0.75, 1, -1], None, [INF, INF, 1, -1, -INF, NAN]),
+    ("gumbel_l", "logpdf", [INF, -INF, 100], None, [-INF, -INF, -INF]),  # (inf; JAX: NaN)
+    ("gumbel_r", "logpdf", [-INF, INF, -100], None, [-INF, -INF, -INF]),
+    ("poisson", "logpmf", [INF, INF], [0.5, 2], [-INF, -INF]),
+    ("poisson", "entropy", [NAN, 0], None, [NAN, 0]),  # (2.91, the entropy of 80)
+    ("gamma", "logpdf", [0.5, INF], [INF, 2], [-INF, -INF]),
+    ("gamma", "logcdf", [0.5, INF], [INF, 2], [-INF, 0]),
+    ("chi2", "logpdf", [0.5, INF], [INF, 2], [-INF, -INF]),
+    ("t", "logpdf", [0, INF], [INF, INF], [-0.5 * np.log(2 * np.pi), -INF]),  # (NaN, as JAX)
+    ("vonmises", "pdf", [0, -3], [0, 0], [0.5 / np.pi, 0.5 / np.pi]))  # (NaN, as JAX)
+
+
+def test_distributions_at_the_edges() -> None:
+    def all_of(given: list[tuple[Any, ...]]) -> list[Any]:
+        return [getattr(getattr(stats, row[0]), row[1])(*xs)
+                for row, xs in zip(DISTRIBUTIONS, given)]
+
+    given = [tuple(np.array(v, np.float32) for v in row[2:4] if v is not None)
+             for row in DISTRIBUTIONS]
+    for results in (all_of(given), calque.jit(all_of)(given)):
+        for row, got in zip(DISTRIBUTIONS, results, strict=True):
+            np.testing.assert_allclose(got, row[4], 4 * 2.0 ** -23, err_msg=" ".join(row[:2]))
