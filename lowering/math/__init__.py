@@ -25,5 +25,5 @@ from calque.lowering.math.convert import convert, narrowed
 from calque.lowering.math.power import integer_pow, pow_const
 from calque.lowering.math.table import TABLE
 
-__all__ = ["TABLE", "clamp", "convert", "integer_pow", "is_finite", "maximum", "minimum", "narrowed",
-           "nextafter", "pow_const"]
+__all__ = ["TABLE", "clamp", "convert", "integer_pow", "is_finite", "maximum", "minimum",
+           "narrowed", "nextafter", "pow_const"]

@@ -86,8 +86,8 @@ def convert(b: Builder, x: Value, dtype: Dtype) -> Value:
 def narrowed(b: Builder, x: Value, dtype: Dtype) -> Value:
     """`convert` as a user asks for it: of a bf16 that is widened again only its digits are left.
 
-    IREE makes nothing of f32 to bf16 to f32 (it marks its own forms of bf16 as `contract`), and bf16
-    to integers are made by way of f32; a rounding by bits it keeps.
+    IREE makes nothing of f32 to bf16 to f32 (it marks its own forms of bf16 as `contract`); a
+    rounding by bits it keeps (tests/lowering/test_math_needs_cures.py).
     """
     if dtype != BF16 or x.dtype not in (F16, F32, F64) or b.relaxed or _converted_bool(x):
         return convert(b, x, dtype)  # (where b is relaxed all are by bits)

@@ -154,6 +154,7 @@ beta = distribution("beta", "beta distribution of shapes a and b, on 0 to 1", "a
     "logsf": lambda z, a, b: log_part(_beta_above(z, a, b), betainc(a, b, z), b, a, 1 - z)},
     lambda a, b: (0.0, 1.0), (2.0, 3.0), valid=lambda a, b: (a > 0) & (b > 0))
 
+
 def _log_student(z: Any, df: Any) -> Any:
     """That of the normal distribution where df is infinite."""
     endless = df >= math.inf
