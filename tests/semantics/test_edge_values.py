@@ -204,3 +204,12 @@ def test_distributions_at_the_edges() -> None:
     for results in (all_of(given), calque.jit(all_of)(given)):
         for row, got in zip(DISTRIBUTIONS, results, strict=True):
             np.testing.assert_allclose(got, row[4], 4 * 2.0 ** -23, err_msg=" ".join(row[:2]))
+
+
+def test_complex_numbers_with_one_part_infinite() -> None:
+    """Real powers of infinity, as C99's exp(w log z) gives them; roundings go by parts."""
+    z = np.array([INF, complex(INF, -0.0), complex(0, INF), 4], np.complex64)
+    r = np.array([complex(NAN, 0.25), complex(INF, 1.26), 2.25 - 0.37j], np.complex64)
+    for run in (lambda f: f, calque.jit):
+        np.testing.assert_allclose(run(lambda z: z ** 2.5)(z)[[0, 1, 3]], [INF, INF, 32], 1e-6)
+        np.testing.assert_array_equal(run(lambda r: jnp.round(r, 1))(r), np.round(r, 1))
