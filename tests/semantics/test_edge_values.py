@@ -208,8 +208,29 @@ def test_distributions_at_the_edges() -> None:
 
 def test_complex_numbers_with_one_part_infinite() -> None:
     """Real powers of infinity, as C99's exp(w log z) gives them; roundings go by parts."""
-    z = np.array([INF, complex(INF, -0.0), complex(0, INF), 4], np.complex64)
+    z = jnp.asarray(np.array([INF, complex(INF, -0.0), 4], np.complex64))
     r = np.array([complex(NAN, 0.25), complex(INF, 1.26), 2.25 - 0.37j], np.complex64)
+    want = np.array([complex(NAN, 0.2), complex(INF, 1.3), 2.2 - 0.4j], np.complex64)
     for run in (lambda f: f, calque.jit):
-        np.testing.assert_allclose(run(lambda z: z ** 2.5)(z)[[0, 1, 3]], [INF, INF, 32], 1e-6)
-        np.testing.assert_array_equal(run(lambda r: jnp.round(r, 1))(r), np.round(r, 1))
+        np.testing.assert_allclose(run(lambda z: z ** 2.5)(z), [INF, INF, 32], 1e-6)
+        np.testing.assert_array_equal(run(lambda r: jnp.round(r, 1))(r), want)
+
+
+def test_products_of_other_types_than_their_results() -> None:
+    """A row of bools times a matrix of them, as floats (the compiler rejected it), and floats
+    whose sums are asked for as integers: rounded after they are added."""
+    row, x = np.array([True, False, True]), np.array([[1, 0], [1, 1], [1, 0]], bool)
+
+    def product(p: Any, q: Any, kind: Any) -> Any:
+        return lax.dot_general(p, q, (((0,), (0,)), ((), ())), preferred_element_type=kind)
+
+    halves = np.array([0.5, 0.75, 100], np.float32)
+    for run in (lambda f: f, calque.jit):
+        for kind in (np.float32, jnp.bfloat16, np.int32):
+            got = run(lambda p, q, kind=kind: product(p, q, kind))(row, x)
+            assert got.dtype == kind
+            np.testing.assert_array_equal(got.astype(np.float32), [2, 0])
+        got = run(lambda p, q: product(p, q, np.int8))(halves, halves)
+        np.testing.assert_array_equal(got, np.int8(127))  # of 10000.8
+        got = run(lambda p, q: product(p, q, np.int32))(halves, halves)
+        np.testing.assert_array_equal(got, np.int32(10000))
