@@ -234,3 +234,11 @@ def test_products_of_other_types_than_their_results() -> None:
         np.testing.assert_array_equal(got, np.int8(127))  # of 10000.8
         got = run(lambda p, q: product(p, q, np.int32))(halves, halves)
         np.testing.assert_array_equal(got, np.int32(10000))
+
+
+def test_unwrap_of_small_integers() -> None:
+    """Differences do not wrap around (NumPy's do); the result is a float, also of nothing."""
+    for x in ([127, -128, 3], []):
+        got = jnp.unwrap(np.array(x, np.int8))
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, np.unwrap(np.array(x, np.float64)), 1e-6)
