@@ -242,3 +242,10 @@ def test_unwrap_of_small_integers() -> None:
         got = jnp.unwrap(np.array(x, np.int8))
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, np.unwrap(np.array(x, np.float64)), 1e-6)
+
+
+def test_wofz_far_below_the_real_line() -> None:
+    z = np.array([1e30 - 1j, -1e30 - 3j, 50 - 2j], np.complex64)
+    want = scipy_special.wofz(z.astype(np.complex128))
+    for run in (lambda f: f, calque.jit):
+        np.testing.assert_allclose(run(sp.wofz)(z), want, 4 * 2.0 ** -23)

@@ -48,10 +48,12 @@ def _inverse(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _power(x: Any, y: Any) -> tuple[Any, Any]:
-    """exp(-(x + iy)^2), the squares with all their digits."""
+    """exp(-(x + iy)^2), the squares with all their digits; 0 where they are beyond 900."""
+    gone = absolute(x) > absolute(y) + 30
+    x, y = where(gone, 0, x), where(gone, 0, y)
     (a, b), (c, d) = square(x), square(y)
     size = ew.exp(c - a) * ew.exp(d - b)
-    angle = 2 * x * y
+    size, angle = where(gone, 0, size), 2 * x * y
     return size * ew.cos(angle), -size * ew.sin(angle)
 
 
