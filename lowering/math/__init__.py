@@ -21,9 +21,9 @@ at the builder's insertion point; f16 and bf16 are computed in f32 and rounded o
     convert.py     conversions between all dtypes
 """
 from calque.lowering.math.basic import clamp, is_finite, maximum, minimum, nextafter
-from calque.lowering.math.convert import convert
+from calque.lowering.math.convert import convert, narrowed
 from calque.lowering.math.power import integer_pow, pow_const
 from calque.lowering.math.table import TABLE
 
 __all__ = ["TABLE", "clamp", "convert", "integer_pow", "is_finite", "maximum", "minimum",
-           "nextafter", "pow_const"]
+           "narrowed", "nextafter", "pow_const"]

@@ -403,7 +403,8 @@ def pow(b: Builder, x: Value, y: Value, u: Value, v: Value) -> Pair:
     size, angle = log_abs(x, y), trig.atan2(b, y, x)
     zero = x.eq(0.0) & y.eq(0.0)
     size = b.select(zero, 0.0, size)
-    growth, phase = size * u - angle * v, size * v + angle * u
+    turn = b.select(v.eq(0.0) & b.isinf(size), v, size * v)  # real powers of infinity
+    growth, phase = size * u - angle * v, turn + angle * u
     e, n = scaled_exp(growth)
     s, c = _sin_cos(phase)
     re, im = scale(e * c, n), scale(e * s, n)

@@ -83,6 +83,18 @@ def convert(b: Builder, x: Value, dtype: Dtype) -> Value:
     return x.astype(dtype)
 
 
+def narrowed(b: Builder, x: Value, dtype: Dtype) -> Value:
+    """`convert` as a user asks for it: of a bf16 that is widened again only its digits are left.
+
+    IREE makes nothing of f32 to bf16 to f32 (it marks its own forms of bf16 as `contract`); a
+    rounding by bits it keeps (tests/lowering/test_math_needs_cures.py).
+    """
+    if dtype != BF16 or x.dtype not in (F16, F32, F64) or b.relaxed or _converted_bool(x):
+        return convert(b, x, dtype)  # (where b is relaxed all are by bits)
+    wide = _to_f32_for_rounding(b, x)
+    return elementwise(b, lambda e, v: e.bfloat16(v), [wide], [BF16])[0]
+
+
 def _converted_bool(x: Value) -> Value | None:
     """The bools whose numbers x is; None where it is something else."""
     v = x.ir

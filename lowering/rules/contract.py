@@ -17,6 +17,7 @@ from calque.lowering.emit.folding import guarded_one, kept_unsigned
 from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import gemm
 from calque.lowering.kernels.cuda import products
+from calque.lowering.math.convert import convert
 from calque.lowering.math.region import generic
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.window import fill
@@ -94,6 +95,12 @@ def _vecmat(b: Builder, x: Value, y: Value) -> Value:
     return Value(b, out, (n,), x.dtype)
 
 
+def _numbers(b: Builder, x: Value, dtype: Dtype) -> Value:
+    """Bools as numbers: of their conversion IREE makes an operand of bytes within its products,
+    and refuses vectors' (tests/semantics/test_edge_values.py)."""
+    return convert(b, x, dtype) if x.dtype == BOOL else x
+
+
 @rule("dot_general")
 def _dot(op: Op) -> Value:
     b, (x, y), out = op.b, op.operands, op.out
@@ -114,9 +121,11 @@ def _dot(op: Op) -> Value:
     elif dtype.kind in "iu":
         result = _integer_dot(b, x, y, dims, dtype)
     elif dtype in HALVES:
+        x, y = _numbers(b, x, dtype), _numbers(b, y, dtype)
         wide = x.dtype if x.dtype in HALVES and x.dtype == y.dtype else F32
         result = real_dot(op.ctx, x.astype(wide), y.astype(wide), dims, F32, precision, dtype)
     else:
+        x, y = _numbers(b, x, dtype), _numbers(b, y, dtype)
         if not (x.dtype == y.dtype and x.dtype in HALVES):
             x, y = x.astype(dtype), y.astype(dtype)
         if _is_vecmat(op.ctx, x, y, dims):

@@ -124,7 +124,7 @@ def _conj(b: Builder, x: Value) -> Value:
 # ---- conversion
 @rule("convert_element_type")
 def _convert(op: Op) -> Value:
-    return op.ctx.fusion.note(math.convert(op.b, op.x, op.out.dtype), op.operands)
+    return op.ctx.fusion.note(math.narrowed(op.b, op.x, op.out.dtype), op.operands)
 
 
 @rule("bitcast_convert_type")

@@ -99,12 +99,6 @@ def _pool(b: Builder, x: Value, windows: Windows, name: str, identity: Any) -> V
     def step(i: BodyBuilder, elements: list[Value], sums: list[Value], tap: None) -> list[Value]:
         return [i.binary(name, sums[0], elements[0])]
 
-    # what no window reads is cut off: fused with what makes it, IREE infers other sizes
-    # (tests/lowering/test_window_needs_cures.py)
-    read = tuple((o - 1) * s + reach
-                 for o, reach, s in zip(shape, windows.reaches, windows.strides))
-    if read != x.shape and 0 not in shape:
-        x = b.cropped(x, read)
     start = fill(b, identity, shape, x.dtype)
     return _walk(b, [x], [start], windows, step, taps=False)[0]
 
@@ -273,17 +267,23 @@ def _walk(b: Builder, operands: Sequence[Value], starts: Sequence[Value], window
     elements: of each operand the one under the tap, of each of `fixed` the one of the window;
     tap: its row-major number, when `taps`.
     """
+    # what no window reads is cut off: fused with what makes it, IREE infers other sizes
+    # (tests/lowering/test_window_needs_cures.py), and refuses steps that are longer than windows
+    read = tuple((o - 1) * s + reach
+                 for o, reach, s in zip(starts[0].shape, windows.reaches, windows.strides))
+    if 0 not in starts[0].shape:
+        operands = [v if v.shape == read else b.cropped(v, read) for v in operands]
     if len(starts) == 1:
         operands = [guarded(v) for v in operands]
     operands = b.materialize(*operands)
     rank, n = len(windows.sizes), len(operands) + len(fixed)
     moving = [i for i in range(rank) if windows.sizes[i] > 1] or [rank - 1]
     write, window = [f"d{i}" for i in range(rank)], [f"k{i}" for i in moving]
-    read = [f"d{i} * {s}" + (f" + k{i} * {d}" if i in moving else "")
+    at = [f"d{i} * {s}" + (f" + k{i} * {d}" if i in moving else "")
             for i, (s, d) in enumerate(zip(windows.strides, windows.dilations))]
     sizes, dtype = tuple(windows.sizes[i] for i in moving), operands[0].dtype
     shape_only = Value(b, mlir.value("tensor.empty", mlir.tensor_type(sizes, dtype)), sizes, dtype)
-    maps = [read] * len(operands) + [write] * len(fixed) + [window] + [write] * len(starts)
+    maps = [at] * len(operands) + [write] * len(fixed) + [window] + [write] * len(starts)
 
     def body(inner: BodyBuilder, *values: Value) -> Sequence[Value]:
         tap = _tap_number(inner, rank, windows.sizes, moving) if taps else None

@@ -9,6 +9,7 @@ import pytest
 from math_harness import CLONG, F32, F64, LONG, Functions, complex_array, flushed, samples, ulps
 
 from calque.lowering.compiler.compile import CompileError
+from calque.lowering.emit.dtypes import BF16
 from calque.lowering.math.region import elementwise
 
 # the oracles meet NaN and overflow on purpose
@@ -40,6 +41,8 @@ PLAIN = Functions({
     "to_i32": (lambda b, x: x.astype(I32), [F32]),
     "to_u8": (lambda b, x: x.astype(U8), [F32]),
     "f64_to_f16": (lambda b, x: x.astype(F16), [F64]),
+    "by_bf16": (lambda b, x: elementwise(b, lambda _, v: v.astype(BF16).astype(
+        F32), [x], [F32])[0], [F32]),
 }, size=SIZE)
 
 
@@ -117,6 +120,12 @@ def test_iree_still_needs_one_rounding_from_f64_to_f16():
     """lowering/math/convert.py: IREE rounds twice, by way of f32."""
     x = np.array([1 + 2.0**-11 + 2.0**-30, 3e-7])
     assert not np.array_equal(PLAIN("f64_to_f16", x), x.astype(F16))
+
+
+def test_iree_still_needs_roundings_to_bf16_by_bits():
+    """narrowed in lowering/math/convert.py: IREE makes nothing of f32 to bf16 to f32."""
+    x = np.full(SIZE, 1.001, F32)
+    assert np.array_equal(PLAIN("by_bf16", x), x)
 
 
 @pytest.mark.parametrize("name", ["sine", "tanh", "cbrt", "atan2", "remainder"])

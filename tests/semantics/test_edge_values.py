@@ -16,6 +16,7 @@ import calque
 import calque.numpy as jnp
 from calque import lax, random
 from calque.scipy import special as sp
+from calque.scipy import stats
 
 INF, NAN = np.inf, np.nan
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -94,3 +95,157 @@ def test_the_limit_of_generalized_normals() -> None:
     # of 4000 draws the mean of x^2, 1/3, has the deviation sqrt(4 / 45 / 4000) = 0.0047
     assert np.abs(x).max() <= 1
     np.testing.assert_allclose((x * x).mean(1), 1 / 3, atol=0.024, rtol=0)
+
+
+def test_what_bfloat16_is_widened_to() -> None:
+    """A conversion to bfloat16 rounds although one back follows (IREE made nothing of the pair)."""
+    x = np.array([255.5, -0.999, 465, 65504, 0.1, 1 / 3, NAN, INF, 3e38], np.float32)
+
+    def both(v: Any) -> tuple[Any, ...]:
+        low = v.astype(jnp.bfloat16)
+        rest = v - low.astype(np.float32)  # (all of it was lost)
+        return low.astype(np.float32), low.astype(np.int32), low.astype(np.float16), rest
+
+    low = x.astype(jnp.bfloat16)
+    with np.errstate(all="ignore"):
+        wide = low.astype(np.float32)
+        want = (wide, [256, -1, 464, 65536, 0, 0, 0, 2 ** 31 - 1, 2 ** 31 - 1],
+                wide.astype(np.float16), x - wide)
+    for level in LEVELS:
+        with at_level(level):
+            for way, results in ways(both, (x,), level).items():
+                for got, expected in zip(results, want, strict=True):
+                    np.testing.assert_array_equal(got, expected, err_msg=f"{level}, {way}")
+
+
+def test_fill_values_of_complex_gathers() -> None:
+    """Each part of a complex number has its own part of the fill value (under jit both had the
+    real one)."""
+    x, at = np.array([1, 2j, 3], np.complex64), np.array([0, 9, 2])
+    for fill in (None, 5, 2j, 1 - 3j):
+        def taken(x: Any, fill: Any = fill) -> Any:
+            return x.at[at].get(mode="fill", fill_value=fill)
+
+        want = np.array([1, NAN if fill is None else fill, 3], np.complex64)
+        rows = jnp.stack([x, x])
+        for got in (taken(jnp.asarray(x)), calque.jit(taken)(x),
+                    calque.jit(lambda xs: lax.map(taken, xs))(rows)[1],
+                    calque.jit(calque.vmap(taken))(rows)[0]):
+            np.testing.assert_array_equal(got, want)
+
+
+NAN_SLOPES: dict[str, tuple[Callable[..., Any], tuple[float, ...]]] = {
+    "betaln": (sp.betaln, (NAN, 2)), "beta of a pole": (sp.beta, (NAN, 0)),
+    "loggamma": (sp.loggamma, (NAN,)), "loggamma of -1.5": (sp.loggamma, (-1.5,)),
+    "gammainc": (calque.grad(lambda x: sp.gammainc(np.float32(2), x)), (NAN,)),
+    "betainc": (calque.grad(lambda x: sp.betainc(np.float32(2), np.float32(3), x)), (NAN,)),
+    "cumlogsumexp": (lambda x: lax.cumlogsumexp(jnp.stack([x, x * NAN]))[1], (1,))}
+
+
+def test_slopes_where_the_value_is_not_a_number() -> None:
+    """They are NaN, by jvp and by vjp, outside of jit and under it (they were 0)."""
+    for name, (f, at) in NAN_SLOPES.items():
+        xs = tuple(map(np.float32, at))
+        every = tuple(range(len(xs)))
+        found = [calque.grad(f, every)(*xs), calque.jit(calque.grad(f, every))(*xs),
+                 calque.jvp(f, xs, tuple(np.float32(1) for _ in xs))]
+        assert np.isnan([float(v) for row in found for v in row]).all(), name
+
+
+def test_slopes_at_the_edges() -> None:
+    """Fresnel's integrals of large numbers, all of them even; NaN of an array of nothing else."""
+    x = np.array([3e38, -3e38, 1e15, 1.8e19, 4], np.float32)
+    s, c = (calque.vmap(calque.grad(lambda x, i=i: sp.fresnel(x)[i]))(x) for i in (0, 1))
+    np.testing.assert_array_equal([s, c], [[0] * 5, [1] * 5])
+    for f in (jnp.nanmedian, lambda x: jnp.nanquantile(x, np.float32(0.5))):
+        np.testing.assert_array_equal(calque.grad(f)(np.array([NAN, NAN], np.float32)), [0, 0])
+
+
+def test_windows_with_steps_that_are_longer() -> None:
+    """What lies behind the last window is read by none: IREE rejected their derivatives."""
+    x = np.array([[3, 1, 0, 2, 2], [0, 2, 5, 1, 4], [9, 9, 9, 9, 9], [9, 9, 9, 9, 9]], np.float32)
+    for op, start, want, place in ((lax.max, -INF, [[3, 4]], [[1, 0, 0, 0, 0], [0, 0, 0, 0, 1]]),
+                                   (lax.min, INF, [[0, 1]], [[0, 0, 0, 0, 0], [1, 0, 0, 1, 0]])):
+        def pool(x: Any, op: Any = op, start: Any = np.float32(start)) -> Any:
+            return lax.reduce_window(x, start, op, (2, 2), (3, 3), "VALID")
+
+        for run in (lambda f: f, calque.jit):
+            np.testing.assert_array_equal(run(pool)(x), want)
+            value, slope = run(lambda x: calque.jvp(pool, (x,), (x,)))(x)
+            np.testing.assert_array_equal([value, slope], [want, want])
+            slope = run(calque.grad(lambda x: pool(x).sum()))(x)
+            np.testing.assert_array_equal(slope, np.r_[place, np.zeros((2, 5))])
+
+
+# distribution, function, x, shape parameter, what is expected (SciPy's, or the limit)
+DISTRIBUTIONS: tuple[tuple[str, str, list[float], list[float] | None, list[float]], ...] = (
+    ("cauchy", "logpdf", [INF, -INF], None, [-INF, -INF]),  # (here NaN)
+    ("cauchy", "pdf", [INF, -INF], None, [0, 0]),
+    ("cauchy", "ppf", [0, -0.0, 0.25, 0.75, 1, 1.5], None, [-INF, -INF, -1, 1, INF, NAN]),
+    ("cauchy", "isf", [0, -0.0, 0.25, 0.75, 1, -1], None, [INF, INF, 1, -1, -INF, NAN]),
+    ("gumbel_l", "logpdf", [INF, -INF, 100], None, [-INF, -INF, -INF]),  # (inf; JAX: NaN)
+    ("gumbel_r", "logpdf", [-INF, INF, -100], None, [-INF, -INF, -INF]),
+    ("poisson", "logpmf", [INF, INF], [0.5, 2], [-INF, -INF]),
+    ("poisson", "entropy", [NAN, 0], None, [NAN, 0]),  # (2.91, the entropy of 80)
+    ("gamma", "logpdf", [0.5, INF], [INF, 2], [-INF, -INF]),
+    ("gamma", "logcdf", [0.5, INF], [INF, 2], [-INF, 0]),
+    ("chi2", "logpdf", [0.5, INF], [INF, 2], [-INF, -INF]),
+    ("t", "logpdf", [0, INF], [INF, INF], [-0.5 * np.log(2 * np.pi), -INF]),  # (NaN, as JAX)
+    ("vonmises", "pdf", [0, -3], [0, 0], [0.5 / np.pi, 0.5 / np.pi]))  # (NaN, as JAX)
+
+
+def test_distributions_at_the_edges() -> None:
+    def all_of(given: list[tuple[Any, ...]]) -> list[Any]:
+        return [getattr(getattr(stats, row[0]), row[1])(*xs)
+                for row, xs in zip(DISTRIBUTIONS, given)]
+
+    given = [tuple(np.array(v, np.float32) for v in row[2:4] if v is not None)
+             for row in DISTRIBUTIONS]
+    for results in (all_of(given), calque.jit(all_of)(given)):
+        for row, got in zip(DISTRIBUTIONS, results, strict=True):
+            np.testing.assert_allclose(got, row[4], 4 * 2.0 ** -23, err_msg=" ".join(row[:2]))
+
+
+def test_complex_numbers_with_one_part_infinite() -> None:
+    """Real powers of infinity, as C99's exp(w log z) gives them; roundings go by parts."""
+    z = jnp.asarray(np.array([INF, complex(INF, -0.0), 4], np.complex64))
+    r = np.array([complex(NAN, 0.25), complex(INF, 1.26), 2.25 - 0.37j], np.complex64)
+    want = np.array([complex(NAN, 0.2), complex(INF, 1.3), 2.2 - 0.4j], np.complex64)
+    for run in (lambda f: f, calque.jit):
+        np.testing.assert_allclose(run(lambda z: z ** 2.5)(z), [INF, INF, 32], 1e-6)
+        np.testing.assert_array_equal(run(lambda r: jnp.round(r, 1))(r), want)
+
+
+def test_products_of_other_types_than_their_results() -> None:
+    """A row of bools times a matrix of them, as floats (the compiler rejected it), and floats
+    whose sums are asked for as integers: rounded after they are added."""
+    row, x = np.array([True, False, True]), np.array([[1, 0], [1, 1], [1, 0]], bool)
+
+    def product(p: Any, q: Any, kind: Any) -> Any:
+        return lax.dot_general(p, q, (((0,), (0,)), ((), ())), preferred_element_type=kind)
+
+    halves = np.array([0.5, 0.75, 100], np.float32)
+    for run in (lambda f: f, calque.jit):
+        for kind in (np.float32, jnp.bfloat16, np.int32):
+            got = run(lambda p, q, kind=kind: product(p, q, kind))(row, x)
+            assert got.dtype == kind
+            np.testing.assert_array_equal(got.astype(np.float32), [2, 0])
+        got = run(lambda p, q: product(p, q, np.int8))(halves, halves)
+        np.testing.assert_array_equal(got, np.int8(127))  # of 10000.8
+        got = run(lambda p, q: product(p, q, np.int32))(halves, halves)
+        np.testing.assert_array_equal(got, np.int32(10000))
+
+
+def test_unwrap_of_small_integers() -> None:
+    """Differences do not wrap around (NumPy's do); the result is a float, also of nothing."""
+    for x in ([127, -128, 3], []):
+        got = jnp.unwrap(np.array(x, np.int8))
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, np.unwrap(np.array(x, np.float64)), 1e-6)
+
+
+def test_wofz_far_below_the_real_line() -> None:
+    z = np.array([1e30 - 1j, -1e30 - 3j, 50 - 2j], np.complex64)
+    want = scipy_special.wofz(z.astype(np.complex128))
+    for run in (lambda f: f, calque.jit):
+        np.testing.assert_allclose(run(sp.wofz)(z), want, 4 * 2.0 ** -23)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import aval_of, ndim_of
+from calque.core.avals import aval_of, dtype_of, ndim_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.precision import Precision
@@ -14,6 +14,7 @@ from calque.core.types import Axes
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.operands import as_operand
 from calque.primitives import contract as ct
+from calque.primitives import elementwise as ew
 
 DotDimensionNumbers = tuple[
     tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
@@ -152,9 +153,13 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
     dims = ((_axes(xc, ranks[0]), _axes(yc, ranks[1])), (_axes(xb, ranks[0]), _axes(yb, ranks[1])))
     preferred = None if preferred_element_type is None else dtypes.canonical(
         preferred_element_type)
-    return ct.dot_general_p.bind(
+    rounded = preferred is not None and dtypes.is_integer(preferred) and any(
+        dtypes.is_inexact(dtype_of(v)) for v in (x, y))
+    out = ct.dot_general_p.bind(
         x, y, dimension_numbers=dims, precision=canonical_precision(precision),
-        preferred_element_type=preferred, out_sharding=None)
+        preferred_element_type=None if rounded else preferred, out_sharding=None)
+    # (sums of integers would be those of the operands' whole parts)
+    return ew.convert(out, preferred) if rounded else out
 
 
 def _axes(axes: Any, rank: int) -> Axes:

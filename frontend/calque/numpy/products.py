@@ -333,9 +333,11 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
                                  fix="unwrap the angle: jnp.unwrap(jnp.angle(p))."))
     with util.lazy_eval("unwrap"):
         p = util.array(p)
+        whole = isinstance(period, (int, np.integer)) and dtypes.is_integer(dtype_of(p))
+        if not whole:  # before differences are taken, which would wrap
+            p = util.cast(p, util.to_inexact(dtype_of(p)), util.weak_of(p))
         if not shape_of(p) or not shape_of(p)[axis]:
             return p
-        whole = isinstance(period, (int, np.integer)) and dtypes.is_integer(dtype_of(p))
         high = period // 2 if whole else period / 2
         ambiguous = period % 2 == 0 if whole else True
         jump = join.diff(p, axis=axis)

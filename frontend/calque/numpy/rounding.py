@@ -192,6 +192,8 @@ def _round(name: str, a: Any, decimals: Any) -> Any:
     with util.lazy_eval(name):
         if not places:
             return _nearest(x)
+        if dtype.kind == "c":  # by parts: products of complex numbers mix them where one is NaN
+            return ew.complex_(_round(name, ew.real(x), places), _round(name, ew.imag(x), places))
         half = dtype in (np.dtype("float16"), dtypes.bfloat16)
         wide = util.cast(x, dtypes.float32) if half else x
         scale = factor(wide, 10.0 ** places)

@@ -86,6 +86,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     nan = ew.ne(rows, rows)
     if skip:
         count = rd.sum(ew.not_(nan), -1, dtype=working, keepdims=True)
+        rows = choose(nan, dtype.type(np.nan), rows)  # NaN has no derivative, as in JAX
     else:
         rows = choose(rd.any(nan, -1, keepdims=True), dtype.type(np.nan), rows)
         count = sh.broadcast_in_dim(number(n, working), (*lead, 1), ())

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from calque.core.avals import ShapedArray, is_complex, shape_of
 from calque.core.errors import explain
 from calque.core.lists import inserted, replaced
@@ -76,8 +78,8 @@ def _smooth_logaddexp(x: Any, y: Any) -> Any:
     if is_complex(x):
         return logaddexp(x, y)
     largest = ew.max_(x, y)
-    fine = ew.is_finite(largest)
-    zero = ew.match_shape(ew.const(largest, 0), shape_of(largest))
+    zero, infinite = (ew.match_shape(ew.const(largest, v), shape_of(largest)) for v in (0, np.inf))
+    fine = ew.ne(ew.abs_(largest), infinite)  # NaN, too: its derivatives are NaN
     shift = ew.stop_gradient(ew.select_n(fine, zero, largest))
     x, y = (ew.exp(ew.select_n(fine, zero, ew.sub(v, shift))) for v in (x, y))
     return ew.select_n(fine, largest, ew.add(shift, ew.log(ew.add(x, y))))

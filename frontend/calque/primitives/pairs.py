@@ -202,17 +202,20 @@ def _results(e: Equation, xs: list[Parts]) -> Sequence[Parts]:
     form = FORMS.get(e.name)
     if form is not None:
         return [form(*xs, **e.params)]
-    if e.name in ALIKE and not any(
-            _has_fill(v) for k, v in e.params.items() if k == "fill_value"):
-        return [tuple(e.primitive.bind(*[x[min(k, len(x) - 1)] for x in xs], **e.params)
-                      for k in (0, 1))]
+    if e.name in ALIKE:
+        return [tuple(e.primitive.bind(*[x[min(k, len(x) - 1)] for x in xs],
+                                       **_of_part(e.params, k)) for k in (0, 1))]
     if e.name in FUNCTIONS and all(len(x) == 2 for x in xs):
         return [_function(e.name, *xs)]
     raise NoPairs(e.name)
 
 
-def _has_fill(value: Any) -> bool:
-    return value is not None and np.imag(value) != 0
+def _of_part(params: Params, part: int) -> Params:
+    """Parameters for the real or the imaginary part: of a gather's fill value its part."""
+    fill = params.get("fill_value")
+    if fill is None:
+        return params
+    return {**params, "fill_value": float((np.real, np.imag)[part](fill))}
 
 
 def _with_programs(e: Equation, xs: list[Parts]) -> list[Any]:

@@ -140,6 +140,20 @@ def _loggamma_jvp(primals: Any, tangents: Any) -> Any:
     return _loggamma(z), t * _complex(z, False)
 
 
+@custom_jvp
+def _real_loggamma(x: Any) -> Any:
+    outside = x <= 0  # (not of NaN, which lgamma keeps)
+    return where(outside, constant(np.nan, x), sp.lgamma_p.bind(where(outside, constant(1, x), x)))
+
+
+@_real_loggamma.defjvp
+def _real_loggamma_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    outside = x <= 0
+    slope = sp.digamma_p.bind(where(outside, constant(1, x), x))
+    return _real_loggamma(x), t * where(outside, constant(np.nan, x), slope)
+
+
 @util.planned
 def loggamma(x: Any) -> Any:
     """The logarithm of Gamma, continuous but for a cut along the negative real line.
@@ -167,8 +181,7 @@ def loggamma(x: Any) -> Any:
     if kind.kind == "c":
         return util.cast(_loggamma(util.array(x)), kind)
     x = util.array(x)
-    inside = x > 0
-    return util.weak_if_scalars(where(inside, sp.lgamma_p.bind(where(inside, x, 1)), np.nan), x)
+    return util.weak_if_scalars(_real_loggamma(x), x)
 
 
 # ---- combinations

@@ -48,10 +48,12 @@ def _inverse(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _power(x: Any, y: Any) -> tuple[Any, Any]:
-    """exp(-(x + iy)^2), the squares with all their digits."""
+    """exp(-(x + iy)^2), the squares with all their digits; 0 where they are beyond 900."""
+    gone = absolute(x) > absolute(y) + 30
+    x, y = where(gone, 0, x), where(gone, 0, y)
     (a, b), (c, d) = square(x), square(y)
     size = ew.exp(c - a) * ew.exp(d - b)
-    angle = 2 * x * y
+    size, angle = where(gone, 0, size), 2 * x * y
     return size * ew.cos(angle), -size * ew.sin(angle)
 
 
@@ -262,7 +264,8 @@ def _fresnel(x: Any) -> tuple[Any, Any]:
 @_fresnel.defjvp
 def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
-    angle = _angle(absolute(x))
+    size = absolute(x)  # all large numbers are even, and x^2 / 4 whole
+    angle = _angle(where((size > 1e15) & (size < np.inf), constant(1e15, x), size))
     return _fresnel(x), (t * ew.sin(angle), t * ew.cos(angle))
 
 

@@ -30,7 +30,8 @@ def _sloped(value: Any, a: Any, b: Any, x: Any) -> Any:
 def _sloped_jvp(primals: Any, tangents: Any) -> Any:
     (value, a, b, x), (t, _, _, dx) = primals, tangents
     proper = (a > 0) & (b > 0) & (a < math.inf) & (b < math.inf)
-    inside = proper & (x > 0) & (x < 1)
+    unknown = (a != a) | (b != b) | (x != x)  # second derivatives are NaN, too
+    inside = unknown | proper & (x > 0) & (x < 1)
     p, q, y = (where(inside, v, c) for v, c in ((a, 1.0), (b, 1.0), (x, 0.5)))
     density = ew.exp(log_beta_weight(p, q, y) - ew.log(y) - ew.log1p(-y))
     at_zero = where(a < 1, math.inf, where(a == 1, b, 0.0))

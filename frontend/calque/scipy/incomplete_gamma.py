@@ -49,7 +49,8 @@ def _sloped(value: Any, a: Any, x: Any) -> Any:
 @_sloped.defjvp
 def _sloped_jvp(primals: Any, tangents: Any) -> Any:
     (value, a, x), (t, _, dx) = primals, tangents
-    inside = (a > 0) & (x > 0) & (a < math.inf) & (x < math.inf)
+    # NaN is inside: second derivatives are NaN, too
+    inside = ~((a <= 0) | (x <= 0) | (a >= math.inf) | (x >= math.inf))
     b, y = where(inside, a, 1.0), where(inside, x, 1.0)
     density = ew.exp(log_gamma_density(b, y) - ew.log(y))
     edge = where(x == 0, where(a < 1, math.inf, where(a == 1, 1.0, 0.0)), 0.0)

@@ -126,12 +126,14 @@ def log_beta(a: Any, b: Any) -> tuple[Any, Any]:
     n, m = where(first, a, b), where(first, b, a)  # B(-n, m) = (-1)^m B(1 + n - m, m)
     finite = pole & (ew.floor(m) == m) & (1 - n - m > 0) & (m > 0)
     endless = ew.eq(a, _like(a, np.inf)) | ew.eq(b, _like(b, np.inf))
-    plain = ~pole & ~endless
+    unknown = (a != a) | (b != b)  # NaN goes through, so that derivatives are NaN, too
+    plain = unknown | ~pole & ~endless
     x = where(plain, a, where(finite, 1 - n - m, 1.0))
     y = where(plain, b, where(finite, m, 1.0))
     value = _general(x, y)
-    value = where(pole & ~finite, np.inf, where(endless & ~pole, -np.inf, value))
-    return where((a != a) | (b != b), np.nan, value), pole
+    value = where(pole & ~finite & ~unknown, np.inf,
+                  where(endless & ~pole & ~unknown, -np.inf, value))
+    return value, pole
 
 
 def _like(x: Any, value: float) -> Any:

@@ -63,13 +63,16 @@ norm = distribution("norm", "normal distribution of mean loc and deviation scale
 
 def _cotangent(q: Any) -> Any:
     """cot(pi q) of 0 <= q <= 1: about 1/2 by the tangent, of what is exact."""
-    near = q < 0.25
-    return where(near, 1 / ew.tan(math.pi * where(near, q, 0.25)),
-                 ew.tan(math.pi * (0.5 - where(near, 0.5, q))))
+    above = q > 0.5
+    side = where(above, 1 - q, absolute(q))  # (of -0 the size)
+    near = side < 0.25
+    found = where(near, 1 / ew.tan(math.pi * where(near, side, 0.25)),
+                  ew.tan(math.pi * (0.5 - where(near, 0.5, side))))
+    return where(above, -found, found)
 
 
 cauchy = distribution("cauchy", "Cauchy distribution, 1 / (pi (1 + z**2))", "", _ALL + " isf ppf", {
-    "logpdf": lambda z: -math.log(math.pi) - log1p_square(z, 1 + 0 * z),
+    "logpdf": lambda z: -math.log(math.pi) - log1p_square(z, _with_one(z)[0]),
     "cdf": lambda z: ew.atan2(*_with_one(-z)) / math.pi,
     "sf": lambda z: ew.atan2(*_with_one(z)) / math.pi,
     "ppf": lambda q: -_cotangent(q), "isf": lambda q: _cotangent(q)})
@@ -114,12 +117,13 @@ pareto = distribution("pareto", "Pareto distribution, b z**-(b + 1) for z >= 1",
 
 
 def _log_gamma(z: Any, a: Any) -> Any:
-    """Near z = a the terms cancel where they are large."""
-    large = (a >= LARGE) & (z > 0)
+    """Near z = a the terms cancel where they are large; -inf where one of them is infinite."""
+    endless = (a >= math.inf) | (z >= math.inf)
+    large = (a >= LARGE) & (z > 0) & ~endless
     near = log_gamma_density(where(large, a, LARGE), where(large, z, LARGE)) - _log(
         where(large, z, 1.0))
-    a, z = where(large, 1.0, a), where(large, 1.0, z)
-    return where(large, near, xlogy(a - 1, z) - z - gammaln(a))
+    a, z = where(large | endless, 1.0, a), where(large, 1.0, z)
+    return where(endless, -math.inf, where(large, near, xlogy(a - 1, z) - z - gammaln(a)))
 
 
 gamma = distribution("gamma", "gamma distribution of shape a", "a", _ALL, {
@@ -150,9 +154,17 @@ beta = distribution("beta", "beta distribution of shapes a and b, on 0 to 1", "a
     "logsf": lambda z, a, b: log_part(_beta_above(z, a, b), betainc(a, b, z), b, a, 1 - z)},
     lambda a, b: (0.0, 1.0), (2.0, 3.0), valid=lambda a, b: (a > 0) & (b > 0))
 
+
+def _log_student(z: Any, df: Any) -> Any:
+    """That of the normal distribution where df is infinite."""
+    endless = df >= math.inf
+    df = where(endless, 1.0, df)
+    found = -betaln(0.5, df / 2) - _log(df) / 2 - (df + 1) / 2 * log1p_square(z, df)
+    return where(endless, _log_normal(z), found)
+
+
 t = distribution("t", "Student's t distribution of df degrees of freedom", "df", "logpdf pdf", {
-    "logpdf": lambda z, df: (-betaln(0.5, df / 2) - _log(df) / 2
-                             - (df + 1) / 2 * log1p_square(z, df))}, example=(3.0,))
+    "logpdf": _log_student}, example=(3.0,))
 
 
 def _power(x: Any, beta: Any) -> Any:
@@ -192,7 +204,7 @@ def _half_sine(x: Any) -> Any:
 vonmises = distribution("vonmises", "von Mises distribution of an angle x in radians", "kappa",
                         "logpdf pdf", {
     "logpdf": lambda x, kappa: -2 * kappa * _half_sine(x) - _log(2 * math.pi * i0e(kappa))},
-    example=(2.0,), scaled=False, valid=lambda kappa: kappa > 0)
+    example=(2.0,), scaled=False, valid=lambda kappa: kappa >= 0)
 
 wrapcauchy = distribution("wrapcauchy", "wrapped Cauchy distribution of an angle x of 0 to 2 pi",
                           "c", "logpdf pdf", {

@@ -46,7 +46,7 @@ def _poisson_entropy(mu: Any, loc: Any) -> Any:
     mu = mu + 0 * loc
     kind = dtype_of(mu)
     terms, limit = _SUMMED[max(kind.itemsize, 4)]
-    near, far = where(mu <= limit, mu, limit), where(mu > limit, mu, limit)
+    near, far = where(mu > limit, limit, mu), where(mu > limit, mu, limit)
     near = where(near >= 0, near, np.nan)
     k, column = np.arange(terms).astype(kind), near[..., None]
     k, column = util.broadcast_all("entropy", k, column)
@@ -96,5 +96,5 @@ nbinom = counts(
 poisson = counts(
     "poisson", "Poisson distribution of mean mu", "mu",
     _log_poisson,
-    lambda k, mu: (k >= 0) & (k == ew.floor(k)), (2.0,),
+    lambda k, mu: (k >= 0) & (k == ew.floor(k)) & (k < np.inf), (2.0,),
     cdf=(("k", "mu"), {"loc": 0}, _poisson_cdf), entropy=(("mu",), {"loc": 0}, _poisson_entropy))

@@ -66,8 +66,8 @@ def _capped(u: Any) -> Any:
 
 @custom_jvp
 def log_gumbel(u: Any) -> Any:
-    """u - e."""
-    return u - ew.exp(u)
+    """u - e, where u is infinite, too."""
+    return where(u > 60, 0, u) - ew.exp(u)
 
 
 log_gumbel.defjvps(lambda t, out, u: -t * ew.expm1(u))

@@ -33,7 +33,7 @@ def _hidden(part: Any) -> Any:
 def log_lower(a: Any, x: Any) -> Any:
     """log P(a, x)."""
     part, rest = gammainc(a, x), gammaincc(a, x)
-    hidden = _hidden(part) & (x > 0) & (x < a)
+    hidden = _hidden(part) & (x > 0) & (x < a) & (a < np.inf)
     b, y = where(hidden, a, 2.0), where(hidden, x, 1.0)
     total: Any = 1.0
     for k in range(_TERMS, 0, -1):
