@@ -278,7 +278,8 @@ def test_stablehlo_text_as_a_lowering() -> None:
            "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }":
            "takes tensor<4xf32>, and the call gives tensor<5xf32>",
            "func.func @f(%x: tensor<5xf32>) -> tensor<1xf32> { %y = stablehlo.constant "
-           "dense<0.0> : tensor<1xf32> return %y : tensor<1xf32> }": "made a value of type"}
+           "dense<0.0> : tensor<1xf32> return %y : tensor<1xf32> }":
+           "made values of types tensor<1xf32>"}
     for text, words in bad.items():
         bad_p = primitive("double bad")
         mlir.register_lowering(bad_p, text)
