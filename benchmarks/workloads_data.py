@@ -445,6 +445,12 @@ def quarter_turns_of_images(j: Any, more: int) -> Made:
 
 
 @workload
+def stack_of_50(j: Any, more: int) -> Made:
+    """Frames of a batch: more arrays than a dispatch has bindings."""
+    return lambda *xs: j.np.stack(xs), tuple(normal(1000 + more, seed=i) for i in range(50))
+
+
+@workload
 def top_10_of_rows(j: Any, more: int) -> Made:
     return lambda x: j.lax.top_k(x, 10), (normal(300 + more, 1000),)
 
