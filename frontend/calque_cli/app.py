@@ -94,7 +94,7 @@ def compile(  # noqa: A001
     - `calque compile model.py:predict --arg 'f32[b,128]' --buckets 1,8,64 --parameters`
     """
     from calque.aot import Module
-    from calque.aot.artifacts import build_all
+    from calque.aot.artifacts import build_all, by_platform, joined
     from calque.dispatch.eager import named_target
     from calque.lowering.target.targets import portable_target
     from calque_cli.functions import traced_or_module
@@ -102,15 +102,18 @@ def compile(  # noqa: A001
     if target and not targets:
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
     targets = targets or [portable_target()]
-    with (progress("tracing", len(targets) + 1) as advance,
-          traced_or_module(function, arg, static, donate, name or None, constraint,
-                           buckets) as found):
-        if isinstance(found, Module):
-            advance("compiling")
-            artifact = found.compile(targets=targets, parameters=parameters)
-        else:
-            artifact = build_all(found, targets, parameters,
-                                 lambda one: advance(f"compiling for {one.name}"))
+    made = []
+    for some in by_platform(targets):
+        with (progress("tracing", len(some) + 1) as advance,
+              traced_or_module(function, arg, static, donate, name or None, constraint,
+                               buckets) as found):
+            if isinstance(found, Module):  # (it looks after the platforms itself)
+                advance("compiling")
+                made = [found.compile(targets=targets, parameters=parameters)]
+                break
+            made.append(build_all(found, some, parameters,
+                                  lambda one: advance(f"compiling for {one.name}")))  # noqa: B023
+    artifact = joined(made)
     named = Path(function.rpartition(":")[2])
     path = output if output.name else Path(f"{named.stem if ':' not in function else named}.vmfb")
     artifact.save(path)

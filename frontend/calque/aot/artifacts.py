@@ -8,7 +8,7 @@ Start reading at `compile`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from calque.aot.weights import (
     stored,
 )
 from calque.core.avals import ShapedArray, aval_of
+from calque.core.config import config
 from calque.core.dims import Dim, SymbolicScope, scope_of
 from calque.core.errors import explain
 from calque.core.naming import name_of
@@ -256,11 +257,11 @@ def compile(fun: Function, *specs: Any,  # noqa: A001
             raise ArgumentError(explain(
                 "a lowered function has its arguments already.", where="aot.compile",
                 fix="give types, static values and donated arguments to jit and lower()."))
-        every = [_of_lowered(fun, name)]
-    else:
-        every = trace_all(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
-                          constraints=constraints, buckets=buckets, **kwspecs)
-    return build_all(every, chosen, parameters)
+        return build_all([_of_lowered(fun, name)], chosen, parameters)
+    return joined([build_all(
+        trace_all(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
+                  constraints=constraints, buckets=buckets, **kwspecs), some, parameters)
+        for some in by_platform(chosen)])
 
 
 def load(path: str | Path | bytes | Artifact, device: runtime.Device | None = None, *,
@@ -286,6 +287,17 @@ def load(path: str | Path | bytes | Artifact, device: runtime.Device | None = No
 
 
 # ---- tracing
+def by_platform(targets: Sequence[Target]) -> Iterator[list[Target]]:
+    """The targets of each platform; while they are at hand, what is traced is traced for it: the
+    functions that lax.platform_dependent takes are the targets', not those of this machine."""
+    groups: dict[str, list[Target]] = {}
+    for t in targets:
+        groups.setdefault(t.platform, []).append(t)
+    for platform, some in groups.items():
+        with config.exporting((platform,)):
+            yield some
+
+
 def trace(fun: Function, *specs: Any, static: Mapping[str, Any] | None = None,
           donate_argnums: int | Sequence[int] = (), name: str | None = None,
           constraints: Sequence[str] = (), **kwspecs: Any) -> Traced:
@@ -495,6 +507,12 @@ def build_all(every: Sequence[Traced], targets: Sequence[Target], beside: bool |
                               _shapes(traced.program.in_avals)))
         archived.update({x.name: x.value for x in traced.stored.values()})
     return Artifact(tuple(parts), archived)
+
+
+def joined(artifacts: Sequence[Artifact]) -> Artifact:
+    """The parts of artifacts that were traced for several platforms, as one."""
+    return Artifact(tuple(p for a in artifacts for p in a.parts),
+                    {name: x for a in artifacts for name, x in a.parameters.items()})
 
 
 def _shapes(args: Sequence[Any]) -> str:

@@ -20,7 +20,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from calque import lax
-from calque.aot.artifacts import ArgumentError, Artifact, Traced, build_all, link, trace_all
+from calque.aot.artifacts import (
+    ArgumentError,
+    Artifact,
+    Traced,
+    build_all,
+    by_platform,
+    link,
+    trace_all,
+)
 from calque.aot.records import State
 from calque.core import dtypes
 from calque.core.avals import aval_of
@@ -153,14 +161,17 @@ class Module:
                 f"{type(self).__name__} exports no method {unknown[0]}.", "aot.Module.compile",
                 f"name one of {', '.join(methods)}, or mark it by @aot.export()."))
         leaves = self._leaves()
-        every: list[Traced] = []
-        for name, method in methods.items():
-            given = (arguments or {}).get(name, getattr(method, _SPECS))
-            for specs in given if isinstance(given, list) else [given]:
-                every.append(_trace(self, name, specs, leaves, constraints))
-        if leaves:
-            every.append(_trace_initial(leaves))
-        artifact = link(*[build_all([traced], chosen, parameters) for traced in every])
+        made: list[Artifact] = []
+        for some in by_platform(chosen):
+            every: list[Traced] = []
+            for name, method in methods.items():
+                given = (arguments or {}).get(name, getattr(method, _SPECS))
+                for specs in given if isinstance(given, list) else [given]:
+                    every.append(_trace(self, name, specs, leaves, constraints))
+            if leaves:
+                every.append(_trace_initial(leaves))
+            made += [build_all([traced], some, parameters) for traced in every]
+        artifact = link(*made)
         if path is not None:
             artifact.save(path)
         return artifact
