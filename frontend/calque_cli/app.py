@@ -94,26 +94,26 @@ def compile(  # noqa: A001
     - `calque compile model.py:predict --arg 'f32[b,128]' --buckets 1,8,64 --parameters`
     """
     from calque.aot import Module
-    from calque.aot.artifacts import build_all, by_platform, joined
+    from calque.aot.artifacts import Artifact, build_all, for_platforms
     from calque.dispatch.eager import named_target
-    from calque.lowering.target.targets import portable_target
+    from calque.lowering.target.targets import Target, portable_target
     from calque_cli.functions import traced_or_module
     targets = [named_target(t) for names in target for t in names.split(",") if t.strip()]
     if target and not targets:
         raise UsageError("no target is named.", "give --target cpu, or leave the option away.")
     targets = targets or [portable_target()]
-    made = []
-    for some in by_platform(targets):
+
+    def build(some: list[Target]) -> Artifact:
         with (progress("tracing", len(some) + 1) as advance,
               traced_or_module(function, arg, static, donate, name or None, constraint,
                                buckets) as found):
-            if isinstance(found, Module):  # (it looks after the platforms itself)
+            if isinstance(found, Module):
                 advance("compiling")
-                made = [found.compile(targets=targets, parameters=parameters)]
-                break
-            made.append(build_all(found, some, parameters,
-                                  lambda one: advance(f"compiling for {one.name}")))  # noqa: B023
-    artifact = joined(made)
+                return found.compile(targets=some, parameters=parameters)
+            return build_all(found, some, parameters,
+                             lambda one: advance(f"compiling for {one.name}"))
+
+    artifact = for_platforms(targets, build)
     named = Path(function.rpartition(":")[2])
     path = output if output.name else Path(f"{named.stem if ':' not in function else named}.vmfb")
     artifact.save(path)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import calque
 from calque import aot, lax
-from calque.aot.artifacts import by_platform
+from calque.aot.artifacts import Part, for_platforms
 from calque.dispatch.eager import named_target
 from calque.runtime.aot import read_records
 from calque.transforms.stage import replay
@@ -27,13 +27,29 @@ def test_functions_are_traced_for_the_targets():
     inner = calque.jit(f)
     inner(X)  # (what was traced for this machine is not taken for another)
     found = {}
-    for some in by_platform(targets):
+
+    def build(some):
         traced = aot.trace(lambda x: inner(x) * 2, "f32[3]")
         found[tuple(t.name for t in some)] = np.asarray(replay(traced.program, X)[0])
+        return aot.Artifact(tuple(Part("f", t.name, b"") for t in some))
+
+    made = for_platforms(targets, build)
+    assert [p.target for p in made.parts] == [t.name for t in targets]
     assert list(found) == [("cpu:x86-64-v3", "cpu:x86-64-v2"), ("cuda:sm_80",)]
-    for made, more in zip(found.values(), (1, 2)):
-        np.testing.assert_array_equal(made, (X + more) * 2)
+    for got, more in zip(found.values(), (1, 2)):
+        np.testing.assert_array_equal(got, (X + more) * 2)
     np.testing.assert_array_equal(calque.jit(lambda x: inner(x) * 2)(X), (X + 1) * 2)
+
+
+def test_a_failure_leaves_nothing_behind():
+    """Also while somebody holds the error."""
+    def build(some):
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError) as kept:
+        for_platforms([named_target("cuda:sm_80")], build)
+    assert calque.config.exported_platforms() is None and kept.value is not None
+    np.testing.assert_array_equal(calque.jit(lambda x: f(x) - 1)(X), X)
 
 
 def test_an_artifact_runs_here():

@@ -8,7 +8,7 @@ Start reading at `compile`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -258,10 +258,9 @@ def compile(fun: Function, *specs: Any,  # noqa: A001
                 "a lowered function has its arguments already.", where="aot.compile",
                 fix="give types, static values and donated arguments to jit and lower()."))
         return build_all([_of_lowered(fun, name)], chosen, parameters)
-    return joined([build_all(
+    return for_platforms(chosen, lambda some: build_all(
         trace_all(fun, *specs, static=static, donate_argnums=donate_argnums, name=name,
-                  constraints=constraints, buckets=buckets, **kwspecs), some, parameters)
-        for some in by_platform(chosen)])
+                  constraints=constraints, buckets=buckets, **kwspecs), some, parameters))
 
 
 def load(path: str | Path | bytes | Artifact, device: runtime.Device | None = None, *,
@@ -287,17 +286,6 @@ def load(path: str | Path | bytes | Artifact, device: runtime.Device | None = No
 
 
 # ---- tracing
-def by_platform(targets: Sequence[Target]) -> Iterator[list[Target]]:
-    """The targets of each platform; while they are at hand, what is traced is traced for it: the
-    functions that lax.platform_dependent takes are the targets', not those of this machine."""
-    groups: dict[str, list[Target]] = {}
-    for t in targets:
-        groups.setdefault(t.platform, []).append(t)
-    for platform, some in groups.items():
-        with config.exporting((platform,)):
-            yield some
-
-
 def trace(fun: Function, *specs: Any, static: Mapping[str, Any] | None = None,
           donate_argnums: int | Sequence[int] = (), name: str | None = None,
           constraints: Sequence[str] = (), **kwspecs: Any) -> Traced:
@@ -509,10 +497,22 @@ def build_all(every: Sequence[Traced], targets: Sequence[Target], beside: bool |
     return Artifact(tuple(parts), archived)
 
 
-def joined(artifacts: Sequence[Artifact]) -> Artifact:
-    """The parts of artifacts that were traced for several platforms, as one."""
-    return Artifact(tuple(p for a in artifacts for p in a.parts),
-                    {name: x for a in artifacts for name, x in a.parameters.items()})
+def for_platforms(targets: Sequence[Target], build: Callable[[list[Target]], Artifact]
+                  ) -> Artifact:
+    """One artifact of what `build` gives for the targets of each platform, for which it traces: the
+    functions that lax.platform_dependent takes are the targets', not those of this machine."""
+    places: dict[str, list[int]] = {}
+    for k, t in enumerate(targets):
+        places.setdefault(t.platform, []).append(k)
+    found: dict[int, list[Part]] = {k: [] for k in range(len(targets))}
+    parameters: dict[str, Ndarray] = {}
+    for platform, some in places.items():
+        with config.exporting((platform,)):
+            made = build([targets[k] for k in some])
+        parameters.update(made.parameters)
+        for i, part in enumerate(made.parts):  # of each function one for each target
+            found[some[i % len(some)]].append(part)
+    return Artifact(tuple(p for row in zip(*found.values(), strict=True) for p in row), parameters)
 
 
 def _shapes(args: Sequence[Any]) -> str:

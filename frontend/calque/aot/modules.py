@@ -25,7 +25,7 @@ from calque.aot.artifacts import (
     Artifact,
     Traced,
     build_all,
-    by_platform,
+    for_platforms,
     link,
     trace_all,
 )
@@ -161,8 +161,8 @@ class Module:
                 f"{type(self).__name__} exports no method {unknown[0]}.", "aot.Module.compile",
                 f"name one of {', '.join(methods)}, or mark it by @aot.export()."))
         leaves = self._leaves()
-        made: list[Artifact] = []
-        for some in by_platform(chosen):
+
+        def build(some: list[Target]) -> Artifact:
             every: list[Traced] = []
             for name, method in methods.items():
                 given = (arguments or {}).get(name, getattr(method, _SPECS))
@@ -170,8 +170,9 @@ class Module:
                     every.append(_trace(self, name, specs, leaves, constraints))
             if leaves:
                 every.append(_trace_initial(leaves))
-            made += [build_all([traced], some, parameters) for traced in every]
-        artifact = link(*made)
+            return link(*[build_all([traced], some, parameters) for traced in every])
+
+        artifact = for_platforms(chosen, build)
         if path is not None:
             artifact.save(path)
         return artifact
