@@ -26,10 +26,12 @@ def insert(module: Any, text: str) -> None:
         ir.InsertionPoint.current.insert(ir.Operation.parse(text))
 
 
-def executable(name: str, bindings: int, groups: int, body: str, sizes: str = "") -> str:
+def executable(name: str, bindings: int, groups: int, body: str, sizes: str = "",
+               functions: str = "") -> str:
     """The text of an executable whose function runs `body` in each workgroup, %group of %groups.
 
-    Its arguments are bindings %b0, %b1, ... and `sizes`; %c0 and %c1 are there.
+    Its arguments are bindings %b0, %b1, ... and `sizes`; %c0 and %c1 are there.  `functions`: what
+    it calls, as text before it.
     """
     arguments = ", ".join(f"%b{i}: !stream.binding" for i in range(bindings))
     return f"""
@@ -39,7 +41,7 @@ stream.executable private @{name} {{
     %one = arith.constant 1 : index
     stream.return %g, %one, %one : index, index, index
   }}
-  builtin.module {{
+  builtin.module {{{functions}
     func.func @{name}({arguments}{sizes}) {{
       %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index

@@ -13,7 +13,7 @@ from calque.core.types import Shape
 from calque.lowering.compiler.server import FUNCTIONS
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.kernels.dispatch import dispatch, insert
+from calque.lowering.kernels.dispatch import dispatch, executable, insert
 from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.passes.remainder import joins_many
 from calque.lowering.plan.switches import off
@@ -77,15 +77,7 @@ def _executable(ctx: Context, name: str, widths: Sequence[int], rows: int, line:
       func.call @{function}(%m{i}, %out, %w{i}, %t{i}, %r{i}a, %r{i}b, %k{i}a, %k{i}b) : (
         memref<?xi{bits}>, {out}, index, index, index, index, index, index) -> ()""")
         to += width
-    bindings = ", ".join(f"%b{i}: !stream.binding" for i in range(len(widths) + 1))
-    return f"""
-stream.executable private @{name} {{
-  stream.executable.export public @{name} workgroups() -> (index, index, index) {{
-    %g = arith.constant {groups} : index
-    %one = arith.constant 1 : index
-    stream.return %g, %one, %one : index, index, index
-  }}
-  builtin.module {{
+    copy = f"""
     func.func private @{function}(%m: memref<?xi{bits}>, %out: {out}, %width: index, %to: index,
         %first: index, %last: index, %begin: index, %end: index) attributes {{no_inline}} {{
       %c1 = arith.constant 1 : index
@@ -113,19 +105,11 @@ stream.executable private @{name} {{
         }}
       }}
       return
-    }}
-    func.func @{name}({bindings}) {{
-      %c0 = arith.constant 0 : index
-      %c1 = arith.constant 1 : index
-      %groups = arith.constant {groups} : index
-      %group = stream.dispatch.workgroup.id[0] : index
+    }}"""
+    return executable(name, len(widths) + 1, groups, f"""
       %next = arith.addi %group, %c1 : index
       %out = stream.binding.subspan %b{len(widths)}[%c0] : !stream.binding -> {out}
-      {"".join(calls)}
-      return
-    }}
-  }}
-}}"""
+      {"".join(calls)}""", functions=copy)
 
 
 def _range(tag: str, count: int, groups: int) -> str:

@@ -45,6 +45,7 @@ def test_rows_of_any_length(n):
     same(lambda x, r, c: x[::-1] * r + x * c, x, row, column)
     same(lambda x: x.transpose(0, 2, 1, 3)[:, ::-1], x)
     same(lambda x: x[:, 3:29:2, 1:30], x)
+    same(lambda x: x[..., -1:] * x[:, :, ::-1] - x[:, :, ::-1, :1], x)  # a number of each row
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i1", "?", "i2", "f2", ml_dtypes.bfloat16, "i4", "f8"])
