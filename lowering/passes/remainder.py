@@ -205,6 +205,10 @@ def close(finder: rows.Finder, p: Program) -> None:
                 _see_through(finder, i)
     plain = min((v for v in p.inputs if v in read and v.aval.dtype in loops.DTYPES and v.aval.size),
                 key=lambda v: v.aval.size, default=None)
+    for i in sorted(small & finder.live, key=finder.position.__getitem__):
+        if is_spread(finder.equations[i]):  # workgroups share it, and nothing else
+            small.remove(i)
+            _join_whole(finder, [i], plain)
     most = INLINE_WORK if cost.runs_inline(p) else WORK
     for members in _batches(finder, [i for i in small if i in finder.live], most):
         _join_whole(finder, members, plain)

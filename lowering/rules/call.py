@@ -32,7 +32,7 @@ def _jit(op: Op) -> list[Value]:
     if isinstance(how, Whole):
         equations = op["jaxpr"].equations
         made = emit_padded(op.ctx, equations[0], op.x, op.outs[0]) if (
-            is_spread(equations[0])) else emit_whole(
+            len(equations) == 1 and is_spread(equations[0])) else emit_whole(
                 op.ctx, op["jaxpr"], op.operands, op.outs, "small")
         op.ctx.aliases.add_new(made)
         return made

@@ -130,3 +130,18 @@ def test_masks_of_large_arrays():
     iotas = calque.jit(lambda: [calque.lax.broadcasted_iota(d, (200, 120), 1) for d in dtypes])()
     for dtype, got in zip(dtypes, iotas, strict=True):
         np.testing.assert_array_equal(got, np.tile(np.arange(120, dtype=dtype), (200, 1)))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_large_pad_beside_small_work(first):
+    """Workgroups share the pad, which is a kernel of its own whatever small work stands by it."""
+    c, i = RNG.normal(size=(13, 31, 257)).astype("f4"), np.arange(-950, 950, dtype="i4")
+
+    def f(n, c, i):
+        padded = n.pad(c, ((0, 0), (1, 0), (0, 0))) if first else None
+        at = n.where(i < 0, i + 301, i)[:, None]
+        padded = padded if first else n.pad(c, ((0, 0), (1, 0), (0, 0)))
+        return padded, at, at + n.pad(i, (2, 1))[3:, None], n.flip(c, 1)
+
+    for got, want in zip(calque.jit(lambda c, i: f(jnp, c, i))(c, i), f(np, c, i)):
+        np.testing.assert_array_equal(got, want)
