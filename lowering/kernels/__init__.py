@@ -4,13 +4,13 @@ and what it would make many dispatches of.
   values.py     scalars and vectors: a Builder whose values are vector registers
   memory.py     flat memory seen through strides: loads, stores, loops
   joined.py     joined and padded arrays as their parts; joins.py: many arrays into one
-  tensors.py    the equations of a Program over such memory: contract.py its products, folds.py its
-                folds, indexing.py gather and scatter
+  tensors.py    the equations of a Program over such memory: contract.py its products,
+                reductions.py its folds, indexing.py gather and scatter
   shell.py      an executable around a kernel, and its dispatch
   loop.py       scan and while as one dispatch; passes/loops says which loops
   registers.py  loops whose rows hold few numbers; passes/registers says which
-  rows.py       sums and what follows of them row by row as one dispatch; passes/rows says which;
-                stretch.py: without sums, many operations on a few vectors
+  rows.py       sums and what follows of them row by row as one dispatch (folds.py: their sums);
+                passes/rows says which; stretch.py: without sums, many operations on a few vectors
   points.py     rows of few numbers as one dispatch; passes/points says which
   attention.py  products around a group of rows; passes/attention says which
   lists.py      elementwise work on each array of a list; passes/lists says which

@@ -15,7 +15,7 @@ from calque.lowering.emit.builder import Value, int_array
 from calque.lowering.emit.dtypes import BF16, F16, F32, I32, summed
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index
-from calque.lowering.kernels.tensors import FOLDS
+from calque.lowering.kernels.reductions import FOLDS
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 
 CHAIN = 64  # additions in a row of one lane

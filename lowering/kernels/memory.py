@@ -6,7 +6,7 @@ bool is a byte in memory.  Start reading at `Memory`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,6 +67,19 @@ def number(i: Index) -> Value:
     """An index as an int32."""
     cast = mlir.value("arith.index_cast", SCALAR.type_of(I32), [index(i)])
     return Value(SCALAR, cast, (), I32)
+
+
+def numbers(b: KernelBuilder, i: Index) -> Value:
+    """An index and those behind it, a lane each, as int32."""
+    first = b.to_lanes(number(i))
+    return first if b.lanes == 1 else first + constant(b, range(b.lanes), I32)
+
+
+def constant(b: KernelBuilder, values: Iterable[Any], dtype: Dtype) -> Value:
+    """A vector with a value for each lane."""
+    text, kind = ", ".join(str(v).lower() for v in values), b.type_of(dtype)
+    made = mlir.value("arith.constant", kind, value=f"dense<[{text}]> : {kind}")
+    return Value(b, made, (), dtype)
 
 
 def clamped(start: Value, last: int, b: KernelBuilder = SCALAR) -> Value:
@@ -151,6 +164,11 @@ class Memory:
 def memref_type(size: int, dtype: Dtype) -> Any:
     element = "i8" if dtype == BOOL else scalar_text(dtype)
     return mlir.ir().Type.parse(f"memref<{size}x{element}>", mlir.context())
+
+
+def widest(dtype: Dtype) -> int:
+    """Lanes of one vector: 64 bytes."""
+    return max(2, 64 // max(4, dtype.itemsize))
 
 
 def load(b: KernelBuilder, m: Memory, where: Sequence[Index]) -> Value:

@@ -18,10 +18,9 @@ from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, param_key
 from calque.core.types import Axes, Dtype, Shape
-from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.emit.dtypes import BOOL, I32
+from calque.lowering.emit.dtypes import BOOL
 from calque.lowering.kernels import indexing, memory
 from calque.lowering.kernels.folds import Chains, Fold, across, fold_of
 from calque.lowering.kernels.memory import Index, Memory
@@ -460,10 +459,9 @@ class Kernel:
         return convert(b, self.place(b, next(iter(n.axes)), where), n.dtype)
 
     def place(self, b: KernelBuilder, axis: int, where: list[Index]) -> Value:
-        value = b.to_lanes(memory.number(where[axis]))
-        if axis == self.last and b.lanes > 1:
-            value = value + _constant(b, list(range(b.lanes)), I32)
-        return value
+        if axis == self.last:
+            return memory.numbers(b, where[axis])
+        return b.to_lanes(memory.number(where[axis]))
 
     def sweep(self, k: int) -> None:
         """Folds and stores of sweep k."""
@@ -560,7 +558,7 @@ class Kernel:
         carry = chains.loop(stop, wide, some(many), carry)
         carry = memory.loop(whole, some(1), carry, start=stop, step=b.lanes)
         if whole < n:
-            mask = _constant(b, [j >= whole - n + b.lanes for j in range(b.lanes)], BOOL)
+            mask = memory.constant(b, [j >= whole - n + b.lanes for j in range(b.lanes)], BOOL)
             last = body(b, _put(where, self.last, n - b.lanes), mask, chains.values(carry))
             carry = [*[v.ir for v in last], *carry[k:]]
         return carry
@@ -587,10 +585,3 @@ def indices_of(u: Index, sizes: Sequence[int]) -> list[Index]:
 
 def _put(where: list[Index], axis: int, i: Index) -> list[Index]:
     return [*where[:axis], i, *where[axis + 1:]]
-
-
-def _constant(b: KernelBuilder, values: Sequence[Any], dtype: Dtype) -> Value:
-    """A vector with a value for each lane."""
-    text, kind = ", ".join(str(v).lower() for v in values), b.type_of(dtype)
-    made = mlir.value("arith.constant", kind, value=f"dense<[{text}]> : {kind}")
-    return Value(b, made, (), dtype)

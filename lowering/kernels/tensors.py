@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from calque.core.avals import ShapedArray
-from calque.core.dtypes import extreme
 from calque.core.lists import other_axes
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Dtype, Shape
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.emit.dtypes import BOOL, F32, summed
+from calque.lowering.emit.dtypes import F32
 from calque.lowering.emit.registry import Op, rules
 from calque.lowering.kernels import indexing, joined, memory
 from calque.lowering.kernels.contract import dot_general
 from calque.lowering.kernels.indexing import Picked
 from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
+from calque.lowering.kernels.reductions import Computed, reduce
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import picks
 from calque.lowering.passes.loops import decomposition
@@ -32,14 +32,9 @@ if TYPE_CHECKING:
     from calque.lowering.kernels.shell import Shell
 
 Entry = Value | Memory
-FOLDS = {"reduce_sum": ("add", "add", 0), "reduce_prod": ("multiply", "mul", 1),
-         "reduce_max": ("maximum", "max", None), "reduce_min": ("minimum", "min", None),
-         "reduce_and": ("and", "and", -1), "reduce_or": ("or", "or", 0)}
-
-
-def widest(dtype: Dtype) -> int:
-    """Lanes of one vector: 64 bytes."""
-    return max(2, 64 // max(4, dtype.itemsize))
+P = TypeVar("P")
+LEAST_COMPUTED = 8  # numbers side by side from which on a fold computes what it folds: shorter
+# rows are vectors where what lies in memory is one row
 
 
 class Emitter:
@@ -93,7 +88,7 @@ def elementwise(shape: Shape, targets: Sequence[Memory], parts: Sequence[Part | 
         targets = [t.view(shape, (1,)) for t in targets]
     arrays += [m for s in gathers for m in s.arrays]
     dtypes = [a.dtype for a in arrays] or [F32]
-    lanes = min(widest(d) for d in dtypes)
+    lanes = min(memory.widest(d) for d in dtypes)
     if any(t.strides and t.strides[-1] != 1 and t.shape[-1] > 1 for t in targets):
         lanes = 1
     if not shape:
@@ -307,14 +302,48 @@ class _Run:
 
     # ---- the rest
     def fold(self, e: Equation) -> Entry:
-        x, axes = self.read(e.inputs[0]), tuple(e.params["axes"])
-        assert isinstance(x, Memory)
-        how, kind, start = FOLDS[e.name]
-        if x.dtype == BOOL:
-            start = how in ("and", "minimum")
-        elif start is None:
-            start = extreme(x.dtype, how == "minimum")
-        return memory.entry(reduce(self.emitter, x, axes, how, kind, start))
+        x = self.computed(e) or self.read(e.inputs[0])
+        assert isinstance(x, Memory | Computed)
+        kept = other_axes(len(x.shape), e.params["axes"])
+        out = self.emitter.allocate(tuple(x.shape[i] for i in kept), x.dtype)
+        reduce(e.name, x, e.params["axes"], out)
+        return memory.entry(out)
+
+    def computed(self, e: Equation) -> Computed | None:
+        """A fold's operand as what the group computes it of, where nothing else reads it: it takes
+        no memory then; None where it lies in memory, its rows are less than a vector, or what it is
+        computed of lies in parts (`elementwise` goes from part to part)."""
+        alone, mine = {self.position[id(e)]}, list[Equation]()
+        for q in reversed(self.group):
+            v = q.outputs[0]
+            read = self.uses.get(v, ())
+            if read and alone.issuperset(read) and v not in self.destinations:
+                alone.add(self.position[id(q)])
+                mine.append(q)
+        out = e.inputs[0].aval
+        if not mine or mine[0].outputs[0] is not e.inputs[0] or out.shape[-1] < LEAST_COMPUTED:
+            return None
+        made = {q.outputs[0] for q in mine}
+        if any(isinstance(self.env.get(a), Joined) for q in mine for a in q.inputs
+               if isinstance(a, Var)):
+            return None
+        sources = dict[Atom, Entry | Picked](
+            (v, self.picked.pop(v)) for v in made if v in self.picked)
+        inside = [q for q in reversed(mine) if q.outputs[0] not in sources]
+        self.group = [q for q in self.group if q.outputs[0] not in made]
+        self.flush()  # what others read as well is in memory
+        for a in dict.fromkeys(a for q in inside for a in q.inputs):
+            if a not in made:
+                sources[a] = self.read(a)
+
+        def body(b: KernelBuilder, values: Sequence[Value]) -> Value:
+            env = dict(zip(sources, values))
+            for q in inside:
+                env[q.outputs[0]] = self.emitter.apply(b, q, [env[a] for a in q.inputs])
+            return env[e.inputs[0]]
+
+        return Computed(out.shape, out.dtype,
+                        tuple(_aligned(s, out.shape) for s in sources.values()), body)
 
     def indexed(self, e: Equation) -> Entry:
         x, *others = [self.in_memory(self.read(a)) for a in e.inputs]
@@ -417,16 +446,16 @@ class _Run:
         return [made]
 
     def _iota(self, e: Equation, args: list[Entry]) -> list[Entry]:
+        """The numbers along one axis, repeated along the others: these take no memory."""
+        from calque.lowering.math import convert
         axis, out = e.params["dimension"], e.outputs[0].aval
-        made = self.emitter.allocate(out.shape, out.dtype)
+        made = self.emitter.allocate((out.shape[axis],), out.dtype)
 
-        def put(where: list[Index]) -> None:
-            value = rules["convert_element_type"](Op(
-                [memory.number(where[axis])], {}, [ShapedArray((), out.dtype)], Context(SCALAR)))
-            memory.store(SCALAR, value, made, where)
+        def put(b: KernelBuilder, i: Index) -> None:
+            memory.store(b, convert(b, memory.numbers(b, i), out.dtype), made, [i])
 
-        memory.nest(out.shape, put)
-        return [made]
+        memory.strip(made.size, memory.widest(out.dtype), put)
+        return [made.view(out.shape, [int(i == axis) for i in range(len(out.shape))])]
 
     def decomposed(self, e: Equation, args: list[Entry]) -> list[Part]:
         return self.emitter.run(decomposition(e), args)
@@ -468,7 +497,7 @@ class _Run:
                 mlir.operation("scf.yield", [], [])
 
 
-def _aligned(s: Part | Picked, shape: Shape) -> Part | Picked:
+def _aligned(s: P, shape: Shape) -> P | Value:
     """Rank-0 operands among arrays are scalars."""
     if isinstance(s, Memory) and s.shape != shape:
         return memory.load(SCALAR, s, [0] * s.ndim)
@@ -484,69 +513,3 @@ def apply(b: KernelBuilder, e: Equation, values: Sequence[Value]) -> Value:
     out: Value = rules[e.name](
         Op(list(values), e.params, [ShapedArray((), e.outputs[0].aval.dtype)], ctx))
     return out
-
-
-def reduce(emitter: Emitter, x: Memory, axes: Sequence[int], how: str, kind: str,
-           start: Any) -> Memory:
-    """x folded over axes: lanes run along the last axis, which is kept or folded at the end."""
-    kept = other_axes(x.ndim, axes)
-    out = emitter.allocate(tuple(x.shape[i] for i in kept), x.dtype)
-    dtype = summed(x.dtype) if how in ("add", "multiply") else x.dtype
-    last = x.ndim - 1
-    along = bool(kept) and kept[-1] == last
-    inner = [i for i in axes if along or i != last]
-    lanes = widest(x.dtype) if x.strides[last] in (0, 1) else 1
-
-    def source(outer: Sequence[Index], folded: Sequence[Index], i: Index) -> list[Index]:
-        where: list[Index] = [0] * x.ndim
-        for axis, k in (*zip(kept, outer), *zip(inner, folded)):
-            where[axis] = k
-        where[last] = i
-        return where
-
-    def folds(b: KernelBuilder, outer: Sequence[Index], i: Index, acc: Value) -> Value:
-        """acc with x folded in over the inner axes."""
-        def level(axes: list[int], folded: list[Index], ir: Any) -> Any:
-            if not axes:
-                value = b.convert(memory.load(b, x, source(outer, folded, i)), dtype)
-                return b.binary(how, Value(b, ir, (), dtype), value).ir
-            return memory.loop(x.shape[axes[0]], lambda k, a: [
-                level(axes[1:], [*folded, k], a)], [ir])[0]
-        return Value(b, level(list(inner), [], acc.ir), (), dtype)
-
-    if along:
-        def row(outer: list[Index]) -> None:
-            def step(b: KernelBuilder, i: Index) -> None:
-                found = folds(b, [*outer, i], i, b.splat(start, (), dtype))
-                memory.store(b, b.convert(found, x.dtype), out, [*outer, i])
-            memory.strip(x.shape[last], lanes, step)
-        memory.nest([x.shape[i] for i in kept[:-1]], row)
-        return out
-
-    def cell(outer: list[Index]) -> None:
-        total = SCALAR.splat(start, (), dtype)
-        at, width, n = 0, lanes, x.shape[last]
-        while at < n:
-            while width > n - at:
-                width //= 2
-            b = SCALAR if width == 1 else KernelBuilder(width)
-            stop = at + (n - at) // width * width
-            (acc,) = memory.loop(stop, lambda i, a, b=b: [
-                folds(b, outer, i, Value(b, a, (), dtype)).ir],
-                [b.splat(start, (), dtype).ir], start=at, step=width)
-            part = b.horizontal(_kind(kind, dtype), Value(b, acc, (), dtype))
-            total = SCALAR.binary(how, total, Value(SCALAR, part.ir, (), dtype))
-            at = stop
-        memory.store(SCALAR, SCALAR.convert(total, x.dtype), out, outer)
-
-    memory.nest(out.shape, cell)
-    return out
-
-
-def _kind(kind: str, dtype: Dtype) -> str:
-    """vector.reduction's name of a fold."""
-    if kind not in ("max", "min"):
-        return kind
-    if dtype.kind in "fV":
-        return f"{kind}imumf"
-    return f"{kind}ui" if dtype.kind in "ub" else f"{kind}si"

@@ -19,6 +19,7 @@ from calque.core.words import forms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.planes import in_planes
+from calque.lowering.passes.same import merged
 from calque.lowering.passes.shared import with_shared_solves
 from calque.lowering.passes.vectors import with_vectors_summed
 from calque.lowering.passes.written import with_parts_written
@@ -156,12 +157,18 @@ def in_words(e: Equation) -> list[Equation] | None:
         made = made and without_empty(made)  # (sums over one step have nothing left to add)
         if made is None or len(made.equations) != 1 or made.const_vars:
             return None
-        (loop,) = made.equations
+        loop = made.equations[0].with_inner(_once)
         if loop.name == "scan":  # (written out, its steps would be dispatches)
             loop = loop.replace(params={**loop.params, "unroll": 0})
         if cost.is_kernel(loop):
             return _between_keys(e, loop, made.inputs)
     return None
+
+
+def _once(p: Program) -> Program:
+    """p, at any depth, without what is computed twice: the largest number and its position."""
+    equations = [e.with_inner(_once) for e in p.equations]
+    return merged(p if tuple(equations) == p.equations else p.replace(equations=equations))
 
 
 def _between_keys(e: Equation, loop: Equation, inputs: Sequence[Var]) -> list[Equation]:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Params, Shape
 from calque.lowering.passes import loops
@@ -182,7 +181,6 @@ class _Row(Rewriter):
     def __init__(self, n: int) -> None:
         super().__init__(n, 1)
         self.indices: dict[Atom, int] = {}
-        self.makers: dict[Atom, Equation] = {}
 
     def input(self, v: Var, axis: int | None) -> Var:
         if axis is None:
@@ -203,8 +201,6 @@ class _Row(Rewriter):
             self.decomposition(e, given)
             return
         super().rewrite(e, given)
-        if all(a is None for _, a in given):
-            self.makers.update((v, self.equations[-1]) for v in e.outputs)
 
     def decomposition(self, e: Equation, given: list[tuple[Atom, int | None]]) -> None:
         """Of matrices in a batch, of which an axis is the rows."""
@@ -236,27 +232,7 @@ class _Row(Rewriter):
             self.cuts[x, axis] = self.anew(x, axis)
         return self.cuts[x, axis], axis
 
-    def anew(self, x: Var, axis: int) -> Var:
-        """What all rows share, for one row: computed with fewer elements."""
-        e = self.makers.get(x)
-        if e is None or len(e.outputs) > 1:
-            raise Refused
-        name, p, out = e.name, e.params, Var(self.part(x.aval, axis))
-        if loops.is_map(e):
-            inputs = [a if not a.aval.shape else self.with_axis(a, None, axis)[0]
-                      for a in e.inputs]
-            self.equations.append(e.replace(inputs=tuple(inputs), outputs=(out,)))
-            return out
-        if name == "broadcast_in_dim":
-            operand, to = e.inputs[0], list(p["broadcast_dimensions"])
-            if axis in to and operand.aval.shape[to.index(axis)] != 1:
-                operand = self.with_axis(operand, None, to.index(axis))[0]
-            self.equations.append(Equation(registry[name], (operand,), (out,), {
-                **p, "shape": out.aval.shape}))
-            return out
-        if name == "iota" and axis != p["dimension"]:
-            self.equations.append(e.replace(params={**p, "shape": out.aval.shape}, outputs=(out,)))
-            return out
+    def by_form(self, e: Equation, axis: int) -> Var:
         raise Refused
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from calque.core.avals import ShapedArray
 from calque.core.lists import other_axes, split_list
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
 from calque.core.types import Params
 from calque.lowering.emit.dtypes import I32
 from calque.lowering.passes.loops import is_map
@@ -153,6 +153,7 @@ class Rewriter:
         self.first = Var(INDEX)
         self.env: dict[Var, tuple[Atom, int | None]] = {}
         self.cuts: dict[tuple[Atom, int], Atom] = {}
+        self.makers: dict[Atom, Equation] = {}  # of what depends on no row of the carry
         self.equations: list[Equation] = []
 
     # ---- values
@@ -179,13 +180,66 @@ class Rewriter:
         if has is not None or axis is None:
             raise Refused
         if (x, axis) not in self.cuts:
-            out = Var(self.part(x.aval, axis))
-            zero = Literal(0, INDEX)
-            starts = [self.first if i == axis else zero for i in range(x.aval.ndim)]
-            self.equations.append(Equation(registry["dynamic_slice"], (x, *starts), (out,), {
-                "slice_sizes": out.aval.shape}))
-            self.cuts[x, axis] = out
+            made, cuts = len(self.equations), dict(self.cuts)
+            try:
+                part: Atom = self.anew(x, axis)
+            except Refused:
+                del self.equations[made:]
+                self.cuts, part = cuts, self.cut(x, axis)
+            self.cuts[x, axis] = part
         return self.cuts[x, axis], axis
+
+    def cut(self, x: Atom, axis: int) -> Var:
+        """A part of what lies in memory."""
+        out = Var(self.part(x.aval, axis))
+        zero = Literal(0, INDEX)
+        starts = [self.first if i == axis else zero for i in range(x.aval.ndim)]
+        self.equations.append(Equation(registry["dynamic_slice"], (x, *starts), (out,), {
+            "slice_sizes": out.aval.shape}))
+        return out
+
+    def anew(self, x: Atom, axis: int) -> Var:
+        """What depends on no row of the carry, computed of the parts of what it is made of: in
+        full, every workgroup would compute all of it."""
+        e = self.makers.get(x)
+        if e is None or len(e.outputs) > 1:
+            raise Refused
+        name, p, out = e.name, e.params, Var(self.part(x.aval, axis))
+        if is_map(e):
+            inputs = [a if not a.aval.shape else self.with_axis(a, None, axis)[0]
+                      for a in e.inputs]
+            self.equations.append(e.replace(inputs=tuple(inputs), outputs=(out,)))
+            return out
+        if name == "broadcast_in_dim":
+            operand, to = e.inputs[0], list(p["broadcast_dimensions"])
+            if axis in to and operand.aval.shape[to.index(axis)] != 1:
+                operand = self.with_axis(operand, None, to.index(axis))[0]
+            self.equations.append(Equation(registry[name], (operand,), (out,), {
+                **p, "shape": out.aval.shape}))
+            return out
+        if name == "iota" and axis != p["dimension"]:
+            self.equations.append(e.replace(params={**p, "shape": out.aval.shape}, outputs=(out,)))
+            return out
+        return self.by_form(e, axis)
+
+    def by_form(self, e: Equation, axis: int) -> Var:
+        """The same by the equation's form, which says where the rows of an operand come out."""
+        if inner_of(e.params):
+            raise Refused
+        for i, a in enumerate(e.inputs):
+            for k, size in enumerate(a.aval.shape):
+                if size == self.n:
+                    given: list[tuple[Atom, int | None]] = [(b, None) for b in e.inputs]
+                    given[i] = self.with_axis(a, None, k)
+                    try:
+                        self.rewrite(e, given)
+                    except Refused:
+                        continue
+                    part, found = self.env[e.outputs[0]]
+                    self.env[e.outputs[0]] = e.outputs[0], None
+                    if found == axis and isinstance(part, Var):
+                        return part
+        raise Refused
 
     def together(self, given: Sequence[tuple[Atom, int | None]]) -> tuple[list[Atom], int | None]:
         """Values of one shape (or rank 0) with their rows at one axis."""
@@ -219,6 +273,7 @@ class Rewriter:
         if all(a is None for _, a in given):
             self.env.update((v, (v, None)) for v in e.outputs)
             self.equations.append(e.replace(inputs=tuple(x for x, _ in given)))
+            self.makers.update((v, self.equations[-1]) for v in e.outputs)
         elif is_map(e):
             inputs, axis = self.together(given)
             self.emit(e, inputs, [axis])

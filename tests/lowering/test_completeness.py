@@ -14,7 +14,7 @@ from calque.export import make  # noqa: F401  (fills the table of portable forms
 from calque.export.write import CALLS
 from calque.export.write import rules as portable
 from calque.lowering.emit.aliasing import _IDENTITIES
-from calque.lowering.kernels import tensors
+from calque.lowering.kernels import reductions
 from calque.lowering.kernels.forms import FORMS
 from calque.lowering.passes import accumulate, cost, rows, scalars
 from calque.lowering.rules import rules
@@ -104,7 +104,7 @@ def test_a_missing_rule_is_noticed() -> None:
 @pytest.mark.parametrize("table", [
     rules, samples.ROWS, oracle.ORACLES, portable, CALLS, MEASURED, numpy_rules.RULES,
     numpy_rules.READS_PARTS, numpy_rules.PARTS, precompiled.UNARY, precompiled.BINARY,
-    precompiled._RARE, costs._FACTORS, costs._ROUNDS, FORMS, tensors.FOLDS, scalars.FOLDS,
+    precompiled._RARE, costs._FACTORS, costs._ROUNDS, FORMS, reductions.FOLDS, scalars.FOLDS,
     scalars.JOINS, scalars.KNOWN,
     rows.VIEWS, rows.FUSED, rows.SLOW, accumulate.LINEAR, _IDENTITIES])
 def test_nothing_is_left_of_primitives_that_are_gone(table: Collection[str]) -> None:
