@@ -37,6 +37,7 @@ from calque.lowering.emit.builder import Builder, Value, soft_f16
 from calque.lowering.emit.dtypes import F64, I64, signed
 from calque.lowering.emit.dynamic import DynamicBuilder
 from calque.lowering.emit.sizes import Sizes, dimension
+from calque.lowering.kernels import native
 from calque.lowering.passes import cost, hazards, remainder, repeats, whole
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.empty import without_empty
@@ -152,7 +153,8 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     if has_small(plain):
         plain = hoist(narrowed(plain))
     if target.backend == "llvm-cpu":
-        plain = legalize(with_known(hoist(rerolled(plain))))
+        plain = legalize(with_known(hoist(rerolled(plain))), native.object_of(
+            target, "fft") is not None)
     plain = combined(plain) if off("accumulate") else accumulate(combined(plain))
     cpu = target.backend == "llvm-cpu"
     leading = () if options.bake_consts else program.const_vars

@@ -7,6 +7,7 @@ rows where these are independent (passes/split).  Start reading at `emit_kernel`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from calque.core.avals import ShapedArray
@@ -20,12 +21,14 @@ from calque.lowering.kernels import joined, memory, registers
 from calque.lowering.kernels.contract import panel_width, registers_of
 from calque.lowering.kernels.joined import Part
 from calque.lowering.kernels.memory import Index, Memory
+from calque.lowering.kernels.native import object_of
 from calque.lowering.kernels.shell import FEW, Shell
 from calque.lowering.kernels.small import panelled
 from calque.lowering.kernels.tensors import Emitter, Entry
 from calque.lowering.kernels.values import SCALAR
 from calque.lowering.passes import loops
 from calque.lowering.passes.cost import equation_work as work_of
+from calque.lowering.passes.legalize import has_transforms
 from calque.lowering.passes.panels import panels
 from calque.lowering.passes.registers import plan
 from calque.lowering.passes.registers import refusal as registers_refusal
@@ -50,7 +53,8 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
                 rows if not m or rows % n else rows // n * m, columns, dtype, level))
             xs = [xs[s] if isinstance(s, int) else panelled(ctx, xs[s.source], s)
                   for s in sources]
-    shell = Shell(ctx, "memory" if found is None else "registers", xs, outs)
+    shell = Shell(ctx, "memory" if found is None else "registers", xs, outs, _object(
+        ctx, any(map(has_transforms, inner_of(e.params)))))
     for inner in inner_of(e.params):
         shell.count(loops.maps(inner))
     with shell.inside():
@@ -69,7 +73,7 @@ def emit_whole(ctx: Context, p: Program, xs: Sequence[Value], outs: Sequence[Sha
                family: str = "program") -> list[Value]:
     """The outputs of a small Program (cost.is_whole, or "small" ones of remainder) as one
     dispatch."""
-    shell = Shell(ctx, family, xs, outs)
+    shell = Shell(ctx, family, xs, outs, _object(ctx, has_transforms(p)))
     shell.count([*loops.maps(p), *loops.products(p)])
     if all(v.aval.size <= FEW for e in p.equations for v in e.outputs) and not any(
             e.primitive.kernel == "loop" for e in p.equations):
@@ -112,6 +116,11 @@ def emit_padded(ctx: Context, e: Equation, x: Value, out: ShapedArray) -> list[V
         end = memory.computed("minsi", memory.add(first, each), source.shape[0])
         memory.loop(end, row, start=first)
     return shell.dispatch(ctx.entering([x]), [e])
+
+
+def _object(ctx: Context, transforms: bool) -> Path | None:
+    """Of the functions in C that a kernel calls."""
+    return object_of(ctx.target, "fft") if transforms else None
 
 
 def _inside(shell: Shell) -> tuple[Emitter, list[Entry]]:

@@ -185,6 +185,31 @@ def load(b: KernelBuilder, m: Memory, where: Sequence[Index]) -> Value:
     return _together(b, [_raw(SCALAR, m, add(at, k * stride)) for k in range(b.lanes)], m.dtype)
 
 
+def load_pair(b: KernelBuilder, m: Memory, at: Index) -> tuple[Value, Value]:
+    """The real and the imaginary parts, which lie in turn, of as many complex numbers from number
+    `at` on as b has lanes."""
+    first = add(m.base, times(at, 2))
+    if b.lanes == 1:
+        return _load(SCALAR, m, first), _load(SCALAR, m, add(first, 1))
+    n = 2 * b.lanes
+    re, im = (_shuffled(b, KernelBuilder(n), m, first, range(k, n, 2)) for k in (0, 1))
+    return re, im
+
+
+def store_pair(b: KernelBuilder, re: Value, im: Value, m: Memory, at: Index) -> None:
+    """Write them so."""
+    first = times(at, 2)
+    if b.lanes == 1:
+        for k, x in enumerate((re, im)):
+            mlir.operation("memref.store", [], [x.ir, m.ref, index(add(m.base, add(first, k)))])
+        return
+    both = KernelBuilder(2 * b.lanes)
+    turn = [k for i in range(b.lanes) for k in (i, b.lanes + i)]
+    made = mlir.value("vector.shuffle", both.type_of(m.dtype), [re.ir, im.ir],
+                      mask=int_array(turn))
+    mlir.operation("vector.store", [], [made, m.ref, index(add(m.base, first))])
+
+
 def is_tile(m: Memory, n: int) -> bool:
     """Whether `load_tile` reads rows of n elements of a view, its last axis, by whole vectors."""
     return m.strides[-1] in (0, 1) and (m.strides[-2] in (0, n, -n) or m.strides[-2] == 1

@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.program import Equation, Literal, param_key
-from calque.core.types import Dtype, Shape
+from calque.core.types import Dtype, Ndarray, Shape
 from calque.lowering.compiler.server import FUNCTIONS
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
@@ -74,6 +74,8 @@ class Shell:
         self.groups = 1
         self.functions: dict[Any, str] = {}  # names of what is called, by what it does
         self.declared: set[str] = set()  # of those in C
+        self.tables: dict[Any, str] = {}  # names of constants beside the code
+        self.works: dict[Any, Any] = {}  # work space of those in C
         self.uses: Counter[Any] = Counter()
         self.often = OFTEN
         with ir.InsertionPoint.at_block_begin(ctx.module.body):
@@ -223,6 +225,20 @@ class Shell:
         parts = mlir.operation("iree_codegen.extract_strided_metadata",
                                [bare, *[memory.index_type()] * 3], [m.ref]).results
         return [parts[0], memory.index(memory.add(memory.add(parts[1], m.base), at))]
+
+    def table(self, values: Ndarray) -> list[Any]:
+        """Constants that lie beside the code, as functions in C take them."""
+        key = values.dtype, values.tobytes()
+        kind = memory.memref_type(values.size, values.dtype)
+        if key not in self.tables:
+            self.tables[key] = name = f"table{len(self.tables)}_{self.name}"
+            with mlir.ir().InsertionPoint.at_block_begin(self.module.regions[0].blocks[0]):
+                mlir.ir().InsertionPoint.current.insert(mlir.ir().Operation.parse(
+                    f'memref.global "private" constant @{name} : {kind} = '
+                    f'dense<"0x{key[1].hex()}">'))
+        with mlir.ir().InsertionPoint(self.mark):
+            ref = mlir.value("memref.get_global", kind, [], name=f"@{self.tables[key]}")
+        return self.pointer(Memory(ref, 0, (values.size,), (1,), values.dtype), 0)
 
     def call_c(self, entry: str, given: Sequence[Any]) -> None:
         """A call of a function in C."""

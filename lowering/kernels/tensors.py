@@ -18,7 +18,7 @@ from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import F32
 from calque.lowering.emit.registry import Op, rules
-from calque.lowering.kernels import indexing, joined, memory
+from calque.lowering.kernels import fft_in_loops, indexing, joined, memory
 from calque.lowering.kernels.contract import dot_general
 from calque.lowering.kernels.indexing import Picked
 from calque.lowering.kernels.joined import Joined, Part
@@ -456,6 +456,10 @@ class _Run:
 
         memory.strip(made.size, memory.widest(out.dtype), put)
         return [made.view(out.shape, [int(i == axis) for i in range(len(out.shape))])]
+
+    def _fft_axis(self, e: Equation, args: list[Entry]) -> list[Entry]:
+        return list(fft_in_loops.transform(
+            self.emitter, e, [x for x in args if isinstance(x, Memory)]))
 
     def decomposed(self, e: Equation, args: list[Entry]) -> list[Part]:
         return self.emitter.run(decomposition(e), args)

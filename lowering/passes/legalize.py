@@ -28,10 +28,11 @@ from calque.lowering.plan.switches import off
 FEW_TAPS = 25  # of a window outside of loops: each of more is worth less than compiling it
 
 
-def legalize(p: Program) -> Program:
-    """p with such loops, at any depth, and such convolutions."""
-    return p.derived(("legalize", loops.enabled), lambda: with_vectors_summed(_in_slices(
-        with_loops(with_shared_solves(with_parts_written(p))))))
+def legalize(p: Program, transforms: bool = False) -> Program:
+    """p with such loops, at any depth, and such convolutions; `transforms`: whether kernels of the
+    target can call the C kernels of FFTs."""
+    return p.derived(("legalize", loops.enabled, transforms), lambda: with_vectors_summed(
+        _in_slices(with_loops(with_shared_solves(with_parts_written(p)), transforms))))
 
 
 def _in_slices(p: Program) -> Program:
@@ -66,16 +67,18 @@ def _has_one_feature(e: Equation) -> bool:
             and (groups == 1 or weights.ndim - 1 not in (d.lhs_spec[1], d.out_spec[1])))
 
 
-def with_loops(p: Program) -> Program:
-    return p.derived(("with loops", loops.enabled), lambda: _with_legal_loops(p))
+def with_loops(p: Program, transforms: bool = False) -> Program:
+    return p.derived(("with loops", loops.enabled, transforms),
+                     lambda: _with_legal_loops(p, transforms))
 
 
-def _with_legal_loops(p: Program) -> Program:
+def _with_legal_loops(p: Program, transforms: bool) -> Program:
     equations: list[Equation] = []
     for e in p.equations:
-        e = e.with_inner(with_loops)
+        e = e.with_inner(lambda q: with_loops(q, transforms))
         written = None
-        if e.primitive.words is not None and not cost.is_dynamic(e) and not cost.is_kernel(e):
+        if e.primitive.words is not None and not cost.is_dynamic(e) and not cost.is_kernel(e) and (
+                transforms or not any(map(has_transforms, inner_of(e.params)))):
             if has_complex(e):
                 written = in_pairs(e)
             elif is_masked(e) or any(map(needs_words, inner_of(e.params))):
@@ -103,6 +106,13 @@ def has_masked(p: Program) -> bool:
     """Whether a loop in it, at any depth, has one."""
     return p.derived("has masked", lambda: any(
         is_masked(e) or any(map(has_masked, inner_of(e.params))) for e in p.equations))
+
+
+def has_transforms(p: Program) -> bool:
+    """Whether a Program transforms, at any depth."""
+    return p.derived("has transforms", lambda: any(
+        e.name in ("fft", "fft_axis") or any(map(has_transforms, inner_of(e.params)))
+        for e in p.equations))
 
 
 def has_complex(e: Equation) -> bool:

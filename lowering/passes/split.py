@@ -346,6 +346,12 @@ class Rewriter:
             raise Refused
         self.emit(e, inputs, [axis])
 
+    def _fft_axis(self, e: Equation, given: list[Any]) -> None:
+        inputs, axis = self.together(given)
+        if axis == e.params["axis"]:
+            raise Refused
+        self.emit(e, inputs, [axis] * len(e.outputs))
+
     def _dynamic_slice(self, e: Equation, given: list[Any]) -> None:
         (x, axis), *starts = given
         if axis is None or any(a is not None for _, a in starts):

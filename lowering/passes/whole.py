@@ -21,7 +21,7 @@ from calque.core.words import forms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.groups import grouped
-from calque.lowering.passes.legalize import has_complex, has_masked, needs_words
+from calque.lowering.passes.legalize import has_complex, has_masked, has_transforms, needs_words
 from calque.lowering.passes.remainder import WHOLE, may_close
 from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
@@ -73,7 +73,7 @@ def in_pairs(p: Program) -> Program | None:
     if off("pairs") or not any(map(has_complex, p.equations)) or not _may_be_one(p):
         return None
     p = _free(p)
-    inner = forms.pairs(p)
+    inner = None if has_transforms(p) else forms.pairs(p)
     if inner is not None and needs_words(inner):
         inner = forms.program(inner, False)
     if inner is None or inner.const_vars:

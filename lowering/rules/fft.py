@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.types import Shape
+from calque.core.types import Dtype, Shape
 from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import I32
 from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import fft as kernel
 from calque.lowering.kernels import fft_tables
+from calque.lowering.kernels.forms import form_of
+from calque.lowering.passes.cost import is_dynamic
 from calque.lowering.rules.contract import emit_dot
 
 RADIX = 64  # the largest dense matrix
@@ -44,6 +46,25 @@ def _fft(op: Op) -> Value:
     return _back_to_real(op.ctx, x, out.shape[-1]) if kind == "IRFFT" else x
 
 
+@rule("fft_axis")
+def _parts(op: Op) -> list[Value]:
+    """One axis of it, of real and imaginary parts: where a loop with such has no kernel."""
+    b, kind = op.b, op["kind"]
+    if kind == "RFFT":
+        z = _real(op.ctx, op.x)
+    else:
+        z = b.complex(*op.operands)
+        if kind == "IRFFT":
+            return [_back_to_real(op.ctx, z, op["n"])]
+        z = _axis(op.ctx, z, op["axis"], kind == "IFFT")
+    return [b.real(z), b.imag(z)]
+
+
+def _takes(ctx: Context, dtype: Dtype) -> bool:
+    """Whether the target's form of fft is the C kernels."""
+    return form_of("fft", ctx.target, dtype) == "native" and not is_dynamic(ctx.equation)
+
+
 def _axis(ctx: Context, x: Value, axis: int, inverse: bool) -> Value:
     """The complex transform along one axis."""
     b, shape = ctx.b, x.shape
@@ -51,17 +72,17 @@ def _axis(ctx: Context, x: Value, axis: int, inverse: bool) -> Value:
     if n == 1:
         return x
     last = len(shape) - 1
-    native = kernel.takes(ctx, x.dtype)
+    native = _takes(ctx, x.dtype)
     inner = _size(shape[axis + 1:])
     if native and axis == last:
-        return b.reshape(kernel.rows(ctx, x, n, inverse), shape)
+        return b.reshape(kernel.rows(kernel.Dispatches(ctx), x, n, inverse), shape)
     if native and kernel.has_axis(n, inner, x.dtype):
         flat = b.reshape(x, (_size(shape[:axis]), n, inner))
-        return b.reshape(kernel.axis(ctx, flat, inverse), shape)
+        return b.reshape(kernel.axis(kernel.Dispatches(ctx), flat, inverse), shape)
     order = [*[i for i in range(last + 1) if i != axis], axis]
     moved = b.transpose(x, order)
     if native:
-        made = kernel.rows(ctx, moved, n, inverse)
+        made = kernel.rows(kernel.Dispatches(ctx), moved, n, inverse)
         return b.transpose(b.reshape(made, moved.shape), [int(i) for i in np.argsort(order)])
     rows = b.reshape(moved, (-(-_size(shape) // n), n))
     pair = b.barrier(b.real(rows), b.imag(rows))
@@ -89,8 +110,8 @@ def _real(ctx: Context, x: Value) -> Value:
         half = [_columns(b, part, 0, n // 2 + 1) for part in b.barrier(re, im)]
         return b.reshape(b.complex(*half), shape)
     m = n // 2
-    if kernel.takes(ctx, x.dtype) and fft_tables.is_smooth(m):
-        return b.reshape(kernel.real_rows(ctx, x), shape)
+    if _takes(ctx, x.dtype) and fft_tables.is_smooth(m):
+        return b.reshape(kernel.real_rows(kernel.Dispatches(ctx), x), shape)
     z = b.reshape(x, (x.shape[0], m, 2))
     pair = transform(ctx, (b.index_in_dim(z, 0, 2), b.index_in_dim(z, 1, 2)), False)
     return b.reshape(_unpacked(b, (pair[0], pair[1])), shape)
@@ -124,8 +145,8 @@ def _back_to_real(ctx: Context, x: Value, n: int) -> Value:
     shape = (*x.shape[:-1], n)
     x = _rows(b, x)
     count, m = x.shape[0], n // 2
-    if n % 2 == 0 and kernel.takes(ctx, x.dtype) and fft_tables.is_smooth(m):
-        return b.reshape(kernel.rows_to_real(ctx, x), shape)
+    if n % 2 == 0 and _takes(ctx, x.dtype) and fft_tables.is_smooth(m):
+        return b.reshape(kernel.rows_to_real(kernel.Dispatches(ctx), x), shape)
     re, im = b.barrier(b.real(x), b.imag(x))
     if n == 1:
         return b.reshape(re, shape)
@@ -167,8 +188,8 @@ def transform(ctx: Context, x: Pair, inverse: bool) -> Pair:
     b, n = ctx.b, x[0].shape[1]
     if n == 1:
         return x
-    if kernel.takes(ctx, x[0].dtype):
-        made = kernel.rows(ctx, b.complex(*x), n, inverse)
+    if _takes(ctx, x[0].dtype):
+        made = kernel.rows(kernel.Dispatches(ctx), b.complex(*x), n, inverse)
         return b.real(made), b.imag(made)
     if inverse:
         im, re = transform(ctx, (x[1], x[0]), False)

@@ -22,7 +22,7 @@ WITHOUT = {
     "windows cross parts": "reduce_window_max reduce_window_min reduce_window_sum "
     "select_and_gather_add select_and_scatter_add",
     "sizes of elements change": "bitcast_convert_type",
-    "lowering makes it": "threefry2x32 complex_part as_pairs",
+    "lowering makes it": "threefry2x32 complex_part as_pairs fft_axis",
     "linear algebra with results of ranks of its own": "lu_pivots_to_permutation tridiagonal_solve"}
 
 

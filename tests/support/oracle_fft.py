@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.lax import FftType
 from support.oracle import oracle, wide
 
 Array = np.ndarray[Any, Any]
@@ -44,3 +45,12 @@ def _fft(params: Any, x: Array) -> Array:
         if kind == "RFFT":
             x = x[..., :lengths[-1] // 2 + 1]
     return x / np.prod(lengths) if sign > 0 else x
+
+
+@oracle("fft_axis")
+def _fft_axis(params: Any, *parts: Array) -> list[Array]:
+    kind, axis, n = params["kind"], params["axis"], params["n"]
+    whole = wide(parts[0]) if kind == "RFFT" else wide(parts[0]) + 1j * wide(parts[1])
+    last = np.moveaxis(whole, axis, -1)
+    found = np.moveaxis(_fft({"fft_type": FftType[kind], "fft_lengths": (n,)}, last), -1, axis)
+    return [found] if kind == "IRFFT" else [found.real, found.imag]

@@ -45,3 +45,16 @@ row("fft", (F32, F64, C64, C128), (
     _of("IRFFT", 2, 0, last=0), _of("IRFFT", 2, 1, last=0)),
     linear=(0,), normwise=True,
     specials=(Sample("planes", (op(2, 3, 5),), _back),))
+
+
+def _along(kind: str, axis: int, *shape: int, n: int | None = None) -> Sample:
+    """Of parts, along one axis."""
+    parts = [op(*shape) for _ in range(1 + (kind != "RFFT"))]
+    return sample(f"{kind} {shape} along {axis}", *parts, kind=kind, axis=axis,
+                  n=shape[axis] if n is None else n)
+
+
+row("fft_axis", (F32, F64), (
+    *[_along(kind, 1, 3, n) for n in (2, 5, 64, 134) for kind in ("FFT", "RFFT", "IFFT")],
+    *[_along("FFT", a, 3, 8, 9) for a in (0, 1, 2)], _along("RFFT", 0, 1), _along("FFT", 1, 0, 3),
+    *[_along("IRFFT", 1, 2, n // 2 + 1, n=n) for n in (1, 2, 3, 8, 134)]), normwise=True)

@@ -27,7 +27,7 @@ from calque.primitives import shape as sh
 from calque.primitives.control import cond, scan
 from calque.primitives.while_loop import while_loop
 from calque.transforms.stage import replay, stage
-from calque.transforms.vmap import move_axis
+from calque.transforms.vmap import move_axis, to_front
 
 Parts = tuple[Any, ...]  # (real, imaginary), or a value of another dtype alone
 # each part of the result is the same of that part of the operands
@@ -39,6 +39,7 @@ FUNCTIONS = frozenset((
     "div", "exp", "expm1", "log", "log1p", "logistic", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh",
     "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sign", "pow"))
 MOST_POWER = 16  # that is written out
+LONGEST = 4096  # numbers along an axis that a kernel transforms: of more a step is dispatches
 
 
 class NoPairs(Exception):
@@ -81,6 +82,36 @@ def _as_pairs_abstract(x: ShapedArray) -> ShapedArray:
 as_pairs_p.abstract = _as_pairs_abstract
 as_pairs_p.batch = lambda size, args, axes: (as_pairs_p.bind(move_axis(
     args[0], axes[0], 0)), 0)
+
+
+# ---- a transform along one axis, of parts
+fft_axis_p = Primitive("fft_axis", differentiable=False, memory="fresh", kernel="nest", weight=16,
+                       multiple_results=True)
+
+
+def _axis_abstract(*parts: ShapedArray, kind: str, axis: int, n: int) -> list[ShapedArray]:
+    """The parts of `fft` along one axis of n numbers: kind FFT and IFFT of two parts, RFFT of one,
+    IRFFT (one result) of two; the last two along the last axis."""
+    x = parts[0]
+    if len(parts) != 1 + (kind != "RFFT") or any(
+            p.shape != x.shape or p.dtype != x.dtype for p in parts) or (
+            x.dtype.name not in ("float32", "float64")):
+        raise TypeError(explain(f"fft_axis: {kind} takes float32 or float64 parts of one shape, "
+                                f"got {', '.join(p.short() for p in parts)}."))
+    size = {"RFFT": n // 2 + 1, "IRFFT": n}.get(kind, x.shape[axis])
+    out = ShapedArray((*x.shape[:axis], size, *x.shape[axis + 1:]), x.dtype)
+    return [out] * (1 + (kind != "IRFFT"))
+
+
+def _axis_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, kind: str,
+                axis: int, n: int) -> Any:
+    """axis counts from the front, and one more comes before it."""
+    moved = [to_front(x, d, size) for x, d in zip(args, dims)]
+    outs = fft_axis_p.bind(*moved, kind=kind, axis=axis + 1, n=n)
+    return outs, [0] * len(outs)
+
+
+fft_axis_p.abstract, fft_axis_p.batch = _axis_abstract, _axis_batch
 
 
 class _Whole:
@@ -301,6 +332,24 @@ def _dot(x: Parts, y: Parts, *, preferred_element_type: Any, **params: Any) -> P
     return (ew.sub(product(a, c), product(b, d)), ew.add(product(a, d), product(b, c)))
 
 
+def _fft(x: Parts, *, fft_type: Any, fft_lengths: Sequence[int]) -> Parts:
+    """Axis by axis, the last one first; a transform to real numbers last."""
+    if max(fft_lengths) > LONGEST or not min(fft_lengths):
+        raise NoPairs("fft")
+    kind, last = fft_type.name, len(shape_of(x[0])) - 1
+    others = [last - i for i in range(1, len(fft_lengths))]
+    each_axis = [(kind, last)] + [("IFFT" if kind[0] == "I" else "FFT", i) for i in others]
+    if kind == "IRFFT":
+        each_axis = each_axis[1:] + each_axis[:1]
+    if kind != "RFFT" and len(x) == 1:
+        x = (x[0], _zeros(x[0]))
+    for name, axis in each_axis:
+        n = fft_lengths[axis - last - 1]
+        if n > 1 or name in ("RFFT", "IRFFT"):
+            x = tuple(fft_axis_p.bind(*x, kind=name, axis=axis, n=n))
+    return x
+
+
 def _compared(x: Parts, y: Parts, *, equal: bool, **params: Any) -> Parts:
     join, each_part = (ew.and_, ew.eq) if equal else (ew.or_, ew.ne)
     return (join(each_part(x[0], y[0]), each_part(x[1], y[1])),)
@@ -310,7 +359,7 @@ FORMS: dict[str, Callable[..., Parts]] = {
     "mul": _mul, "square": _square, "integer_pow": _integer_pow, "abs": _abs,
     "real": lambda x: (x[0],), "imag": lambda x: (x[1],), "complex": lambda x, y: (x[0], y[0]),
     "conj": lambda x, **params: (x[0], ew.neg(x[1])) if len(x) > 1 else (x[0], _zeros(x[0])),
-    "convert_element_type": _convert, "dot_general": _dot,
+    "convert_element_type": _convert, "dot_general": _dot, "fft": _fft,
     "is_finite": lambda x: (ew.and_(ew.is_finite(x[0]), ew.is_finite(x[1])),),
     "eq": lambda x, y: _compared(x, y, equal=True), "ne": lambda x, y: _compared(
         x, y, equal=False)}
