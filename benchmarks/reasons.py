@@ -15,8 +15,6 @@ REASONS = {
                        "it seems (kernels/gemm.is_instruction)",
     "mlp_step": "one kernel (passes/cost.is_whole), as at AVX2, where it is on a par; its products "
                 "of few columns do not fill AVX-512's registers",
-    "spectral_rollout": "FFTs have no form in kernels, so each of 100 steps is the host's "
-                        "(CALQUE_LOG=plan)",
     "cart_pole_step": "a call's own cost, as add_4, of three arrays in and three out",
     "chain_of_bodies_step": "80 arrays in and 81 out, as tree_of_20_leaves; what runs is a third",
 }

@@ -459,3 +459,41 @@ def top_10_of_rows(j: Any, more: int) -> Made:
 def transposed_convolution(j: Any, more: int) -> Made:
     return lambda x, w: j.lax.conv_transpose(x, w, (2, 2), "SAME"), (
         normal(8 + more, 16, 16, 32), normal(4, 4, 32, 16))
+
+
+@workload
+def split_steps_of_a_wave(j: Any, more: int) -> Made:
+    """100 steps of Schroedinger's equation: two transforms of 256 points each."""
+    n = 256
+    moved = np.exp(-0.005j * (2 * np.pi * np.fft.fftfreq(n, 10 / n)) ** 2).astype(np.complex64)
+    turned = np.exp(-0.005j * np.linspace(-5, 5, n) ** 2).astype(np.complex64)
+
+    def f(u: Any) -> Any:
+        return j.lax.fori_loop(0, 100, lambda i, p: turned * j.np.fft.ifft(
+            moved * j.np.fft.fft(turned * p)), u)
+    return f, ((normal(n) * (1 + 0.01 * more)).astype(np.complex64),)
+
+
+@workload
+def best_ways_of_64(j: Any, more: int) -> Made:
+    """Viterbi's 100 steps of 8 states, of 64 models: the largest of every way and where it is."""
+    def ways(moves: Any, seen: Any) -> Any:
+        def step(score: Any, x: Any) -> Any:
+            every = score[:, None] + moves
+            return every.max(0) + x, j.np.argmax(every, 0)
+        return j.lax.scan(step, j.np.zeros(8), seen)
+    return j.top.vmap(ways), (normal(64 + more, 8, 8), normal(64 + more, 100, 8))
+
+
+@workload
+def particles_of_64(j: Any, more: int) -> Any:
+    """50 steps of 64 filters, each of whose 128 particles looks up its place among the weights."""
+    def one(x: Any, turns: Any) -> Any:
+        def step(x: Any, turn: Any) -> Any:
+            weight = j.nn.softmax(-(x - turn) ** 2)
+            at = (j.np.arange(128) + 0.5) / 128
+            found = j.np.searchsorted(j.np.cumsum(weight), at)
+            x = x[j.np.clip(found, 0, 127)] + 0.1 * j.np.sin(x)
+            return x, (weight * x).sum()
+        return j.lax.scan(step, x, turns)
+    return j.top.vmap(one), (normal(64 + more, 128), normal(64 + more, 50))
