@@ -55,11 +55,12 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
                   for s in sources]
     shell = Shell(ctx, "memory" if found is None else "registers", xs, outs, _object(
         ctx, any(map(has_transforms, inner_of(e.params)))))
-    for inner in inner_of(e.params):
-        shell.count(loops.maps(inner))
+    if found is None:
+        for inner in inner_of(e.params):
+            shell.count(loops.maps(inner))
     with shell.inside():
         if found is not None:
-            registers.emit(shell.distribute, e.name, found, shell.operands, shell.results)
+            registers.emit(shell, e.name, found)
         elif not _over_rows(shell, e):
             if work_of(e) >= SPREAD_WORK:
                 ctx.plan.refuse(split_refusal(e))

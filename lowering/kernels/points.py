@@ -20,7 +20,7 @@ def emit_points(ctx: Context, p: Program, plan: Plan, xs: Sequence[Value],
     if shell is None:
         ctx.sources[key] = shell = Shell(ctx, "points", xs, outs)
         with shell.inside():
-            registers.emit(shell.distribute, "points", plan, shell.operands, shell.results)
+            registers.emit(shell, "points", plan)
         shell.close()
     made = shell.call(ctx.entering(xs), p.equations)
     ctx.aliases.add_new(made)

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.program import Equation
+from calque.core.program import Equation, inner_of
 from calque.core.types import Dtype, Shape
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value, int_array
 from calque.lowering.emit.dtypes import I32
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index, Memory
-from calque.lowering.kernels.tensors import apply
+from calque.lowering.kernels.shell import Shell
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
+from calque.lowering.passes import loops
 from calque.lowering.passes.registers import Place, Plan
 from calque.lowering.passes.scalars import (
     Grid,
@@ -32,6 +33,8 @@ from calque.lowering.passes.scalars import (
     is_table,
 )
 
+HEAVY = 30  # work of all uses of a function from which on it is written once and called: else LLVM
+# takes 6 s for 400 equations, 134 of them sines
 GROUPS = 64  # workgroups that rows are spread over at most
 BLOCKS, WORTH = 4, 20_000  # vectors that one takes at least, or what they compute
 SHARE = 1 << 14  # numbers of what is done once that are worth a workgroup
@@ -53,15 +56,19 @@ def width(plan: Plan, arrays: Sequence[Memory]) -> int:
     return max(1, lanes)
 
 
-def emit(distribute: Callable[[int], Index], name: str, plan: Plan, operands: Sequence[Memory],
-         results: Sequence[Memory]) -> None:
-    """The loop, a scan or a while, or what is done once ("points"); `distribute` makes several
-    workgroups and gives the number of this one."""
+def emit(shell: Shell, name: str, plan: Plan) -> None:
+    """The loop, a scan or a while, or what is done once ("points"), of a kernel's operands."""
+    operands, results, distribute = shell.operands, shell.results, shell.distribute
+    shell.heavy = HEAVY
+    for inner in inner_of(plan.params):
+        for e in loops.maps(inner):
+            shell.count([e] * (1 if plan.flat is not None else e.outputs[0].aval.size))
     if _crosses(plan, operands):
-        _crossed(distribute, plan, operands, results)
+        _crossed(shell, plan)
         return
     lanes = width(plan, [*operands, *results])
-    loop = _Loop(SCALAR if lanes == 1 else KernelBuilder(lanes), name, plan, operands, results)
+    loop = _Loop(shell, SCALAR if lanes == 1 else KernelBuilder(lanes), name, plan, operands,
+                 results)
     blocks = -(-plan.rows // lanes)
     work = plan.numbers * plan.params.get("length", 1)
     if name == "points":
@@ -91,10 +98,10 @@ def _crosses(plan: Plan, operands: Sequence[Memory]) -> bool:
         0 < place.count(None) < len(place) for place in plan.axes)
 
 
-def _crossed(distribute: Callable[[int], Index], plan: Plan, operands: Sequence[Memory],
-             results: Sequence[Memory]) -> None:
+def _crossed(shell: Shell, plan: Plan) -> None:
     """The rows of such: vectors run along the last axis, so that what has another one is a number
     that all lanes share, and what has the last one is read as it lies."""
+    operands, results, distribute = shell.operands, shell.results, shell.distribute
     along = replace(plan, sizes=plan.sizes[-1:], axes=tuple(p[-1:] for p in plan.axes),
                     results=tuple(p[-1:] for p in plan.results))
     lanes = width(along, [*operands, *results])
@@ -109,7 +116,7 @@ def _crossed(distribute: Callable[[int], Index], plan: Plan, operands: Sequence[
             where = _coordinates(i, plan.sizes[:-1])
             parts = [_at(m, place, where) for m, place in (
                 *zip(operands, plan.axes), *zip(results, plan.results))]
-            loop = _Loop(b, "points", along, parts[:len(operands)], parts[len(operands):],
+            loop = _Loop(shell, b, "points", along, parts[:len(operands)], parts[len(operands):],
                          len(plan.sizes))
 
             def part(at: Index) -> list[Any]:
@@ -154,14 +161,14 @@ def _at(m: Memory, place: Place, where: Sequence[Index]) -> Memory:
 class _Registers:
     """scalars.Arithmetic on values of a KernelBuilder."""
 
-    def __init__(self, b: KernelBuilder) -> None:
-        self.b = b
+    def __init__(self, b: KernelBuilder, shell: Shell) -> None:
+        self.b, self.shell = b, shell
 
     def constant(self, value: Any, dtype: Dtype) -> Value:
         return self.b.splat(value, (), dtype)
 
     def leaf(self, e: Equation, xs: list[Value]) -> Value:
-        return apply(self.b, e, xs)
+        return self.shell.apply(self.b, e, xs)
 
     def binary(self, how: str, x: Value, y: Value, dtype: Dtype) -> Value:
         return self.b.binary(how, x, y)
@@ -205,11 +212,12 @@ class _Registers:
 class _Loop:
     """The loop for as many rows as b has lanes."""
 
-    def __init__(self, b: KernelBuilder, name: str, plan: Plan, operands: Sequence[Memory],
-                 results: Sequence[Memory], axes: int | None = None) -> None:
-        self.b, self.name, self.plan = b, name, plan
+    def __init__(self, shell: Shell, b: KernelBuilder, name: str, plan: Plan,
+                 operands: Sequence[Memory], results: Sequence[Memory], axes: int | None = None
+                 ) -> None:
+        self.shell, self.b, self.name, self.plan = shell, b, name, plan
         self.operands, self.results = operands, results
-        self.scalars = Scalars(_Registers(b), 1 << 30, plan.flat)
+        self.scalars = Scalars(_Registers(b, shell), 1 << 30, plan.flat)
         self.first = [] if plan.flat is not None else [grid((), [np.int32(0)])] * (
             len(plan.sizes) if axes is None else axes)  # what split rewrites takes the first row
         self.offsets: dict[tuple[int, ...], list[Index]] = {}
@@ -233,7 +241,7 @@ class _Loop:
         consts = [*self.first, *[self.const(m, a, at) for m, a in zip(self.operands[:k], axes)]]
         init = [self.get(m, a, at) for m, a in zip(self.operands[k:c], axes[k:c])]
         n, length, body = p["num_carry"], p["length"], p["jaxpr"]
-        arithmetic = _Registers(self.b)
+        arithmetic = _Registers(self.b, self.shell)
         state = self.scalars.state(init, [m.dtype for m in self.operands[k:c]])
 
         def step(i: Index, now: list[Symbol]) -> list[Symbol]:

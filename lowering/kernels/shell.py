@@ -77,7 +77,7 @@ class Shell:
         self.tables: dict[Any, str] = {}  # names of constants beside the code
         self.works: dict[Any, Any] = {}  # work space of those in C
         self.uses: Counter[Any] = Counter()
-        self.often = OFTEN
+        self.often, self.heavy = OFTEN, 0
         with ir.InsertionPoint.at_block_begin(ctx.module.body):
             self.executable = ir.Operation.parse(
                 f"stream.executable private @{self.name} {'' if c is None else linked(ctx, c)}"
@@ -162,7 +162,8 @@ class Shell:
     def apply(self, b: KernelBuilder, e: Equation, xs: Sequence[Value]) -> Value:
         """An elementwise equation on registers, by its rule or by a call."""
         key = _function(e)
-        if self.uses[key] < self.often or e.primitive.weight < CALLED or any(
+        uses, weight = self.uses[key], e.primitive.weight
+        if uses < self.often or weight < CALLED or uses * weight < self.heavy or any(
                 x.dtype == BOOL for x in xs):
             return apply(b, e, xs)
         result = b.type_of(e.outputs[0].aval.dtype)

@@ -23,6 +23,7 @@ from calque.lowering.passes.loops import is_map
 from calque.lowering.plan.refusal import Refusal
 
 GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least
+DEEPEST = 100  # equations behind each other of which a part is computed anew
 TWICE = 1.2  # times as many rows at most, where the last group takes rows of the one before it, too
 INDEX = ShapedArray((), I32)
 Axes = Sequence[int | None]
@@ -154,6 +155,7 @@ class Rewriter:
         self.env: dict[Var, tuple[Atom, int | None]] = {}
         self.cuts: dict[tuple[Atom, int], Atom] = {}
         self.makers: dict[Atom, Equation] = {}  # of what depends on no row of the carry
+        self.depth = 0  # of what is computed anew for something that is
         self.equations: list[Equation] = []
 
     # ---- values
@@ -202,8 +204,16 @@ class Rewriter:
         """What depends on no row of the carry, computed of the parts of what it is made of: in
         full, every workgroup would compute all of it."""
         e = self.makers.get(x)
-        if e is None or len(e.outputs) > 1:
+        if e is None or len(e.outputs) > 1 or self.depth > DEEPEST:
             raise Refused
+        self.depth += 1
+        try:
+            return self.made_anew(e, axis)
+        finally:
+            self.depth -= 1
+
+    def made_anew(self, e: Equation, axis: int) -> Var:
+        (x,) = e.outputs
         name, p, out = e.name, e.params, Var(self.part(x.aval, axis))
         if is_map(e):
             inputs = [a if not a.aval.shape else self.with_axis(a, None, axis)[0]

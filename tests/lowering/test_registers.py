@@ -303,3 +303,46 @@ def test_a_captured_array_is_handed_on() -> None:
     np.testing.assert_array_equal(last, w)
     want = sum(float(w[i % 36]) for i in range(1, 70))
     np.testing.assert_allclose(total, want, rtol=1e-5, atol=1e-5)  # 70 additions
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_a_function_that_is_used_often_is_called(count: int) -> None:
+    """Sines one after another in a step: few in place, many by a call; both as NumPy's."""
+    x = np.linspace(-2, 2, 37).astype(np.float32)
+
+    def f(x: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            for i in range(count):
+                c = jnp.sin(c * 1.5 + i) if i % 2 else jnp.exp(-c * c)
+            return c, None
+        return lax.scan(step, x, None, 30)[0]
+
+    want = x.astype(float)
+    for _ in range(30):
+        for i in range(count):
+            want = np.sin(want * 1.5 + i) if i % 2 else np.exp(-want * want)
+    # each step draws values together (|derivative| < 1 on the way): no more than a step's rounding
+    np.testing.assert_allclose(calque.jit(f)(x), want, rtol=2e-5, atol=2e-6)
+
+
+def test_long_chains_of_what_all_rows_share() -> None:
+    """700 operations behind each other on a constant of all rows, which the search for their parts
+    once followed to the end of Python's stack."""
+    w = np.linspace(0, 1, 16 * 40).reshape(16, 40).astype(np.float32)
+
+    def f(x: Any, w: Any) -> Any:
+        def step(c: Any, k: Any) -> Any:
+            y = w + k
+            for i in range(700):
+                y = y * 0.999 if i % 2 else y + 0.001
+            return c * 0.5 + y, None
+        return lax.scan(step, x, np.arange(20, dtype=np.float32))[0]
+
+    want = np.zeros((16, 40))
+    for k in range(20):
+        y = w.astype(float) + k
+        for i in range(700):
+            y = y * 0.999 if i % 2 else y + 0.001
+        want = want * 0.5 + y
+    # 700 roundings, half an ulp each, of which most cancel
+    np.testing.assert_allclose(calque.jit(f)(np.zeros_like(w), w), want, rtol=2e-5)
