@@ -351,7 +351,7 @@ class _Run:
         return x
 
     def is_free(self, e: Equation, x: Memory) -> bool:
-        """Whether e may overwrite x, its first operand: it is ours, and e is the last to read it."""
+        """Whether e may overwrite x, its first operand: it is ours, and e reads it last."""
         now, a = self.position[id(e)], e.inputs[0]
         mine = any(x.ref is r for r in (*self.owned, *self.emitter.made[self.before:]))
         spread = any(n > 1 and not s for n, s in zip(x.shape, x.strides))  # one number for many
@@ -402,10 +402,13 @@ class _Run:
         """Compute an update where it belongs; False where it has to lie in memory before: where
         its operand is read again, or is read at other places than those that are written."""
         x, update, *starts = e.inputs
-        reader = self.later.pop(update, e) if isinstance(update, Var) else e
+        if not isinstance(update, Var):
+            return False
+        reader = self.later.pop(update, e)
         computed = reader.inputs[0] if reader is not e else update
         target = self.env.get(x) if isinstance(x, Var) else None
-        if self.is_alone(computed, reader) and isinstance(target, Memory):
+        if isinstance(computed, Var) and isinstance(target, Memory) and (
+                self.is_alone(computed, reader)):
             if not self.is_free(e, target):
                 target = self.emitter.temporary(target)
             shape = update.aval.shape

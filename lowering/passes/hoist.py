@@ -1,8 +1,9 @@
 """What a loop computes anew in every step from its consts alone is computed before it; calls with
 rules of their own, which no transformation will see any more, become plain ones.
 
-What every step hands on as it got it is a const, too.  Spread scalars and counts stay, and what is computed of them element by element: they cost a
-register in the loop and memory before it.  What moves has its own.  Start at `hoist`.
+What every step hands on as it got it is a const, too.  Spread scalars and counts stay, and what is
+computed of them element by element: they cost a register in the loop and memory before it.  What
+moves has its own.  Start at `hoist`.
 """
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Parts of what was put together are read where it came from.
 
 `i, j = jnp.mgrid[:n, :m]` stacks two grids and takes them apart again, as do states that a function
-packs and its callee unpacks; `jnp.zeros_like(x)[1:-1]` and a few columns of a grid are parts of what
-one number, or a row, is repeated to.  So a slice of a join is one of the part that it lies in, and
-one of what is repeated or counted repeats or counts less.  Start reading at `direct`.
+packs and its callee unpacks; `jnp.zeros_like(x)[1:-1]` and a few columns of a grid are parts of
+what one number, or a row, is repeated to.  So a slice of a join is one of the part that it lies in,
+and one of what is repeated or counted repeats or counts less.  Start reading at `direct`.
 """
 from __future__ import annotations
 

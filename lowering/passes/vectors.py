@@ -4,9 +4,10 @@ Of `einsum("bi,bi->b", x, y)`, of a vmapped `jnp.dot`, of many small matrices ti
 and of many of up to 4 x 4 times one another, every product is too small for a kernel of products:
 taken one after another, 4096 dot products of 128 numbers cost 20 times what a multiplication and a
 sum along rows cost, which are one pass over memory and run along whichever axis lies in it (10,000
-products of 3 x 3 four times).  One matrix of up to 4 x 4 times a long one (points turned, butterflies of a
-Fourier transform) is written out term by term.  A matrix from LEAST_VECTOR elements on is read by the kernel of
-kernels/gemm.vector_product.  Start reading at `with_vectors_summed`.
+products of 3 x 3 four times).  One matrix of up to 4 x 4 complex numbers times a long one
+(butterflies of a Fourier transform) is written out term by term.  A matrix from LEAST_VECTOR
+elements on is read by the kernel of kernels/gemm.vector_product.  Start reading at
+`with_vectors_summed`.
 """
 from __future__ import annotations
 
@@ -96,8 +97,8 @@ def _summed(e: Equation) -> list[Equation]:
 
 
 def _is_thin(e: Equation) -> bool:
-    """Whether one operand is a matrix of a few complex numbers, the other one of many: a kernel takes
-    four products of their parts."""
+    """Whether one operand is a matrix of a few complex numbers, the other one of many: as parts
+    that are four products."""
     if cost.is_dynamic(e):
         return False
     (x, y), ((xc, _), (xb, _)) = (a.aval for a in e.inputs), e.params["dimension_numbers"]

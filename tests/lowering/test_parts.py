@@ -58,8 +58,9 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("level", ["host", *[pytest.param(level, marks=pytest.mark.slow) for level in (
-    "x86-64-v2", "x86-64-v3", "x86-64-v4")]])
+@pytest.mark.parametrize("level", ["host", *[
+    pytest.param(level, marks=pytest.mark.slow)
+    for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")]])
 def test_parts_are_read_where_they_came_from(level: str) -> None:
     with calque.config.context("calque_cpu", level):
         for name, (f, args) in CASES.items():
@@ -101,12 +102,12 @@ def test_programs_of_complex_arguments_and_counts_are_kernels_alone() -> None:
     """What counts alone follow from has no operand among the program's real arrays."""
     def f(x: Any) -> Any:
         i, j = jnp.mgrid[0:4, 0:4]
-        turned = jnp.exp(-2j * jnp.pi * i * j / 4) @ jnp.reshape(x, (4, -1))
-        return turned * jnp.exp(1j * jnp.arange(turned.shape[1]))
+        return jnp.exp(-2j * jnp.pi * i * j / 4) @ jnp.reshape(x, (4, -1))
 
     x = (normal(4 * 9000) + 1j * normal(4 * 9000)).astype(np.complex64)
     text = calque.jit(f).lower(x).compile().as_text()
     assert "flow.dispatch" in text and "stablehlo.iota" not in text
     i, j = np.mgrid[0:4, 0:4]
-    want = np.exp(-2j * np.pi * i * j / 4) @ x.reshape(4, -1) * np.exp(1j * np.arange(9000))
-    np.testing.assert_allclose(calque.jit(f)(x), want, rtol=2e-3, atol=2e-3)  # (angles to 9000)
+    want = np.exp(-2j * np.pi * i * j / 4) @ x.reshape(4, -1)
+    # sums of four products in single precision, of angles up to 15
+    np.testing.assert_allclose(calque.jit(f)(x), want, rtol=1e-4, atol=1e-5)
