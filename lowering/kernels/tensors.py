@@ -232,6 +232,9 @@ class _Run:
                 stored.append((v, placed[v]))
             elif any(u not in members for u in self.uses.get(v, ())) or (
                     v in self.destinations and v not in self.written):
+                if v in self.written:  # (it is read where it belongs)
+                    self.env[v] = wanted[0]
+                    continue
                 made = self.emitter.allocate(v.aval.shape, v.aval.dtype)
                 self.env[v] = made
                 stored.append((v, made))

@@ -62,6 +62,9 @@ def _hoist(p: Program) -> Program:
         if same:
             e = e.replace(inputs=tuple(same.get(a, a) for a in e.inputs))
         e = _inner_hoisted(e)
+        if e.name == "scan" and e.params["length"] == 1:
+            equations += _one_step(e, same)
+            continue
         if e.name in ("scan", "while"):
             e = _constant_carries(e, same)
         if e.name == "scan":
@@ -76,6 +79,31 @@ def _hoist(p: Program) -> Program:
         return p
     outputs = [same.get(o, o) for o in p.outputs]
     return Program(p.inputs, equations, outputs, p.const_vars, p.consts, p.name)
+
+
+def _one_step(e: Equation, same: dict[Atom, Atom]) -> list[Equation]:
+    """The equations of a scan of one step, whose number is known then.  same: gets what stands for
+    its results."""
+    p, body = e.params, flat(e.params["jaxpr"])
+    given, made = p["num_consts"] + p["num_carry"], list[Equation]()
+
+    def reshaped(a: Atom, shape: Sequence[int]) -> Var:
+        out = Var(a.aval.update(shape=tuple(shape)))
+        made.append(Equation(registry["reshape"], (a,), (out,), {
+            "new_sizes": tuple(shape), "dimensions": None, "sharding": None}, e.source, e.scope))
+        return out
+
+    env: dict[Atom, Atom] = dict(zip(body.inputs, (*e.inputs[:given], *[
+        reshaped(a, a.aval.shape[1:]) for a in e.inputs[given:]])))
+    for q in body.equations:
+        fresh = tuple(Var(v.aval) for v in q.outputs)
+        made.append(q.replace(inputs=tuple(env.get(a, a) for a in q.inputs), outputs=fresh))
+        env.update(zip(q.outputs, fresh))
+    outputs = [env.get(o, o) for o in body.outputs]
+    carried = p["num_carry"]
+    same.update(zip(e.outputs, [*outputs[:carried], *[
+        reshaped(o, (1, *o.aval.shape)) for o in outputs[carried:]]]))
+    return made
 
 
 def _constant_carries(e: Equation, same: dict[Atom, Atom]) -> Equation:

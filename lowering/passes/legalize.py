@@ -73,6 +73,8 @@ def _with_legal_loops(p: Program) -> Program:
     equations: list[Equation] = []
     for e in p.equations:
         e = e.with_inner(with_loops)
+        if cost.is_better_looped(e):
+            e = e.replace(params={**e.params, "unroll": 0})
         written = None
         if e.primitive.words is not None and not cost.is_dynamic(e) and not cost.is_kernel(e):
             if has_complex(e):
