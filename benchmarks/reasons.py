@@ -18,5 +18,9 @@ REASONS = {
     "spectral_rollout": "FFTs have no form in kernels, so each of 100 steps is the host's "
                         "(CALQUE_LOG=plan)",
     "cart_pole_step": "a call's own cost, as add_4, of three arrays in and three out",
+    "fields_of_a_wave": "not known: one workgroup on data of a second level cache; twice as many "
+                        "numbers in a step of its inner loops took as long",
+    "tridiagonal_systems": "its arrays are turned round before and behind the loops, which IREE "
+                           "does, and the two loops are two dispatches",
     "chain_of_bodies_step": "80 arrays in and 81 out, as tree_of_20_leaves; what runs is a third",
 }
