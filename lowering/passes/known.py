@@ -2,8 +2,8 @@
 
 `x % 97` asks whether 97 is 0 and below 0.  Asked when the program runs, its divisor would be a
 number that is not known when it is compiled, and the division no multiplication.  What is sliced
-at places that are known is a slice, and what is written there into zeros is padded.  Start reading at
-`with_known`.
+at places that are known is a slice, and what is written there into zeros is padded.  Start reading
+at `with_known`.
 """
 from __future__ import annotations
 

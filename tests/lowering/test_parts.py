@@ -111,3 +111,45 @@ def test_programs_of_complex_arguments_and_counts_are_kernels_alone() -> None:
     want = np.exp(-2j * np.pi * i * j / 4) @ x.reshape(4, -1)
     # sums of four products in single precision, of angles up to 15
     np.testing.assert_allclose(calque.jit(f)(x), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int8", "uint64",
+                                   "bool", "complex64"])
+def test_what_is_written_into_zeros(dtype: str, x64: None) -> None:
+    """At known places, within and (clamped) beyond; what is written is read, too."""
+    def f(x: Any) -> Any:
+        fresh = jnp.zeros((7, 40), x.dtype)
+        inner = fresh.at[1:4, 2:-8].set(x)
+        ends = lax.dynamic_update_slice(jnp.full((7, 40), 1, x.dtype), x, (9, -3))
+        return inner, ends, inner[2], fresh.at[:, 3].set(x[0, :7]), fresh.at[5].set(
+            inner[3]).at[0].set(inner[1]), lax.dynamic_slice(x, (1, 50), (2, 5))
+
+    x = np.asarray(jnp.asarray(RNG.integers(0, 2, (3, 30)), dtype))
+    want = [np.zeros((7, 40), x.dtype) for _ in range(4)]
+    want[0][1:4, 2:-8] = x
+    want[1][:] = 1
+    want[1][4:, 10:] = x  # (-3 counts from the end: 37, clamped to 10)
+    want[2][:, 3] = x[0, :7]
+    want[3][5], want[3][0] = want[0][3], want[0][1]
+    wants = [want[0], want[1], want[0][2], want[2], want[3], x[1:, 25:]]
+    for got, expected in zip(calque.jit(f)(x), wants, strict=True):
+        np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+def test_scans_of_one_step_and_short_scans_that_stay_loops() -> None:
+    def one(x: Any, y: Any) -> Any:
+        c, ys = lax.scan(lambda c, t: (c * t, (c + t, x)), x, y[None])
+        return c, ys, lax.fori_loop(3, 4, lambda k, z: z.at[:, k].set(z[:, k - 1] * k), x)
+
+    def chain(a: Any, b: Any) -> Any:
+        e = jnp.ones((a.shape[1], a.shape[1]), a.dtype)
+        return lax.scan(lambda e, ab: (jnp.einsum("xy,xsa,ysb->ab", e, *ab), e.sum()), e, (a, b))
+
+    def rows(x: Any, i: Any) -> Any:
+        return lax.fori_loop(0, 12, lambda _, r: 0.5 * r.at[i].add(r[::-1]), x)
+
+    check_loop(one, [normal(5, 6), normal(5, 6)], "one step")
+    check_loop(chain, [normal(20, 16, 2, 16) / 8, normal(20, 16, 2, 16) / 8], "products", 10)
+    check_loop(rows, [normal(4000), RNG.integers(0, 4000, 4000)], "scatters", 10)
+    check_loop(calque.vmap(lambda x, y: lax.scan(lambda c, t: (0.5 * c + t, c * t), x, y)),
+               [normal(3000), normal(3000, 20)], "in registers")
