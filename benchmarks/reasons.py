@@ -16,5 +16,9 @@ REASONS = {
     "mlp_step": "one kernel (passes/cost.is_whole), as at AVX2, where it is on a par; its products "
                 "of few columns do not fill AVX-512's registers",
     "cart_pole_step": "a call's own cost, as add_4, of three arrays in and three out",
+    "fields_of_a_wave": "not known: one workgroup on data of a second level cache; twice as many "
+                        "numbers in a step of its inner loops took as long",
+    "tridiagonal_systems": "its arrays are turned round before and behind the loops, which IREE "
+                           "does, and the two loops are two dispatches",
     "chain_of_bodies_step": "80 arrays in and 81 out, as tree_of_20_leaves; what runs is a third",
 }

@@ -118,6 +118,8 @@ class _Run:
         self.env: dict[Var, Part] = dict(zip(p.inputs, args, strict=True))
         self.group: list[Equation] = []
         self.picked: dict[Var, Picked] = {}  # of gathers in the group
+        self.later: dict[Var, Equation] = {}  # shapes of what the group computes for an update
+        self.offsets: dict[Any, Index] = {}
         self.written: set[Var] = set()  # vars whose destinations were served
         self.uses: dict[Var, list[int]] = {}
         for i, e in enumerate(p.equations):
@@ -167,7 +169,12 @@ class _Run:
                 self.env[e.outputs[0]] = self.emitter.apply(SCALAR, e, values)
             return
         if e.primitive.kernel == "view":
-            self.env[e.outputs[0]] = self.view(e)
+            if self.is_for_update(e):
+                self.later[e.outputs[0]] = e
+            else:
+                self.env[e.outputs[0]] = self.view(e)
+        elif name == "dynamic_update_slice" and self.update_at_once(e):
+            pass
         elif e.primitive.kernel == "fold":
             self.env[e.outputs[0]] = self.fold(e)
         elif name in ("concatenate", "pad") and self.join_lazily(e) or (
@@ -189,8 +196,8 @@ class _Run:
             self.flush()
         self.group.append(e)
 
-    def flush(self) -> None:
-        """Emit the group as one loop nest."""
+    def flush(self, placed: dict[Var, Memory] | None = None) -> None:
+        """Emit the group as one loop nest; placed: where values lie that nothing else reads."""
         if not self.group:
             return
         group, self.group = self.group, []
@@ -216,8 +223,13 @@ class _Run:
             if len(wanted) == len(self.destinations.get(v, ())) and wanted:
                 self.written.add(v)
                 stored += [(v, t) for t in wanted]
-            if any(u not in members for u in self.uses.get(v, ())) or (
+            if placed and v in placed:
+                stored.append((v, placed[v]))
+            elif any(u not in members for u in self.uses.get(v, ())) or (
                     v in self.destinations and v not in self.written):
+                if v in self.written:  # (it is read where it belongs)
+                    self.env[v] = wanted[0]
+                    continue
                 made = self.emitter.allocate(v.aval.shape, v.aval.dtype)
                 self.env[v] = made
                 stored.append((v, made))
@@ -296,8 +308,14 @@ class _Run:
         for atom, n, k, stride in zip(starts, x.shape, sizes, x.strides):
             if n == k:
                 continue
-            start = memory.clamped(self.scalar_of(self.read(atom)), n - k)
-            base = memory.add(base, memory.times(memory.position(start), stride))
+            if isinstance(atom, Literal):
+                base = memory.add(base, min(max(int(atom.value), 0), n - k) * stride)
+                continue
+            where = (atom, n - k, stride)
+            if where not in self.offsets:  # (what is read and written at one place is seen to be)
+                start = memory.clamped(self.scalar_of(self.read(atom)), n - k)
+                self.offsets[where] = memory.times(memory.position(start), stride)
+            base = memory.add(base, self.offsets[where])
         return base
 
     # ---- the rest
@@ -359,16 +377,18 @@ class _Run:
         """The memory of e's first operand for e to write into: itself where nobody reads it any
         more, else a copy.  others: what e reads meanwhile; views of that memory become copies."""
         self.flush()
+        if not self.is_free(e, x):
+            return self.emitter.temporary(x)
+        others[:] = [self.emitter.temporary(o) if _is_of(o, x) else o for o in others]
+        return x
+
+    def is_free(self, e: Equation, x: Memory) -> bool:
+        """Whether e may overwrite x, its first operand: it is ours, and e reads it last."""
         now, a = self.position[id(e)], e.inputs[0]
         mine = any(x.ref is r for r in (*self.owned, *self.emitter.made[self.before:]))
         spread = any(n > 1 and not s for n, s in zip(x.shape, x.strides))  # one number for many
-        if not mine or spread or isinstance(a, Literal) or any(
-                self.last_use(v) > now for v, m in self.env.items()
-                if any(r is x.ref for r in joined.refs(m))):
-            return self.emitter.temporary(x)
-        others[:] = [self.emitter.temporary(o) if any(r is x.ref for r in joined.refs(o)) else o
-                     for o in others]
-        return x
+        return mine and not spread and not isinstance(a, Literal) and not any(
+            self.last_use(v) > now for v, m in self.env.items() if _is_of(m, x))
 
     def last_use(self, v: Var) -> int:
         """The last equation that reads a value; their number, if that is the end."""
@@ -394,6 +414,52 @@ class _Run:
         window = made.view(shape, made.strides, self.offset(made, shape, e.inputs[2:]))
         self.emitter.copy(update, window)
         return [made]
+
+    def is_for_update(self, e: Equation) -> bool:
+        """Whether e gives what the group computes another shape and an update alone reads it."""
+        (x, *_), (out,) = e.inputs, e.outputs
+        read = self.uses.get(out, ())
+        return (e.name in ("reshape", "broadcast_in_dim", "squeeze") and self.is_alone(x, e)
+                and x.aval.size == out.aval.size and len(read) == 1
+                and out not in self.destinations and read[0] < len(self.p.equations)
+                and self.p.equations[read[0]].name == "dynamic_update_slice"
+                and self.p.equations[read[0]].inputs[1] is out)
+
+    def is_alone(self, a: Atom, e: Equation) -> bool:
+        """Whether the group computes a value for e alone."""
+        return (isinstance(a, Var) and self.uses.get(a) == [self.position[id(e)]]
+                and a not in self.destinations and any(q.outputs[0] is a for q in self.group))
+
+    def update_at_once(self, e: Equation) -> bool:
+        """Compute an update where it belongs; False where it has to lie in memory before: where
+        its operand is read again, or is read at other places than those that are written."""
+        x, update, *starts = e.inputs
+        if not isinstance(update, Var):
+            return False
+        reader = self.later.pop(update, e)
+        computed = reader.inputs[0] if reader is not e else update
+        target = self.env.get(x) if isinstance(x, Var) else None
+        if isinstance(computed, Var) and isinstance(target, Memory) and (
+                self.is_alone(computed, reader)):
+            if not self.is_free(e, target):
+                target = self.emitter.temporary(target)
+            shape = update.aval.shape
+            placed = target.view(shape, target.strides, self.offset(
+                target, shape, starts)).reshaped(computed.aval.shape)
+            if placed is not None and (placed.shape[-1] == 1 or placed.strides[-1] == 1) and (
+                    all(s is None or not _is_of(s, target) or _is_same(s, placed)
+                        for s in self.read_by_group())):
+                self.flush({computed: placed})
+                self.env[e.outputs[0]] = target
+                return True
+        if reader is not e:
+            self.env[update] = self.view(reader)
+        return False
+
+    def read_by_group(self) -> list[Part | Picked | None]:
+        """What the group reads (None: what it computes itself)."""
+        return [*self.picked.values(), *(self.env.get(a) for q in self.group
+                                         for a in q.inputs if isinstance(a, Var))]
 
     def _concatenate(self, e: Equation, args: list[Entry]) -> list[Entry]:
         axis, out = e.params["dimension"], e.outputs[0].aval
@@ -499,6 +565,20 @@ class _Run:
             with ir.InsertionPoint(region.blocks.append()):
                 self.choose(index, part, at + 1, branch)
                 mlir.operation("scf.yield", [], [])
+
+
+def _is_of(s: Part | Picked, x: Memory) -> bool:
+    """Whether a value lies in x's memory, or in part."""
+    refs = [m.ref for m in s.arrays] if isinstance(s, Picked) else joined.refs(s)
+    return any(r is x.ref for r in refs)
+
+
+def _is_same(s: Part | Picked, x: Memory) -> bool:
+    """Whether s is x, but for axes of one element."""
+    def seen(m: Memory) -> list[tuple[int, int]]:
+        return [(n, k) for n, k in zip(m.shape, m.strides) if n != 1]
+    return isinstance(s, Memory) and seen(s) == seen(x) and (
+        s.base is x.base or isinstance(s.base, int) and s.base == x.base)
 
 
 def _aligned(s: P, shape: Shape) -> P | Value:

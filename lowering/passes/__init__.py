@@ -9,6 +9,7 @@ flat.py       calls within a loop written out, for the passes that look into it
 clients.py    primitives of libraries become calls of what they compute
 narrow.py     numbers of less than a byte and floats of a byte, as bytes
 empty.py      arrays without elements, which loops do not carry
+parts.py      slices of what was joined or repeated read what it was made of
 same.py       equations that compute the same are one
 reroll.py     loops that Python wrote out, as loops
 hoist.py      what a loop computes anew in every step is computed before it

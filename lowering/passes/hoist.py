@@ -1,12 +1,14 @@
 """What a loop computes anew in every step from its consts alone is computed before it; calls with
 rules of their own, which no transformation will see any more, become plain ones.
 
-Spread scalars and counts stay, and what is computed of them element by element: they cost a
-register in the loop and memory before it.  What moves has its own.  Start at `hoist`.
+What every step hands on as it got it is a const, too.  Spread scalars and counts stay, and what is
+computed of them element by element: they cost a register in the loop and memory before it.  What
+moves has its own.  Start at `hoist`.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 
 from calque.core.dims import guess
 from calque.core.primitive import registry
@@ -15,6 +17,7 @@ from calque.lowering.passes.clients import expanded, is_const
 from calque.lowering.passes.cost import is_callback
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.loops import is_map
+from calque.lowering.passes.parts import direct
 from calque.lowering.passes.same import merged
 
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
@@ -52,10 +55,18 @@ def _unmarked(p: Program) -> Program:
 
 
 def _hoist(p: Program) -> Program:
-    p = _unmarked(p)
+    p = direct(_unmarked(p))
     equations: list[Equation] = []
+    same: dict[Atom, Atom] = {}  # results of loops that are what they began with
     for e in p.equations:
+        if same:
+            e = e.replace(inputs=tuple(same.get(a, a) for a in e.inputs))
         e = _inner_hoisted(e)
+        if e.name == "scan" and e.params["length"] == 1:
+            equations += _one_step(e, same)
+            continue
+        if e.name in ("scan", "while"):
+            e = _constant_carries(e, same)
         if e.name == "scan":
             equations += _outside(e, {"jaxpr": (0, e.params["num_consts"], "num_consts")})
         elif e.name == "while":
@@ -66,7 +77,78 @@ def _hoist(p: Program) -> Program:
             equations.append(e)
     if tuple(equations) == p.equations:
         return p
-    return Program(p.inputs, equations, p.outputs, p.const_vars, p.consts, p.name)
+    outputs = [same.get(o, o) for o in p.outputs]
+    return Program(p.inputs, equations, outputs, p.const_vars, p.consts, p.name)
+
+
+def _one_step(e: Equation, same: dict[Atom, Atom]) -> list[Equation]:
+    """The equations of a scan of one step, whose number is known then.  same: gets what stands for
+    its results."""
+    p, body = e.params, flat(e.params["jaxpr"])
+    given, made = p["num_consts"] + p["num_carry"], list[Equation]()
+
+    def reshaped(a: Atom, shape: Sequence[int]) -> Var:
+        out = Var(a.aval.update(shape=tuple(shape)))
+        made.append(Equation(registry["reshape"], (a,), (out,), {
+            "new_sizes": tuple(shape), "dimensions": None, "sharding": None}, e.source, e.scope))
+        return out
+
+    env: dict[Atom, Atom] = dict(zip(body.inputs, (*e.inputs[:given], *[
+        reshaped(a, a.aval.shape[1:]) for a in e.inputs[given:]])))
+    for q in body.equations:
+        fresh = tuple(Var(v.aval) for v in q.outputs)
+        made.append(q.replace(inputs=tuple(env.get(a, a) for a in q.inputs), outputs=fresh))
+        env.update(zip(q.outputs, fresh))
+    outputs = [env.get(o, o) for o in body.outputs]
+    carried = p["num_carry"]
+    same.update(zip(e.outputs, [*outputs[:carried], *[
+        reshaped(o, (1, *o.aval.shape)) for o in outputs[carried:]]]))
+    return made
+
+
+def _constant_carries(e: Equation, same: dict[Atom, Atom]) -> Equation:
+    """The loop e with what every step hands on as it got it among its consts: a matrix that is
+    carried along only to be read was copied into the loop's result.  same: gets what stands for
+    results that e has no more."""
+    params, loops = e.params, e.name == "while"
+    name = "body_jaxpr" if loops else "jaxpr"
+    body: Program = flat(params[name])
+    k = params["body_nconsts"] if loops else params["num_consts"]
+    before = params["cond_nconsts"] if loops else 0
+    carry = len(e.outputs) if loops else params["num_carry"]
+    if loops and params["cond_jaxpr"].out_avals[0].ndim:  # (of vmap: elements end by themselves)
+        return e
+    inputs = body.inputs[k:k + carry]
+    kept = [v is not o for v, o in zip(inputs, body.outputs)]
+    if all(kept) or not any([*kept, *e.outputs[carry:]]):
+        return e
+    start = e.inputs[before + k:before + k + carry]
+    same.update((v, x) for v, x, here in zip(e.outputs, start, kept) if not here)
+    body, fixed = _with_consts(body.replace(outputs=[
+        *compress(body.outputs, kept), *body.outputs[carry:]]), k, kept)
+    outputs = (*compress(e.outputs, kept), *e.outputs[carry:])
+    mine = compress(start, kept)
+    ours = [start[i] for i in fixed]
+    if not loops:
+        params = {**params, "jaxpr": body, "num_consts": k + len(ours), "num_carry": sum(kept)}
+        return e.replace(params=params, outputs=outputs, inputs=(
+            *e.inputs[:k], *ours, *mine, *e.inputs[k + carry:]))
+    test, tested = _with_consts(params["cond_jaxpr"], before, kept)
+    params = {**params, "cond_jaxpr": test, "cond_nconsts": before + len(tested),
+              "body_jaxpr": body, "body_nconsts": k + len(ours)}
+    return e.replace(params=params, outputs=outputs, inputs=(
+        *e.inputs[:before], *[start[i] for i in tested], *e.inputs[before:before + k], *ours,
+        *mine))
+
+
+def _with_consts(p: Program, k: int, kept: Sequence[bool]) -> tuple[Program, list[int]]:
+    """p, whose inputs from k on are a carry, with those that are not kept among its consts, and
+    which of them it reads; the others are gone."""
+    carry, rest = p.inputs[k:k + len(kept)], p.inputs[k + len(kept):]
+    read = {a for e in p.equations for a in e.inputs} | set(p.outputs)
+    fixed = [i for i, (v, here) in enumerate(zip(carry, kept)) if not here and v in read]
+    return p.replace(inputs=[*p.inputs[:k], *[carry[i] for i in fixed],
+                             *compress(carry, kept), *rest]), fixed
 
 
 def _inner_hoisted(e: Equation) -> Equation:

@@ -1,15 +1,18 @@
 """Whole numbers that are known: what follows from literals alone is computed here.
 
 `x % 97` asks whether 97 is 0 and below 0.  Asked when the program runs, its divisor would be a
-number that is not known when it is compiled, and the division no multiplication.  Start reading at
-`with_known`.
+number that is not known when it is compiled, and the division no multiplication.  What is sliced
+at places that are known is a slice, and what is written there into zeros is padded.  Start reading
+at `with_known`.
 """
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.passes.scalars import KNOWN
 
@@ -21,6 +24,7 @@ def with_known(p: Program) -> Program:
 
 def _with_known(p: Program) -> Program:
     known: dict[Atom, Literal] = {}
+    fills: dict[Atom, Literal] = {}  # arrays of one number
     results = set[Atom](p.outputs)
     equations = []
     for e in p.equations:
@@ -28,12 +32,47 @@ def _with_known(p: Program) -> Program:
             e = e.replace(inputs=tuple(known.get(a, a) for a in e.inputs))
         value = None if results & set(e.outputs) else _value(e)
         if value is None:
-            equations.append(e.with_inner(with_known))
+            made = _static(e) or _padded(e, fills) or e.with_inner(with_known)
+            if made.name == "broadcast_in_dim" and isinstance(made.inputs[0], Literal):
+                fills[made.outputs[0]] = made.inputs[0]
+            equations.append(made)
         else:
             known[e.outputs[0]] = value
     same = len(equations) == len(p.equations) and all(
         a is b for a, b in zip(equations, p.equations))
     return p if same else p.replace(equations=equations)
+
+
+def _static(e: Equation) -> Equation | None:
+    """A slice at known places, which groups read where it lies, of a dynamic one."""
+    first = _places(e, 1, e.params["slice_sizes"]) if e.name == "dynamic_slice" else None
+    if first is None:
+        return None
+    return Equation(registry["slice"], e.inputs[:1], e.outputs, {
+        "start_indices": first, "strides": None,
+        "limit_indices": tuple(i + k for i, k in zip(first, e.params["slice_sizes"]))},
+        e.source, e.scope)
+
+
+def _padded(e: Equation, fills: Mapping[Atom, Literal]) -> Equation | None:
+    """What is written into an array of one number, at known places, padded with it."""
+    if e.name != "dynamic_update_slice" or e.inputs[0] not in fills:
+        return None
+    (x, update), sizes = e.inputs[:2], e.inputs[1].aval.shape
+    first = _places(e, 2, sizes)
+    if first is None or not update.aval.size or not isinstance(update, Var):
+        return None
+    return Equation(registry["pad"], (update, fills[x]), e.outputs, {"padding_config": tuple(
+        (i, n - i - k, 0) for i, n, k in zip(first, x.aval.shape, sizes))}, e.source, e.scope)
+
+
+def _places(e: Equation, first: int, sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """Where a window begins, if that is known."""
+    starts = [a for a in e.inputs[first:] if isinstance(a, Literal)]
+    shape = e.inputs[0].aval.shape
+    if len(starts) != len(shape) or not all(isinstance(n, int) for n in (*shape, *sizes)):
+        return None
+    return tuple(min(max(int(a.value), 0), n - k) for a, n, k in zip(starts, shape, sizes))
 
 
 def _value(e: Equation) -> Literal | None:

@@ -76,6 +76,8 @@ def _with_legal_loops(p: Program, transforms: bool) -> Program:
     equations: list[Equation] = []
     for e in p.equations:
         e = e.with_inner(lambda q: with_loops(q, transforms))
+        if cost.is_better_looped(e):
+            e = e.replace(params={**e.params, "unroll": 0})
         written = None
         if e.primitive.words is not None and not cost.is_dynamic(e) and not cost.is_kernel(e) and (
                 transforms or not any(map(has_transforms, inner_of(e.params)))):

@@ -203,7 +203,9 @@ def close(finder: rows.Finder, p: Program) -> None:
         if not moves:
             for i in sorted(finder.live):
                 _see_through(finder, i)
-    plain = min((v for v in p.inputs if v in read and v.aval.dtype in loops.DTYPES and v.aval.size),
+    given = [*p.inputs, *(e.outputs[0] for e in p.equations if e.name == "as_pairs"
+                          and e.inputs[0] in p.inputs)]  # (complex numbers as their parts)
+    plain = min((v for v in given if v in read and v.aval.dtype in loops.DTYPES and v.aval.size),
                 key=lambda v: v.aval.size, default=None)
     for i in sorted(small & finder.live, key=finder.position.__getitem__):
         if is_spread(finder.equations[i]):  # workgroups share it, and nothing else
@@ -363,7 +365,7 @@ def _is_small(e: Equation) -> bool:
         return 4 * cost.equation_work(e) <= PRODUCT
     if e.name in JOINS:
         return loops.has_kernel_form(e) and cost.equation_work(e) <= SCATTERED
-    most = {"pad": PADDED, "concatenate": JOINED}.get(e.name, SMALL)
+    most = {"pad": PADDED, "concatenate": JOINED, "iota": PADDED}.get(e.name, SMALL)
     if e.name == "broadcast_in_dim" and not isinstance(e.inputs[0], Var):
         most = PADDED  # (a fill)
     size = max(v.aval.size for v in e.outputs)

@@ -4,11 +4,14 @@ Of `einsum("bi,bi->b", x, y)`, of a vmapped `jnp.dot`, of many small matrices ti
 and of many of up to 4 x 4 times one another, every product is too small for a kernel of products:
 taken one after another, 4096 dot products of 128 numbers cost 20 times what a multiplication and a
 sum along rows cost, which are one pass over memory and run along whichever axis lies in it (10,000
-products of 3 x 3 four times).  A matrix from LEAST_VECTOR elements on is read by the kernel of
-kernels/gemm.vector_product.  Start reading at `with_vectors_summed`.
+products of 3 x 3 four times).  One matrix of up to 4 x 4 complex numbers times a long one
+(butterflies of a Fourier transform) is written out term by term.  A matrix from LEAST_VECTOR
+elements on is read by the kernel of kernels/gemm.vector_product.  Start reading at
+`with_vectors_summed`.
 """
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -36,6 +39,8 @@ def _with_vectors_summed(p: Program) -> Program:
     for e in p.equations:
         if e.name == "dot_general" and _is_of_vectors(e):
             equations += _summed(e)
+        elif e.name == "dot_general" and _is_thin(e):
+            equations += _written_out(e)
         else:
             equations.append(e if cost.is_kernel(e) else e.with_inner(with_vectors_summed))
     return p if tuple(equations) == p.equations else p.replace(equations=equations)
@@ -67,27 +72,8 @@ def _summed(e: Equation) -> list[Equation]:
     swapped = y.aval.size > x.aval.size
     if swapped:
         x, y, xc, yc, xb, yb = y, x, yc, xc, yb, xb
-    made = list[Equation]()
-
-    def emit(name: str, inputs: Sequence[Atom], shape: Sequence[int], dtype: Dtype,
-             /, **params: Any) -> Var:
-        v = Var(ShapedArray(tuple(shape), dtype))
-        made.append(Equation(registry[name], tuple(inputs), (v,), params, e.source, e.scope))
-        return v
-
-    def converted(a: Atom, dtype: Dtype) -> Atom:
-        return a if a.aval.dtype == dtype else emit(
-            "convert_element_type", [a], a.aval.shape, dtype, new_dtype=dtype, weak_type=False)
-
-    def reshaped(a: Atom, shape: Sequence[int]) -> Atom:
-        return a if a.aval.shape == tuple(shape) else emit(
-            "reshape", [a], shape, a.aval.dtype,
-            new_sizes=tuple(shape), dimensions=None, sharding=None)
-
-    def transposed(a: Atom, order: Sequence[int]) -> Atom:
-        return a if list(order) == list(range(a.aval.ndim)) else emit(
-            "transpose", [a], [a.aval.shape[i] for i in order], a.aval.dtype,
-            permutation=tuple(order))
+    made = _Equations(e)
+    emit, converted = made.emit, made.converted
 
     dtype = out.aval.dtype
     wide = summed(dtype)
@@ -95,22 +81,98 @@ def _summed(e: Equation) -> list[Equation]:
     places = dict(zip((*yb, *yc, *yf), (*xb, *xc, *range(x.aval.ndim, x.aval.ndim + len(yf)))))
     shape = (*x.aval.shape, *[y.aval.shape[i] for i in yf])
 
-    def spread(a: Atom, places: Sequence[int]) -> Atom:
-        return a if a.aval.shape == shape else emit(
-            "broadcast_in_dim", [a], shape, wide, shape=shape,
-            broadcast_dimensions=tuple(places), sharding=None)
-
     order = sorted(places, key=places.__getitem__)
     ones = [i for i in range(y.aval.ndim) if i not in places]
-    y = reshaped(transposed(converted(y, wide), [*order, *ones]),
-                 [y.aval.shape[i] for i in order])
+    y = made.reshaped(made.transposed(converted(y, wide), [*order, *ones]),
+                      [y.aval.shape[i] for i in order])
     names = ("and", "reduce_or") if wide == BOOL else ("mul", "reduce_sum")
-    products = emit(names[0], [spread(converted(x, wide), range(x.aval.ndim)),
-                               spread(y, sorted(places.values()))], shape, wide)
+    products = emit(names[0], [made.spread(converted(x, wide), shape, range(x.aval.ndim)),
+                               made.spread(y, shape, sorted(places.values()))], shape, wide)
     left = other_axes(len(shape), xc)
     sums = emit(names[1], [products], [shape[i] for i in left], wide, axes=tuple(xc),
                 out_sharding=None)
     free = [other_axes(x.aval.ndim, xc, xb), tuple(range(x.aval.ndim, len(shape)))]
     order = [left.index(i) for axes in (xb, *(reversed(free) if swapped else free)) for i in axes]
-    converted(reshaped(transposed(sums, order), out.aval.shape), dtype)
-    return [*made[:-1], made[-1].replace(outputs=(out,))]
+    return made.ending(made.reshaped(made.transposed(sums, order), out.aval.shape))
+
+
+def _is_thin(e: Equation) -> bool:
+    """Whether one operand is a matrix of a few complex numbers, the other one of many: as parts
+    that are four products."""
+    if cost.is_dynamic(e):
+        return False
+    (x, y), ((xc, _), (xb, _)) = (a.aval for a in e.inputs), e.params["dimension_numbers"]
+    batch, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xc))
+    if batch != 1 or not 1 < k <= TINY or not x.size or not y.size or x.dtype.kind != "c":
+        return False
+    rows, columns = x.size // k, y.size // k
+    return 1 < min(rows, columns) <= TINY and max(rows, columns) >= LEAST
+
+
+def _written_out(e: Equation) -> list[Equation]:
+    """A product as a sum of one term for each number that is contracted."""
+    out = e.outputs[0]
+    dtype = summed(out.aval.dtype)
+    (contracted, batches), made = e.params["dimension_numbers"], _Equations(e)
+    sides, first = list[tuple[Atom, Sequence[int], list[int], list[int]]](), len(batches[0])
+    for a, axes, batch in zip(e.inputs, contracted, batches):
+        free = other_axes(a.aval.ndim, axes, batch)
+        sides.append((made.converted(a, dtype), axes, [*batch, *free], [
+            *range(len(batch)), *range(first, first + len(free))]))
+        first += len(free)
+    total: Atom | None = None
+    for where in itertools.product(*[range(e.inputs[0].aval.shape[i]) for i in contracted[0]]):
+        parts = list[Atom]()
+        for a, axes, kept, places in sides:
+            at = dict(zip(axes, where))
+            starts = [at.get(i, 0) for i in range(a.aval.ndim)]
+            stops = [at[i] + 1 if i in at else n for i, n in enumerate(a.aval.shape)]
+            part: Atom = made.emit(
+                "slice", [a], [n - k for k, n in zip(starts, stops)], dtype,
+                start_indices=tuple(starts), limit_indices=tuple(stops), strides=None)
+            order = [*axes, *kept]
+            part = made.reshaped(made.transposed(part, order), [a.aval.shape[i] for i in kept])
+            parts.append(made.spread(part, out.aval.shape, places))
+        term = made.emit("mul", parts, out.aval.shape, dtype)
+        total = term if total is None else made.emit("add", [total, term], out.aval.shape, dtype)
+    assert total is not None
+    return made.ending(total)
+
+
+class _Equations:
+    """Equations that stand in the place of one."""
+
+    def __init__(self, e: Equation) -> None:
+        self.e, self.made = e, list[Equation]()
+
+    def emit(self, name: str, inputs: Sequence[Atom], shape: Sequence[int], dtype: Dtype,
+             /, **params: Any) -> Var:
+        v = Var(ShapedArray(tuple(shape), dtype))
+        self.made.append(Equation(registry[name], tuple(inputs), (v,), params, self.e.source,
+                                  self.e.scope))
+        return v
+
+    def converted(self, a: Atom, dtype: Dtype) -> Atom:
+        return a if a.aval.dtype == dtype else self.emit(
+            "convert_element_type", [a], a.aval.shape, dtype, new_dtype=dtype, weak_type=False)
+
+    def reshaped(self, a: Atom, shape: Sequence[int]) -> Atom:
+        return a if a.aval.shape == tuple(shape) else self.emit(
+            "reshape", [a], shape, a.aval.dtype,
+            new_sizes=tuple(shape), dimensions=None, sharding=None)
+
+    def transposed(self, a: Atom, order: Sequence[int]) -> Atom:
+        return a if list(order) == list(range(a.aval.ndim)) else self.emit(
+            "transpose", [a], [a.aval.shape[i] for i in order], a.aval.dtype,
+            permutation=tuple(order))
+
+    def spread(self, a: Atom, shape: Sequence[int], places: Sequence[int]) -> Atom:
+        return a if a.aval.shape == tuple(shape) else self.emit(
+            "broadcast_in_dim", [a], shape, a.aval.dtype, shape=tuple(shape),
+            broadcast_dimensions=tuple(places), sharding=None)
+
+    def ending(self, a: Atom) -> list[Equation]:
+        """All of them; the last gives a, in the dtype of e's result, as e does."""
+        out = self.e.outputs[0]
+        self.converted(a, out.aval.dtype)
+        return [*self.made[:-1], self.made[-1].replace(outputs=(out,))]
