@@ -474,11 +474,12 @@ row("dequantize", (np.dtype("u1"),), (
       for shape in ((3, 2), (2, 3, 1), (5,))],
     sample("empty", op(0, 34), kind="q8_0"), sample("no blocks", op(2, 0), kind="q4_k")))
 row("quantized_dot", (F32,), (
-    *[sample(f"{k} {lead} {n}", op(*lead, blocks * many), _blocks(k, n, blocks), kind=k)
+    *[sample(f"{k} {lead} {n}", op(*lead, blocks * many), _blocks(k, n, blocks), kind=k,
+             activations="float32")
       for k, (many, _) in SIZES_OF_KINDS.items()
       for lead, n, blocks in (((1,), 5, 2), ((2, 3), 33, 1), ((), 4, 3), ((18,), 14, 5))],
-    sample("empty", op(0, 32), _blocks("q8_0", 4, 1), kind="q8_0"),
-    sample("of nothing", op(2, 32), op(0, 34, dtype="u1"), kind="q8_0")), linear=(0,),
+    sample("empty", op(0, 32), _blocks("q8_0", 4, 1), kind="q8_0", activations="int8"),
+    sample("of nothing", op(2, 32), op(0, 34, dtype="u1"), kind="q8_0", activations="int8")), linear=(0,),
     normwise=True, fixed=(1,))
 
 
