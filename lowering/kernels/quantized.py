@@ -49,6 +49,7 @@ def _call(ctx: Context, entry: str, kind: str, operands: Sequence[Value], shape:
     """`parts` that may be split, of a matrix that is read so often."""
     size = math.prod(operands[0].shape) * operands[0].dtype.itemsize
     groups = max(1, min(GROUPS, times * size // WORTH, parts))
+    groups = 1 << groups.bit_length() - 1  # (of 5 equal ones two cores have 3 and 2)
     results: list[tuple[Shape, Dtype]] = [(shape, F32)]
     if work:
         results.append(((groups * work,), F32))

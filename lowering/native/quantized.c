@@ -219,6 +219,7 @@ INLINE void scales_q4_k(const uint8_t *block, float *scale, float *offset) {
 #define SIGNED_BYTES(at) bytes32(at)
 #define SIGNED 1
 #define RAISED 0
+#define IN_FOURS(at) 0
 #include "quantized_kinds.inc.h"
 
 #ifdef VNNI
@@ -228,6 +229,7 @@ INLINE void scales_q4_k(const uint8_t *block, float *scale, float *offset) {
 #define SIGNED_BYTES(at) raised(bytes32(at))
 #define SIGNED 0
 #define RAISED 128
+#define IN_FOURS(at) at
 #include "quantized_kinds.inc.h"
 #endif
 

@@ -23,7 +23,6 @@ typedef struct {
 typedef int32_t SUMS __attribute__((vector_size(LANES * 4)));
 typedef float PRODUCTS __attribute__((vector_size(LANES * 4), may_alias));
 typedef float LOOSE __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
-#define AT(rows, i) ((const float(*)[CHUNK])((rows)[0] + (i)))
 
 INLINE BYTES32 bytes32(const void *at) {
 #ifdef __AVX2__
@@ -126,6 +125,34 @@ INLINE SUMS multiplied(SUMS sum, BYTES32 w, BYTES32 x, const int is_signed) {
 #define VNNI __attribute__((target("avx512vnni")))
 VNNI INLINE SUMS multiplied_vnni(SUMS sum, BYTES32 w, BYTES32 x) {
   return (SUMS)_mm256_dpbusd_epi32((__m256i)sum, w, x);
+}
+
+/* Four blocks of halves side by side; rows have lower and upper halves of four blocks alike. */
+INLINE __m512i four_packed(const uint8_t *at, const int apart) {
+  __m512i x = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)at));
+  x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(at + apart)), 1);
+  x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(at + 2 * apart)), 2);
+  return _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(at + 3 * apart)), 3);
+}
+
+VNNI INLINE __m512 four_products(__m512i low, __m512i high, const int8_t *x, const float *by) {
+  __m512i part = _mm512_dpbusd_epi32(_mm512_setzero_si512(), low, _mm512_loadu_si512(x));
+  part = _mm512_dpbusd_epi32(part, high, _mm512_loadu_si512(x + 64));
+  __m512 scale = _mm512_broadcast_f32x4(_mm_loadu_ps(by));
+  const __m512i own = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+  return _mm512_mul_ps(_mm512_cvtepi32_ps(part), _mm512_permutevar_ps(scale, own));
+}
+
+/* Rows of `groups` blocks so. */
+INLINE void by_fours(int8_t *bytes, int64_t rows, int64_t groups) {
+  for (int64_t j = 0; j < rows; j++)
+    for (int64_t g = 0; g + 4 <= groups; g += 4) {
+      int8_t *to = bytes + (j * groups + g) * GROUP;
+      __m128i x[8];
+      UNROLL for (int i = 0; i < 8; i++) x[i] = _mm_loadu_si128((const __m128i *)(to + 16 * i));
+      UNROLL for (int i = 0; i < 8; i++)
+        _mm_storeu_si128((__m128i *)(to + 16 * (i % 2 * 4 + i / 2)), x[i]);
+    }
 }
 
 /* Signed bytes, 128 above. */

@@ -14,6 +14,7 @@
 #define OFFSETS 0
 #define INTEGERS(block, i) halves32((block) + 2)
 #define ZERO 8
+#define PACKED IN_FOURS(2)
 #include "quantized_int8.inc.h"
 
 #define SUFFIX q4_1
@@ -21,6 +22,7 @@
 #define GROUPS 1
 #define OFFSETS 1
 #define INTEGERS(block, i) halves32((block) + 4)
+#define PACKED IN_FOURS(4)
 #include "quantized_int8.inc.h"
 
 #define SUFFIX q4_k
@@ -36,3 +38,4 @@
 #undef SIGNED_BYTES
 #undef SIGNED
 #undef RAISED
+#undef IN_FOURS
