@@ -15,8 +15,8 @@ import typer
 
 import calque
 from calque import aot, models
-from calque.lowering.target.targets import Target, portable_target
 from calque.core.blocks import ACTIVATIONS
+from calque.lowering.target.targets import Target, portable_target
 from calque.nn.quantized import MADE
 from calque.runtime import Artifact
 from calque_cli.report import UsageError, progress, size_text

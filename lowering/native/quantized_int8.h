@@ -167,12 +167,12 @@ INLINE float added_up(PRODUCTS x) {
   return part[0];
 }
 
-/* Rounded rows, `groups` blocks of GROUP apart. */
+/* Rounded rows: bytes and sums of `groups` blocks of GROUP, scales and shifts `pitch` apart. */
 typedef struct {
   const int8_t *bytes;
   const float *scale, *shift; /* shift: scale times the sum of the bytes */
   const int32_t *sums;        /* of the bytes, or what sums of products begin with */
-  int64_t groups;
+  int64_t groups, pitch;
 } Rounded;
 
 /* A row, rounded to scale * bytes in each block of GROUP: scale is the largest number / 127, where that

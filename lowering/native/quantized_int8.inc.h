@@ -59,8 +59,8 @@ TARGET INLINE void NAME(row_int8)(const int tall, float *restrict y, int64_t y_a
     NAME(chunk)(scale, offset, w, count);
     for (int j = 0; j < tall; j++)
       for (int64_t i = 0; i < count; i += LANES) {
-        const LOOSE *scales = (const LOOSE *)(x->scale + j * x->groups + first + i);
-        const LOOSE *shifts = (const LOOSE *)(x->shift + j * x->groups + first + i);
+        const LOOSE *scales = (const LOOSE *)(x->scale + j * x->pitch + first + i);
+        const LOOSE *shifts = (const LOOSE *)(x->shift + j * x->pitch + first + i);
         *(PRODUCTS *)(by + j * CHUNK + i) = *(PRODUCTS *)(scale + i) * *scales;
         if (OFFSETS) rest[j] += *(PRODUCTS *)(offset + i) * *shifts;
         if (ZERO && PACKED) rest[j] -= (float)ZERO * *(PRODUCTS *)(scale + i) * *shifts;
@@ -112,22 +112,27 @@ TARGET void NAME(calque_quantized_int8)(const uint8_t *w_base, int64_t w_at, con
                                       float *y_base, int64_t y_at, int64_t m, int64_t n, int64_t k,
                                       int64_t group, int64_t groups) {
   int8_t bytes[ROOM] __attribute__((aligned(64)));
-  float scale[ROOM / GROUP + LANES] = {0}, shift[ROOM / GROUP + LANES] = {0}; /* (whole vectors) */
+  float scale[ROOM / GROUP + FEW_ROWS * LANES], shift[ROOM / GROUP + FEW_ROWS * LANES];
   int32_t sums[ROOM / GROUP];
   int64_t lines = parts(n, LINE), size = k / (GROUPS * GROUP) * BYTES;
   int64_t begin = lines * group / groups * LINE;
   int64_t end = smaller(n, lines * (group + 1) / groups * LINE);
+  int64_t pitch = parts(k, GROUP * LANES) * LANES; /* whole vectors, with zeros behind */
   const uint8_t *w = w_base + w_at;
   for (int64_t j = 0, tall; j < m && begin < end; j += tall) {
     tall = smaller(smaller(FEW_ROWS, m - j), k ? ROOM / k : FEW_ROWS);
     if (tall == 3) tall = 2;
     const float *x = x_base + x_at + j * k;
     float *y = y_base + y_at + j * n;
-    rounded(bytes, scale, shift, sums, x, tall * k, -ZERO);
+    for (int64_t r = 0; r < tall; r++) {
+      rounded(bytes + r * k, scale + r * pitch, shift + r * pitch, sums + r * k / GROUP, x + r * k, k,
+              -ZERO);
+      for (int64_t g = k / GROUP; g < pitch; g++) scale[r * pitch + g] = shift[r * pitch + g] = 0;
+    }
 #ifdef VNNI
     if (PACKED) by_fours(bytes, tall, k / GROUP);
 #endif
-    const Rounded rows = {bytes, scale, shift, sums, k / GROUP};
+    const Rounded rows = {bytes, scale, shift, sums, k / GROUP, pitch};
     for (int64_t i = begin; i < end; i++) {
       const uint8_t *row = w + i * size;
       if (tall == 1)

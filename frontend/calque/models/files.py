@@ -16,14 +16,13 @@ import numpy as np
 
 from calque import runtime
 from calque.core import dtypes
-from calque.core.blocks import KINDS
+from calque.core.blocks import KINDS, check_activations
 from calque.core.errors import explain
 from calque.core.types import Ndarray
 from calque.models.bert import BertConfig
 from calque.models.config import LlamaConfig
 from calque.models.settings import MissingPackage, ModelError
 from calque.nn.quantized import QuantizedArray
-from calque.primitives.quantized import check_activations
 from calque.runtime import archives
 from calque.runtime.parameters import load_arrays
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
-from calque.core.blocks import GROUP
+from calque.core.blocks import GROUP, check_activations
 from calque.core.errors import explain
 from calque.core.types import Ndarray, Shape
 from calque.dispatch.array import Array
@@ -70,7 +70,7 @@ class QuantizedArray:
         shape = getattr(blocks, "shape", None)
         if shape is not None and hasattr(blocks, "dtype"):  # (not where a tree is put together)
             blocks = _checked(blocks, kind)
-        prims.check_activations("QuantizedArray", activations)
+        check_activations("QuantizedArray", activations)
         self.blocks, self.kind, self.transposed = blocks, kind, transposed
         self.activations = activations
 
@@ -248,7 +248,7 @@ def quantize(tree: Any, rules: str | Mapping[str, str | None] = "q8_0", *, axis:
     """
     if axis not in (0, 1, -1, -2):
         raise ValueError(explain(f"quantize: axis is {axis!r}.", fix="give 0 or 1."))
-    prims.check_activations("quantize", activations)
+    check_activations("quantize", activations)
     chosen = {"": rules} if isinstance(rules, str) else rules
     for kind in chosen.values():
         if kind is not None and kind not in MADE:

@@ -55,7 +55,7 @@ def _attended(q: Any, k: Any, v: Any, counts: Any, scale: float) -> Any:
     scores = dot_general(sh.reshape(q, (b, kv, shared * t, d)), k, by)
     full = (b, kv, shared, t, room)
     scores = ew.mul(sh.reshape(scores, full), np.float32(scale))
-    places = sh.broadcast_in_dim(np.arange(room, dtype=np.int32), full, (4,))
+    places = sh.iota(I32, full, 4)
     seen = ew.lt(places, sh.broadcast_in_dim(counts, full, (0, 3)))
     scores = ew.select_n(seen, sh.broadcast_in_dim(LOWEST, full, ()), scores)
     most = reduce_max_p.bind(scores, axes=(4,), out_sharding=None)

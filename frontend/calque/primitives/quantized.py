@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray, ndim_of, shape_of
-from calque.core.blocks import ACTIVATIONS, GROUP, KINDS, rounds
+from calque.core.blocks import GROUP, KINDS, check_activations, rounds
 from calque.core.dims import guess
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, UndefinedPrimal
@@ -43,13 +43,6 @@ def quantized_dot(x: Any, blocks: Any, kind: str, activations: str = "float32") 
     """x times a transposed matrix: float32[..., k], uint8[n, bytes of k] -> float32[..., n];
     `activations` 'int8': few rows (core.blocks.rounds) are rounded in each block of 32."""
     return quantized_dot_p.bind(x, blocks, kind=kind, activations=activations)
-
-
-def check_activations(name: str, activations: str) -> None:
-    """Raise where it is no word of ACTIVATIONS."""
-    if activations not in ACTIVATIONS:
-        raise ValueError(explain(f"{name}: activations is {activations!r}.",
-                                 fix=f"give one of {', '.join(ACTIVATIONS)}."))
 
 
 def numbers_in(count: Any, kind: str) -> Any:
