@@ -150,7 +150,8 @@ def test_few_rows_are_rounded_for_products_of_integers(kind: str) -> None:
 
 def test_activations_are_one_of_two() -> None:
     tree = calque.quantize({"w": normal(64, 8)}, "q4_0", activations="int8")
-    assert tree["w"].activations == "int8" and calque.quantize(normal(64, 8)).activations == "float32"
+    assert tree["w"].activations == "int8"
+    assert calque.quantize(normal(64, 8)).activations == "float32"
     leaves, structure = calque.tree.flatten(tree)
     assert calque.tree.unflatten(structure, leaves)["w"].activations == "int8"
     for act in (lambda: calque.quantize(normal(64, 8), activations="int4"),

@@ -479,8 +479,8 @@ row("quantized_dot", (F32,), (
       for k, (many, _) in SIZES_OF_KINDS.items()
       for lead, n, blocks in (((1,), 5, 2), ((2, 3), 33, 1), ((), 4, 3), ((18,), 14, 5))],
     sample("empty", op(0, 32), _blocks("q8_0", 4, 1), kind="q8_0", activations="int8"),
-    sample("of nothing", op(2, 32), op(0, 34, dtype="u1"), kind="q8_0", activations="int8")), linear=(0,),
-    normwise=True, fixed=(1,))
+    sample("of nothing", op(2, 32), op(0, 34, dtype="u1"), kind="q8_0", activations="int8")),
+    linear=(0,), normwise=True, fixed=(1,))
 row("prefix_attention", (F32,), (
     *[sample(f"{b} {heads} {kv} {t} {room} {d} {w}", op(b, heads, t, d), op(b, kv, room, d),
              op(b, kv, room, w), op(b, t, dtype="i4", low=-1, high=room + 2), scale=0.25)

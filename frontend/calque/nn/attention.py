@@ -162,8 +162,10 @@ def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, 
 
 def _sees_a_prefix(query: Any, scale: Any, key_lengths: Any) -> bool:
     """Whether few queries of float32 see the first keys only: the others then aren't read."""
+    targets = shape_of(query)[1]
     return (key_lengths is not None and dtype_of(query) == dtypes.float32
-            and isinstance(scale, float | int | None) and isinstance(shape_of(query)[1], int) and shape_of(query)[1] <= FEW)
+            and isinstance(scale, float | int | None) and isinstance(targets, int)
+            and targets <= FEW)
 
 
 def _prefix(query: Any, key: Any, value: Any, scale: Any, lengths: Any) -> Any:

@@ -233,8 +233,8 @@ def quantize(tree: Any, rules: str | Mapping[str, str | None] = "q8_0", *, axis:
       The tree with QuantizedArrays.
 
     Raises:
-      ValueError: a kind or activations is not known, or an array that a pattern names cannot be cut into blocks,
-        is no matrix or is not finite.
+      ValueError: a kind or activations is not known, or an array that a pattern names cannot be cut
+        into blocks, is no matrix or is not finite.
 
     Example:
       >>> import numpy as np

@@ -1,7 +1,7 @@
-"""prefix_attention: softmax(q k^T) v of a few queries, each of which sees the first keys of a cache.
+"""prefix_attention: softmax(q k^T) v of a few queries, which see the first keys of a cache.
 
-As operations over the whole cache (`_attended`), all of it is read at each call; a kernel reads what
-is seen.  Start reading at `prefix_attention`.
+As operations over the whole cache (`_attended`), all of it is read at each call; a kernel reads
+what is seen.  Start reading at `prefix_attention`.
 """
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from calque.core.avals import ShapedArray, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.program import Program
-from calque.core.zeros import instantiate
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.contract import dot_general
