@@ -16,7 +16,8 @@ def _prefix_attention(op: Op) -> list[Value]:
     if forms.form_of(e.name, ctx.target, op.out.dtype) == "native" and all(
             is_static(x.shape) for x in op.operands) and cached.takes(op.operands):
         (scale,) = struct.unpack("<i", struct.pack("<f", op["scale"]))
-        return [cached.prefix_attention(ctx, *op.operands, scale, op.out.shape)]
+        q, k, v, counts = op.operands
+        return [cached.prefix_attention(ctx, q, k, v, counts, scale, op.out.shape)]
     assert e.primitive.program is not None, e.primitive
     p = e.primitive.program(*[a.aval for a in e.inputs], **op.params)
     return ctx.emit_program(p, op.operands)

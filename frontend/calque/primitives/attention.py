@@ -83,13 +83,14 @@ def _abstract(q: ShapedArray, k: ShapedArray, v: ShapedArray, counts: ShapedArra
 @functools.cache
 def _program(q: ShapedArray, k: ShapedArray, v: ShapedArray, counts: ShapedArray, *, scale: float
              ) -> Program:
-    return stage(lambda *xs: [_attended(*xs, scale)], [q, k, v, counts], "prefix_attention")
+    return stage(lambda q, k, v, n: [_attended(q, k, v, n, scale)], [q, k, v, counts],
+                 "prefix_attention")
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, scale: float) -> Any:
     counts = primals[3]
-    (out,), (tangent,) = jvp_flat(lambda *xs: [_attended(*xs, counts, scale)], primals[:3],
-                                  tangents[:3])
+    (out,), (tangent,) = jvp_flat(lambda q, k, v: [_attended(q, k, v, counts, scale)],
+                                  primals[:3], tangents[:3])
     return out, tangent
 
 
