@@ -291,6 +291,10 @@ def generate(model: Annotated[Path, typer.Argument(
              quantize: Annotated[str, typer.Option(
                  "--quantize", "-q", metavar="KIND", show_default=False,
                  help="store matrices of floats in a few bits: q8_0, q4_0 or q4_1")] = "",
+             activations: Annotated[str, typer.Option(
+                 "--activations", metavar="DTYPE",
+                 help="what matrices of a few bits are multiplied by: int8 (rounded in blocks of "
+                      "32, faster) or float32")] = "int8",
              save: Annotated[Path, typer.Option(
                  "--save", metavar="FILE.vmfb", show_default=False,
                  help="write the artifact, with its weights beside it; the prompt may then be left "
@@ -313,7 +317,7 @@ def generate(model: Annotated[Path, typer.Argument(
     from calque.dispatch.eager import named_target
     from calque_cli.models import Sampling, generate_text
     generate_text(model, prompt, tokens, Sampling(most, temperature, top_k, top_p, seed), capacity,
-                  sequences, tokenizer if tokenizer.name else None, quantize,
+                  sequences, tokenizer if tokenizer.name else None, quantize, activations,
                   save if save.name else None,
                   [named_target(t) for names in target for t in names.split(",") if t.strip()])
 
@@ -367,7 +371,11 @@ def serve(model: Annotated[Path, typer.Argument(
               min=1, help="tokens that a sequence may have, prompt included")] = 512,
           quantize: Annotated[str, typer.Option(
               "--quantize", "-q", metavar="KIND", show_default=False,
-              help="store matrices of floats in a few bits: q8_0, q4_0 or q4_1")] = "") -> None:
+              help="store matrices of floats in a few bits: q8_0, q4_0 or q4_1")] = "",
+          activations: Annotated[str, typer.Option(
+              "--activations", metavar="DTYPE",
+              help="what matrices of a few bits are multiplied by: int8 (rounded in blocks of "
+                   "32, faster) or float32")] = "int8") -> None:
     """Serve an artifact over HTTP, or a language model.
 
     Functions by the Open Inference Protocol (POST /v2/models/NAME/infer), requests that wait at
@@ -386,7 +394,8 @@ def serve(model: Annotated[Path, typer.Argument(
                "sessions": sessions, "max_sessions": max_sessions, "grace_s": grace_s,
                "threads": threads}
     serve_model(model, name, options, parameters if parameters.name else None,
-                tokenizer if tokenizer.name else None, capacity, sequences, quantize)
+                tokenizer if tokenizer.name else None, capacity, sequences, quantize,
+                activations)
 
 
 @app.command()

@@ -15,6 +15,7 @@ import typer
 
 import calque
 from calque import aot, models
+from calque.core.blocks import ACTIVATIONS
 from calque.lowering.target.targets import Target, portable_target
 from calque.nn.quantized import MADE
 from calque.runtime import Artifact
@@ -33,13 +34,15 @@ class Sampling:
 
 
 def generate_text(model: Path, prompt: str, tokens: str, sampling: Sampling, capacity: int,
-                  sequences: int, tokenizer: Path | None, quantize: str, save: Path | None,
+                  sequences: int, tokenizer: Path | None, quantize: str, activations: str,
+                  save: Path | None,
                   targets: Sequence[Target]) -> None:
     """Print what a model writes behind a prompt, as it comes."""
     if (prompt != "") == (tokens != "") and not (save and not prompt and not tokens):
         raise UsageError("a prompt is wanted, as text or as tokens.",
                          "give --prompt TEXT, or --tokens 1,15043.")
-    artifact, loaded = load_model(model, capacity, sequences, quantize, save, targets)
+    artifact, loaded = load_model(model, capacity, sequences, quantize, activations, save,
+                                  targets)
     if save is not None and not prompt and not tokens:
         return
     session = artifact.session()
@@ -70,7 +73,7 @@ def generate_text(model: Path, prompt: str, tokens: str, sampling: Sampling, cap
                    "second", err=True)
 
 
-def load_model(model: Path, capacity: int, sequences: int, quantize: str,
+def load_model(model: Path, capacity: int, sequences: int, quantize: str, activations: str,
                save: Path | None = None, targets: Sequence[Target] = (),
                parameters: Path | None = None) -> tuple[Artifact, models.Loaded | None]:
     """An artifact, or a model's own files, which are compiled."""
@@ -78,7 +81,10 @@ def load_model(model: Path, capacity: int, sequences: int, quantize: str,
         if save is not None or quantize:
             raise UsageError(f"{model} is compiled already.", "leave --save and --quantize away.")
         return aot.load(model, parameters=parameters), None
-    loaded = models.load(model)
+    if activations not in ACTIVATIONS:
+        raise UsageError(f"--activations {activations}: it is none of {', '.join(ACTIVATIONS)}.",
+                         "give one of them.")
+    loaded = models.load(model, activations=activations)
     if not isinstance(loaded.config, models.LlamaConfig):
         raise UsageError(f"{model} is an encoder, which generates no text.",
                          "give a Llama-shaped model; models.Bert embeds texts.")
@@ -87,7 +93,7 @@ def load_model(model: Path, capacity: int, sequences: int, quantize: str,
         if quantize not in MADE:
             raise UsageError(f"--quantize {quantize}: it is none of {', '.join(MADE)}.",
                              "give one of them.")
-        weights = calque.quantize(weights, quantize, axis=1)
+        weights = calque.quantize(weights, quantize, axis=1, activations=activations)
     with progress("compiling") as advance:
         advance("compiling")
         llama = models.Llama(loaded.config, weights, sequences=sequences, capacity=capacity)

@@ -14,7 +14,8 @@ from calque_cli.report import RunError, UsageError
 
 
 def serve_model(model: Path, name: str, options: dict[str, Any], parameters: Path | None,
-                tokenizer: Path | None, capacity: int, sequences: int, quantize: str) -> None:
+                tokenizer: Path | None, capacity: int, sequences: int, quantize: str,
+                activations: str) -> None:
     """Serve until a signal says to end; exit code 1 where requests were cut off."""
     missing = [p for p in ("aiohttp", "prometheus_client") if importlib.util.find_spec(p) is None]
     if missing:
@@ -24,7 +25,8 @@ def serve_model(model: Path, name: str, options: dict[str, Any], parameters: Pat
     from calque_cli.models import load_model, optional_tokenizer
     try:
         settings = Settings(**options)
-        artifact, loaded = load_model(model, capacity, sequences, quantize, parameters=parameters)
+        artifact, loaded = load_model(model, capacity, sequences, quantize, activations,
+                                      parameters=parameters)
         words = optional_tokenizer(tokenizer, loaded or model)
         served = Served(artifact, name or model.stem, settings, words,
                         getattr(getattr(loaded, "config", None), "bos", None))

@@ -17,8 +17,9 @@ and what it would make many dispatches of.
   small.py      small moves around kernels
   sort.py       the order of keys         move.py   large arrays moved
   scatter.py    rows written at positions
-  native.py     calls of lowering/native: gemm.py, quantized.py and convolve.py (products), fft.py
-                (fft_tables.py; fft_in_loops.py from inside of a kernel)
+  native.py     calls of lowering/native: gemm.py, quantized.py and convolve.py (products),
+                cached.py (attention to a cache), fft.py (fft_tables.py; fft_in_loops.py from
+                inside of a kernel)
   user.py       kernels of the user's own: user_c.py for CPUs, between
                 guard pages by user_guard.py; user_gpu.py with user_cuda.py (ptx.py, nvrtc.py) and
                 user_vulkan.py (spirv.py)

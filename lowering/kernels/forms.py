@@ -51,6 +51,8 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "quantized_dot": (Form("native", "C kernel that unpacks blocks as it reads them",
                            "quantized"),
                       Form("portable", "unpacked, then a product")),
+    "prefix_attention": (Form("native", "C kernel that reads the keys that are seen", "attention"),
+                         Form("portable", "products and a softmax over all keys")),
     "dequantize": (Form("native", "C kernel", "quantized"),
                    Form("portable", "elementwise, from bytes")),
     "fft": (Form("native", "C kernel: Stockham's passes over lines side by side", "fft"),

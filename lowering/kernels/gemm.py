@@ -461,5 +461,5 @@ def transposed_source(x: Value) -> tuple[Value, list[int]]:
     shape = [0] * len(axes)
     for i, place in enumerate(permutation):
         shape[place] = x.shape[i]
-    return (Value(x.b, owner.operands[0], tuple(shape), x.dtype),
-            [permutation.index(place) for place in axes])
+    source, places = transposed_source(Value(x.b, owner.operands[0], tuple(shape), x.dtype))
+    return source, [permutation.index(place) for place in places]

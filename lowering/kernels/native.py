@@ -102,6 +102,8 @@ def _family(source: str, entry: str) -> str:
         return "convolution" if entry.startswith("calque_convolve") else "product"
     if source == "quantized":
         return "move" if entry.startswith("calque_dequantize") else "product"
+    if source == "attention":
+        return source
     return source if source in ("fft", "select") else "linalg"
 
 

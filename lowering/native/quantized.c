@@ -30,7 +30,9 @@ enum {
   AHEAD = 4096,          /* bytes between what is asked for and what is read */
   STRIP = 12,            /* rows of the matrix that are unpacked at once for many rows, */
   DEPTH = 1024,          /* so many numbers of each */
-  SHARED = 4             /* rows that a tile of TILE unpacked ones is multiplied by */
+  SHARED = 4,            /* rows that a tile of TILE unpacked ones is multiplied by */
+  FEW_ROWS = 4,          /* rounded rows that are taken at once */
+  ROOM = 1 << 15         /* numbers of them, on the stack */
 };
 
 typedef float V __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
@@ -207,6 +209,29 @@ INLINE void scales_q4_k(const uint8_t *block, float *scale, float *offset) {
   }
 }
 #include "quantized.inc.h"
+
+/* Blocks times rows of integers, of the CPUs of the level, and of those that multiply four bytes at once. */
+#include "quantized_int8.h"
+
+#define TARGET
+#define VARIANT(x) x
+#define MULTIPLIED multiplied
+#define SIGNED_BYTES(at) bytes32(at)
+#define SIGNED 1
+#define RAISED 0
+#define IN_FOURS(at) 0
+#include "quantized_kinds.inc.h"
+
+#ifdef VNNI
+#define TARGET VNNI
+#define VARIANT(x) JOIN(x, vnni)
+#define MULTIPLIED(sum, w, x, is_signed) multiplied_vnni(sum, w, x)
+#define SIGNED_BYTES(at) raised(bytes32(at))
+#define SIGNED 0
+#define RAISED 128
+#define IN_FOURS(at) at
+#include "quantized_kinds.inc.h"
+#endif
 
 /* Halves, which have no scales: the operand is an array of them. */
 typedef uint16_t SHORTS __attribute__((vector_size(VL * 2), aligned(1), may_alias));

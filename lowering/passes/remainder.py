@@ -52,7 +52,7 @@ SCATTERED = 1 << 17  # element operations of a scatter beside others: of more th
 _IN_C = frozenset((
     "conv_general_dilated", "cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation",
     "geqrf", "geqp3", "householder_product", "qr", "eigh", "svd", "tridiagonal", "hessenberg",
-    "quantized_dot", "dequantize"))
+    "quantized_dot", "dequantize", "prefix_attention"))
 _FOLDED = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative,
            "div": np.divide, "sqrt": np.sqrt,
            "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,

@@ -20,7 +20,7 @@ def _quantized(op: Op) -> list[Value]:
         if e.name == "dequantize":
             count = math.prod(blocks.shape) // KINDS[kind].bytes
             return [quantized.unpacked(op.ctx, blocks, kind, count, out.shape)]
-        return [quantized.product(op.ctx, op.x, blocks, kind, out.shape)]
+        return [quantized.product(op.ctx, op.x, blocks, kind, out.shape, op["activations"])]
     assert e.primitive.program is not None, e.primitive
     p = e.primitive.program(*[a.aval for a in e.inputs], **op.params)
     return op.ctx.emit_program(p, op.operands)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from calque_cli import app
 from support import oracle_llama as oracle
+from support.blocks import rounded
 from typer.testing import CliRunner
 
 import calque.numpy as jnp
@@ -189,7 +190,7 @@ def test_gguf_files(tmp_path, kind):
     raw = {**RAW, "num_hidden_layers": 1} if kind == "F32" else PLAIN  # with Llama 3's factors,
     own = oracle.random_weights(raw)  # untied; without, tied
     stored = gguf_file(tmp_path / "m.gguf", raw, own, kind)
-    found = models.load(tmp_path / "m.gguf")
+    found = models.load(tmp_path / "m.gguf", activations="float32")
     assert found.config.tied == (kind != "F32") and found.config.stop == (47,)
     q = found.weights["blk.0.attn_q.weight"]
     assert q.dtype == {"F16": np.float16, "BF16": bfloat16}.get(kind, np.float32)
@@ -198,6 +199,14 @@ def test_gguf_files(tmp_path, kind):
     np.testing.assert_allclose(model.logits[0], oracle.logits(raw, stored, PROMPT)[-1],
                                rtol=1e-3, atol=1e-3)
     assert token == oracle.greedy(raw, stored, PROMPT, 1)[0]
+    if found.weights["blk.0.attn_q.weight"].dtype != np.float32 or kind == "F32":
+        return
+    found = models.load(tmp_path / "m.gguf")  # rounds what few rows are
+    model = models.Llama(found.config, found.weights, capacity=16, chunks=(8,))
+    model.prefill(jnp.array([*PROMPT, 0]), jnp.int32(7), jnp.int32(0))
+    # (float32 may round what lies between two integers to the other one: a step of 1/127)
+    np.testing.assert_allclose(model.logits[0], oracle.logits(raw, stored, PROMPT, rounded)[-1],
+                               rtol=1e-3, atol=2e-2)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("F32", marks=pytest.mark.slow), "Q4_0"])

@@ -172,6 +172,23 @@ def test_attention(jit: Any, chosen: list[int]) -> None:
                                    err_msg=str(list(options)))
 
 
+def test_attention_to_a_cache_as_it_lies() -> None:
+    """Few queries of whole vectors: keys by heads, transposed for the call, as far as they count;
+    who sees none gets the mean."""
+    rng = np.random.default_rng(0)
+    q = rng.standard_normal((3, 1, 6, 32)).astype(np.float32)
+    k, v = rng.standard_normal((2, 3, 2, 150, 32)).astype(np.float32)
+    lengths = np.array([70, 0, 999], np.int32)
+    got = calque.jit(lambda q, k, v, n: nn.dot_product_attention(
+        q, k.swapaxes(1, 2), v.swapaxes(1, 2), key_value_seq_lengths=n))(q, k, v, lengths)
+    for b, n in enumerate((70, 0, 150)):
+        for head in range(6):
+            keys, values = k[b, head // 3].astype("f8"), v[b, head // 3].astype("f8")
+            scores = np.exp(keys[:n] @ q[b, 0, head] / np.sqrt(32))
+            want = scores @ values[:n] / scores.sum() if n else values.mean(0)
+            np.testing.assert_allclose(got[b, 0, head], want, rtol=2e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("call, error, text", [
     (lambda: nn.softmax([1.0, 2.0]), TypeError, "requires ndarray or scalar arguments"),
     (lambda: nn.sigmoid(jnp.arange(3)), TypeError, "logistic"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.blocks import numbers, random_blocks
+from support.blocks import numbers, random_blocks, rounded
 
 import calque
 import calque.numpy as jnp
@@ -123,6 +123,41 @@ def test_products(kind: str) -> None:
     close(q.dequantize(), wide)
     close(q.T.dequantize(), wide.T)
     close(q @ calque.QuantizedArray(q.blocks, kind).T, wide @ wide.T, size * np.abs(wide).max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_rows_are_rounded_for_products_of_integers(kind: str) -> None:
+    q, wide = made(kind, 35, 3)
+    small = calque.QuantizedArray(q.blocks, kind, activations="int8")
+    assert "activations='int8'" in repr(small.T) and small.T.T.activations == "int8"
+    size = float(np.abs(wide).sum(1).max())
+    for rows in ((), (1,), (5,), (2, 3), (16,), (17,), (0,)):
+        x = normal(*rows, wide.shape[1])
+        near = x.astype("f8") if rows == (17,) else rounded(x)
+        for got in (jnp.asarray(x) @ small.T, calque.jit(lambda x, q: x @ q.T)(x, small)):
+            close(got, near @ wide.T, size)
+    x = normal(3, wide.shape[1])
+    close(small @ x.T, wide @ rounded(x).T, size)
+    close(calque.vmap(lambda x: x @ small.T)(x), rounded(x) @ wide.T, size)
+    out, push = calque.jvp(lambda x: x @ small.T, (x,), (x,))  # rounding has the derivative 1
+    close(out, rounded(x) @ wide.T, size)
+    close(push, x @ wide.T, size)
+    aval = calque.core.ShapedArray
+    p = prims.quantized_dot_p.program(aval(x.shape, np.dtype("f4")), aval(
+        small.blocks.shape, np.dtype("u1")), kind=kind, activations="int8")
+    close(calque.core.eval_jaxpr(p, p.consts, x, small.blocks)[0], rounded(x) @ wide.T, size)
+
+
+def test_activations_are_one_of_two() -> None:
+    tree = calque.quantize({"w": normal(64, 8)}, "q4_0", activations="int8")
+    assert tree["w"].activations == "int8"
+    assert calque.quantize(normal(64, 8)).activations == "float32"
+    leaves, structure = calque.tree.flatten(tree)
+    assert calque.tree.unflatten(structure, leaves)["w"].activations == "int8"
+    for act in (lambda: calque.quantize(normal(64, 8), activations="int4"),
+                lambda: calque.QuantizedArray(tree["w"].blocks, "q4_0", activations="bfloat16")):
+        with pytest.raises(ValueError, match="give one of float32, int8"):
+            act()
 
 
 def test_integers_and_halves_are_multiplied_as_float32() -> None:

@@ -52,3 +52,13 @@ def _of_one(block: Array, kind: str) -> list[float]:
         found += [scales[0] * scale * (b // 16 if group % 2 else b % 16) - scales[1] * least
                   for b in packed]
     return found
+
+
+def rounded(x: Array) -> Array:
+    """What rows are rounded to for products of integers: float64 of integers times the scale of
+    their block of 32, in float32's arithmetic."""
+    block = np.asarray(x, np.float32).reshape(*x.shape[:-1], x.shape[-1] // 32, 32)
+    most = np.abs(block).max(-1, keepdims=True)
+    most = np.where(most <= np.float32(2.0**-120), np.float32(0), most)
+    by = np.divide(np.float32(127), most, out=np.zeros_like(most), where=most != 0)
+    return (np.rint(block * by).astype("f8") * (most / np.float32(127))).reshape(x.shape)

@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 import scipy.special
 
+from calque.core.blocks import rounds
 from support import blocks
 from support.tolerances import TOLERANCES, difference, tolerance, wide  # noqa: F401
 
@@ -385,7 +386,23 @@ def _dequantize(params: Any, x: Array) -> Any:
 
 @oracle("quantized_dot")
 def _quantized_dot(params: Any, x: Array, y: Array) -> Any:
-    return wide(x) @ blocks.numbers(y, params["kind"]).T
+    x = wide(x)
+    if rounds(math.prod(x.shape[:-1]), x.shape[-1], params["activations"]):
+        x = blocks.rounded(x)
+    return x @ blocks.numbers(y, params["kind"]).T
+
+
+@oracle("prefix_attention")
+def _prefix_attention(params: Any, q: Array, k: Array, v: Array, counts: Array) -> Any:
+    """Head by head; a query that sees no key gets the mean of all values."""
+    q, k, v = wide(q), wide(k), wide(v)
+    out, shared = np.empty((*q.shape[:3], v.shape[3])), q.shape[1] // k.shape[1]
+    for b, h, t in np.ndindex(q.shape[:3]):
+        keys, values, n = k[b, h // shared], v[b, h // shared], int(counts[b, t])
+        seen = values[:n] if n > 0 else values
+        scores = params["scale"] * keys[:n] @ q[b, h, t] if n > 0 else np.zeros(len(values))
+        out[b, h, t] = scipy.special.softmax(scores) @ seen
+    return out
 
 
 # ---- threefry

@@ -5,6 +5,7 @@ converters to GGUF do.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,9 @@ def inverse_frequencies(raw: dict[str, Any]) -> np.ndarray:
     return np.array(made)
 
 
-def logits(raw: dict[str, Any], weights: dict[str, np.ndarray], tokens: list[int]) -> np.ndarray:
-    """(tokens, vocabulary) of one sequence."""
+def logits(raw: dict[str, Any], weights: dict[str, np.ndarray], tokens: list[int],
+           given: Callable[[np.ndarray], np.ndarray] = lambda x: x) -> np.ndarray:
+    """(tokens, vocabulary) of one sequence; `given`: what products read of their left operand."""
     get = {k: np.asarray(v, np.float64) for k, v in weights.items()}
     n, kv = raw["num_attention_heads"], raw["num_key_value_heads"]
     d = raw.get("head_dim", raw["hidden_size"] // n)
@@ -76,7 +78,7 @@ def logits(raw: dict[str, Any], weights: dict[str, np.ndarray], tokens: list[int
     for i in range(raw["num_hidden_layers"]):
         p = f"model.layers.{i}."
         y = norm(x, p + "input_layernorm.weight")
-        q, k, v = (y @ get[f"{p}self_attn.{r}_proj.weight"].T for r in "qkv")
+        q, k, v = (given(y) @ get[f"{p}self_attn.{r}_proj.weight"].T for r in "qkv")
         heads = []
         for head in range(n):
             own = slice(head * d, head * d + d)
@@ -85,13 +87,13 @@ def logits(raw: dict[str, Any], weights: dict[str, np.ndarray], tokens: list[int
             scores[np.triu_indices(len(tokens), 1)] = -np.inf
             e = np.exp(scores - scores.max(-1, keepdims=True))
             heads.append(e / e.sum(-1, keepdims=True) @ v[:, other])
-        x = x + np.hstack(heads) @ get[p + "self_attn.o_proj.weight"].T
+        x = x + given(np.hstack(heads)) @ get[p + "self_attn.o_proj.weight"].T
         y = norm(x, p + "post_attention_layernorm.weight")
-        gate = y @ get[p + "mlp.gate_proj.weight"].T
-        up = y @ get[p + "mlp.up_proj.weight"].T
-        x = x + (gate / (1 + np.exp(-gate)) * up) @ get[p + "mlp.down_proj.weight"].T
+        gate = given(y) @ get[p + "mlp.gate_proj.weight"].T
+        up = given(y) @ get[p + "mlp.up_proj.weight"].T
+        x = x + given(gate / (1 + np.exp(-gate)) * up) @ get[p + "mlp.down_proj.weight"].T
     head = "model.embed_tokens.weight" if raw.get("tie_word_embeddings") else "lm_head.weight"
-    return norm(x, "model.norm.weight") @ get[head].T
+    return given(norm(x, "model.norm.weight")) @ get[head].T
 
 
 def greedy(raw: dict[str, Any], weights: dict[str, np.ndarray], prompt: list[int], most: int

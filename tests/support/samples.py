@@ -474,12 +474,20 @@ row("dequantize", (np.dtype("u1"),), (
       for shape in ((3, 2), (2, 3, 1), (5,))],
     sample("empty", op(0, 34), kind="q8_0"), sample("no blocks", op(2, 0), kind="q4_k")))
 row("quantized_dot", (F32,), (
-    *[sample(f"{k} {lead} {n}", op(*lead, blocks * many), _blocks(k, n, blocks), kind=k)
+    *[sample(f"{k} {lead} {n}", op(*lead, blocks * many), _blocks(k, n, blocks), kind=k,
+             activations="float32")
       for k, (many, _) in SIZES_OF_KINDS.items()
       for lead, n, blocks in (((1,), 5, 2), ((2, 3), 33, 1), ((), 4, 3), ((18,), 14, 5))],
-    sample("empty", op(0, 32), _blocks("q8_0", 4, 1), kind="q8_0"),
-    sample("of nothing", op(2, 32), op(0, 34, dtype="u1"), kind="q8_0")), linear=(0,),
-    normwise=True, fixed=(1,))
+    sample("empty", op(0, 32), _blocks("q8_0", 4, 1), kind="q8_0", activations="int8"),
+    sample("of nothing", op(2, 32), op(0, 34, dtype="u1"), kind="q8_0", activations="int8")),
+    linear=(0,), normwise=True, fixed=(1,))
+row("prefix_attention", (F32,), (
+    *[sample(f"{b} {heads} {kv} {t} {room} {d} {w}", op(b, heads, t, d), op(b, kv, room, d),
+             op(b, kv, room, w), op(b, t, dtype="i4", low=-1, high=room + 2), scale=0.25)
+      for b, heads, kv, t, room, d, w in ((1, 4, 2, 1, 70, 16, 16), (2, 3, 1, 3, 5, 16, 32),
+                                          (2, 2, 2, 2, 4, 3, 5))],
+    sample("empty", op(0, 2, 1, 16), op(0, 2, 4, 16), op(0, 2, 4, 16), op(0, 1, dtype="i4"),
+           scale=1.0)), normwise=True, fixed=(3,))
 
 
 # ---- random

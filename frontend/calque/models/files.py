@@ -16,7 +16,7 @@ import numpy as np
 
 from calque import runtime
 from calque.core import dtypes
-from calque.core.blocks import KINDS
+from calque.core.blocks import KINDS, check_activations
 from calque.core.errors import explain
 from calque.core.types import Ndarray
 from calque.models.bert import BertConfig
@@ -53,7 +53,7 @@ class Loaded:
     settings: Mapping[str, Any]
 
 
-def load(path: str | Path, dtype: Any = None) -> Loaded:
+def load(path: str | Path, dtype: Any = None, activations: str = "int8") -> Loaded:
     """Read a Llama-shaped model, or an encoder of BERT's shape.
 
     Args:
@@ -61,12 +61,15 @@ def load(path: str | Path, dtype: Any = None) -> Loaded:
         index); or a .safetensors file beside a config.json.
       dtype: what to convert matrices to; by default they stay as they are in the file: float32,
         float16, bfloat16, and blocks of kinds that QuantizedArray has; of others float32.
+      activations: of a .gguf file's QuantizedArrays: 'int8', by which such files are computed
+        elsewhere, or 'float32' (`QuantizedArray`).
 
     Returns:
       Its configuration and its weights, compared with each other.
 
     Raises:
       ModelError: the configuration is of another model, or disagrees with the arrays.
+      ValueError: activations is another word.
       ArtifactError: a file cannot be read.
       MissingPackage: a .gguf file, and the package gguf is not installed.
 
@@ -87,10 +90,11 @@ def load(path: str | Path, dtype: Any = None) -> Loaded:
       (1, 21)
     """
     path = Path(path)
+    check_activations("models.load", activations)
     settings: dict[str, Any] = {}
     config: LlamaConfig | BertConfig
     if path.suffix == ".gguf":
-        settings, weights = _read_gguf(path)
+        settings, weights = _read_gguf(path, activations)
         said = LlamaConfig.from_gguf(settings, str(path))
         config = replace(said, tied=said.name("head") not in weights)
     else:
@@ -139,7 +143,7 @@ def _read_safetensors(path: Path) -> dict[str, Ndarray]:
     return made
 
 
-def _read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read_gguf(path: Path, activations: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings, and arrays with (outputs, inputs) axes."""
     found = archives.read(path, "models.load")  # every number of its tables is compared with it
     try:
@@ -161,7 +165,8 @@ def _read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
                 arrays[tensor.name] = flat.view(entry.type[0]).reshape(shape)
             elif len(shape) == 2 and (kind := tensor.tensor_type.name.lower()) in KINDS:
                 flat = np.frombuffer(found.bytes(tensor.name), np.uint8)
-                arrays[tensor.name] = QuantizedArray(flat.reshape(shape[0], -1), kind)
+                arrays[tensor.name] = QuantizedArray(flat.reshape(shape[0], -1), kind,
+                                                     activations=activations)
             else:
                 with np.errstate(all="ignore"):  # damaged scales
                     wide = gguf.quants.dequantize(tensor.data, tensor.tensor_type)

@@ -167,7 +167,7 @@ class Llama(WeightsModule):
         """
         goes = active & (self.lengths < self.limit) & (self.lengths > 0)
         positions = self.lengths
-        turn, seen = self._turn(positions), self._seen(positions)[:, None]
+        turn = self._turn(positions)
         x = self._embed(self.last)
         for layer in range(self.config.layers):
             q, k, v = self._projected(x, layer, turn)
@@ -179,8 +179,10 @@ class Llama(WeightsModule):
                                                     (i, 0, positions[i], 0))
                 cache = {**cache, name: held}
             self.cache = [*self.cache[:layer], cache, *self.cache[layer + 1:]]
-            mixed = vmap(self._attend)(q[:, :, None, :], cache["k"], cache["v"], seen)[:, 0]
-            x = self._behind(x, mixed, layer)
+            mixed = nn.dot_product_attention(  # (of keys as they lie, as far as there are some)
+                q[:, None], cache["k"].swapaxes(1, 2), cache["v"].swapaxes(1, 2),
+                key_value_seq_lengths=positions + 1)
+            x = self._behind(x, mixed.reshape(self.sequences, -1), layer)
         logits = self._logits(x)
         self.logits = jnp.where(goes[:, None], logits, self.logits)
         self.lengths = jnp.where(goes, positions + 1, positions)

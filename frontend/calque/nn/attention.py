@@ -17,6 +17,9 @@ from calque.numpy.einsum import einsum
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
+from calque.primitives.attention import prefix_attention
+
+FEW = 16  # queries for which a cache is read as far as they see it
 
 
 @util.planned
@@ -71,6 +74,10 @@ def dot_product_attention(
             query, key, value = (_batched(v) for v in (query, key, value))
             bias, mask = (None if v is None else _raised(v) for v in (bias, mask))
         _check(query, key, value, mask)
+        plain = bias is None and mask is None and not is_causal and window is None
+        if plain and query_seq_lengths is None and not return_residual and _sees_a_prefix(
+                query, scale, key_value_seq_lengths):
+            return sh.reshape(_prefix(query, key, value, scale, key_value_seq_lengths), shape)
         out, residual = _attend(query, key, value, bias, mask, scale, is_causal,
                                 query_seq_lengths, key_value_seq_lengths, window)
         out = sh.reshape(out, shape)
@@ -153,6 +160,22 @@ def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, 
     return out, ew.convert(sh.reshape(residual, (batch, targets, heads)), dtype)
 
 
+def _sees_a_prefix(query: Any, scale: Any, key_lengths: Any) -> bool:
+    """Whether few queries of float32 see the first keys only: the others then aren't read."""
+    targets = shape_of(query)[1]
+    return (key_lengths is not None and dtype_of(query) == dtypes.float32
+            and isinstance(scale, float | int | None) and isinstance(targets, int)
+            and targets <= FEW)
+
+
+def _prefix(query: Any, key: Any, value: Any, scale: Any, lengths: Any) -> Any:
+    batch, targets, _, size = shape_of(query)
+    counts = sh.broadcast_in_dim(_lengths(batch, lengths), (batch, targets), (0,))
+    q, k, v = (sh.transpose(x, (0, 2, 1, 3)) for x in (query, key, value))
+    scale = 1 / math.sqrt(size) if scale is None else scale
+    return sh.transpose(prefix_attention(q, k, v, counts, scale), (0, 2, 1, 3))
+
+
 def _by_group(x: Any, full: Shape) -> Any:
     """A mask or bias over (B, N, T, S) as one over (B, K, N / K, T, S)."""
     x = util.one_array("dot_product_attention", x)
@@ -173,14 +196,19 @@ def _by_group(x: Any, full: Shape) -> Any:
 
 def _below(shape: tuple[int, int], lengths: Any) -> Any:
     """Positions before the lengths, (B, n)."""
+    ends = sh.broadcast_in_dim(_lengths(shape[0], lengths), shape, (0,))
+    return ew.lt(broadcasted_iota(dtypes.int32, shape, 1), ends)
+
+
+def _lengths(batch: Any, lengths: Any) -> Any:
+    """int32 (B,)."""
     lengths = util.one_array("dot_product_attention", lengths)
     lengths = ew.convert(util.array(lengths), dtypes.int32)
-    if shape_of(lengths) not in ((), (1,), (shape[0],)):
+    if shape_of(lengths) not in ((), (1,), (batch,)):
         raise ValueError(explain(
-            f"dot_product_attention: sequence lengths must have shape ({shape[0]},), got "
+            f"dot_product_attention: sequence lengths must have shape ({batch},), got "
             f"{shape_of(lengths)}."))
-    ends = sh.broadcast_in_dim(util.broadcast_to(lengths, (shape[0],)), shape, (0,))
-    return ew.lt(broadcasted_iota(dtypes.int32, shape, 1), ends)
+    return util.broadcast_to(lengths, (batch,))
 
 
 def _seen(full: Shape, is_causal: bool, query_lengths: Any, key_lengths: Any,

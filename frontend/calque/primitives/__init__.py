@@ -16,6 +16,7 @@
   scatter.py      scatter, scatter-add, -sub, -mul, -min, -max
   contract.py     dot_general
   quantized.py    dequantize, quantized_dot: matrices of blocks of a few bits
+  attention.py    prefix_attention: of few queries to the first keys of a cache
   conv.py         conv_general_dilated; conv_phases.py: of operands with holes, as several
   random.py       threefry keys and bits
   words.py        loops on the words of keys, in operations that kernels have; expansions.py: what

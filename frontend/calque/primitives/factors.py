@@ -258,6 +258,7 @@ for _name in ("cholesky", "eig", "eigh", "geqp3", "geqrf", "hessenberg", "househ
               "lu", "pinv", "qr", "schur", "svd", "triangular_solve", "tridiagonal"):
     registry[_name].factors = _batch(2)
 registry["dequantize"].factors = _batch(1)
+registry["prefix_attention"].factors = _batch(3)
 
 
 def _several(ins: Avals, outs: Avals, params: Params) -> Rule:

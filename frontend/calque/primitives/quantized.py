@@ -7,13 +7,15 @@ parameter `kind` (core/blocks).  All arithmetic is float32's.  Start reading at 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from calque.core.avals import ShapedArray, ndim_of, shape_of
-from calque.core.blocks import GROUP, KINDS
+from calque.core.blocks import GROUP, KINDS, check_activations, rounds
+from calque.core.dims import guess
 from calque.core.errors import explain
 from calque.core.primitive import Primitive, UndefinedPrimal
 from calque.core.program import Program
@@ -22,6 +24,7 @@ from calque.core.zeros import is_zero, zero_like
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.contract import dot_general
+from calque.primitives.reduce import reduce_max_p
 from calque.transforms.stage import stage
 from calque.transforms.vmap import batch_first, to_front
 
@@ -36,9 +39,10 @@ def dequantize(blocks: Any, kind: str) -> Any:
     return dequantize_p.bind(blocks, kind=kind)
 
 
-def quantized_dot(x: Any, blocks: Any, kind: str) -> Any:
-    """x times a transposed matrix: float32[..., k], uint8[n, bytes of k] -> float32[..., n]."""
-    return quantized_dot_p.bind(x, blocks, kind=kind)
+def quantized_dot(x: Any, blocks: Any, kind: str, activations: str = "float32") -> Any:
+    """x times a transposed matrix: float32[..., k], uint8[n, bytes of k] -> float32[..., n];
+    `activations` 'int8': few rows (core.blocks.rounds) are rounded in each block of 32."""
+    return quantized_dot_p.bind(x, blocks, kind=kind, activations=activations)
 
 
 def numbers_in(count: Any, kind: str) -> Any:
@@ -164,8 +168,25 @@ dequantize_p.abstract, dequantize_p.jvp = _dequantize_abstract, _dequantize_jvp
 dequantize_p.batch, dequantize_p.program = batch_first(dequantize_p), _dequantize_program
 
 
-def _dot_abstract(x: ShapedArray, blocks: ShapedArray, *, kind: str) -> ShapedArray:
+def _rounded(x: Any) -> Any:
+    """float32[..., k], rounded to integers of 8 bits times a scale in each block: the largest
+    number is 127 of it.  Blocks with NaN or infinity are NaN."""
+    *lead, k = shape_of(x)
+    x = sh.reshape(x, (*lead, k // GROUP, GROUP))
+    most = reduce_max_p.bind(ew.abs_(x), axes=(len(lead) + 1,), out_sharding=None)
+    most = sh.reshape(most, (*lead, k // GROUP, 1))
+    most = ew.select_n(ew.le(most, _full(most, 2.0**-120)), most, _full(most, 0.0))
+    by = ew.select_n(ew.eq(most, _full(most, 0.0)), ew.div(_full(most, 127.0), most),
+                     _full(most, 0.0))
+    near = ew.round_(ew.mul(x, _spread(by, shape_of(x))), rounding_method=1)  # ties to even
+    made = ew.mul(near, _spread(ew.div(most, _full(most, 127.0)), shape_of(x)))
+    return sh.reshape(made, (*lead, k))
+
+
+def _dot_abstract(x: ShapedArray, blocks: ShapedArray, *, kind: str, activations: str
+                  ) -> ShapedArray:
     check("quantized_dot", blocks.shape, blocks.dtype, kind)
+    check_activations("quantized_dot", activations)
     if x.dtype != F32 or not x.ndim or blocks.ndim != 2 or (
             numbers_in(blocks.shape[-1], kind) != x.shape[-1]):
         raise TypeError(explain(
@@ -181,23 +202,29 @@ def _product(x: Any, weights: Any) -> Any:
 
 
 @functools.cache
-def _dot_program(x: ShapedArray, blocks: ShapedArray, *, kind: str) -> Program:
-    return stage(lambda x, w: [_product(x, dequantize(w, kind))], [x, blocks], "quantized_dot")
+def _dot_program(x: ShapedArray, blocks: ShapedArray, *, kind: str, activations: str) -> Program:
+    given = _rounded if rounds(guess(math.prod(x.shape[:-1])), x.shape[-1], activations) else (
+        lambda x: x)
+    return stage(lambda x, w: [_product(given(x), dequantize(w, kind))], [x, blocks],
+                 "quantized_dot")
 
 
 def _dot_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     out, t = quantized_dot_p.bind(*primals, **params), tangents[0]
-    return out, zero_like(out) if is_zero(t) else quantized_dot_p.bind(t, primals[1], **params)
+    return out, zero_like(out) if is_zero(t) else quantized_dot(  # (of what is not rounded)
+        t, primals[1], params["kind"])
 
 
-def _dot_transpose(ct: Any, x: UndefinedPrimal, blocks: Any, *, kind: str) -> list[Any]:
+def _dot_transpose(ct: Any, x: UndefinedPrimal, blocks: Any, *, kind: str, activations: str
+                   ) -> list[Any]:
     return [dot_general(ct, dequantize(blocks, kind), (((ndim_of(ct) - 1,), (0,)), ((), ()))), None]
 
 
-def _dot_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, kind: str) -> Any:
+def _dot_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, kind: str,
+               activations: str) -> Any:
     (x, blocks), (dx, dw) = args, dims
     if dw is None:
-        return quantized_dot_p.bind(to_front(x, dx, size), blocks, kind=kind), 0
+        return quantized_dot(to_front(x, dx, size), blocks, kind, activations), 0
     weights = dequantize(to_front(blocks, dw, size), kind)
     if dx is None:
         out = _product(x, sh.merge_axes(weights, 0))
