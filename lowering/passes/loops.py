@@ -98,9 +98,12 @@ def is_map(e: Equation) -> bool:
 
 
 def is_small_decomposition(e: Equation) -> bool:
-    """Whether an equation decomposes a matrix that is small enough to do it among others."""
+    """Whether an equation decomposes a matrix that is small enough to do it among others; attention
+    to a cache is written out whatever its size."""
     if e.primitive.program is None:
         return False
+    if e.name == "prefix_attention":
+        return True
     return all(max(a.aval.shape, default=1) <= DECOMPOSED for a in e.inputs) or (
         e.name in ("qr", "geqrf", "householder_product", "svd") and _reflected(e) <= REFLECTED)
 

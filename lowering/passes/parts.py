@@ -13,6 +13,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
@@ -48,8 +49,15 @@ def _is_made(a: Atom, makers: dict[Var, Equation]) -> bool:
     if e is None or not all(isinstance(n, int) for v in (*e.inputs, *e.outputs)
                             for n in v.aval.shape):
         return False
-    return e.name in ("concatenate", "iota", "broadcast_in_dim") or (
+    return e.name in ("concatenate", "broadcast_in_dim") or e.name == "iota" and _is_exact(e) or (
         e.name == "squeeze" and _is_made(e.inputs[0], makers))
+
+
+def _is_exact(e: Equation) -> bool:
+    """Whether a dtype has all numbers that are counted: of others the first is added in vain."""
+    dtype = e.outputs[0].aval.dtype
+    return dtypes.is_integer(dtype) or e.outputs[0].aval.shape[e.params["dimension"]] <= (
+        2 << dtypes.finfo(dtype).nmant)
 
 
 def _ranges(e: Equation) -> list[Range]:

@@ -153,3 +153,14 @@ def test_scans_of_one_step_and_short_scans_that_stay_loops() -> None:
     check_loop(rows, [normal(4000), RNG.integers(0, 4000, 4000)], "scatters", 10)
     check_loop(calque.vmap(lambda x, y: lax.scan(lambda c, t: (0.5 * c + t, c * t), x, y)),
                [normal(3000), normal(3000, 20)], "in registers")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "int8", "float32"])
+@pytest.mark.parametrize("part", [slice(300, None), slice(3, None, 7), slice(2049, 2060)])
+def test_counts_that_a_dtype_rounds(dtype: str, part: slice) -> None:
+    """Positions beyond the whole numbers of a dtype: a part of them is not a count from its first
+    number on."""
+    kind = jnp.dtype(dtype)
+    found = calque.jit(lambda: calque.lax.iota(kind, 5000)[part])()
+    want = np.arange(5000)[part].astype(np.int8 if dtype == "int8" else np.float32).astype(kind)
+    np.testing.assert_array_equal(np.asarray(found).astype(float), want.astype(float))

@@ -239,3 +239,25 @@ def test_orthogonal_initializers(jit: Any) -> None:
     kernel = np.asarray(kernel, np.float64)
     np.testing.assert_allclose(kernel[1, 1] @ kernel[1, 1].T, np.eye(4), atol=2e-6)
     assert np.count_nonzero(kernel) == 20
+
+
+def test_attention_to_a_cache_in_a_loop() -> None:
+    """Tokens one after another see one key more each: one kernel, beside each by itself."""
+    rng = np.random.default_rng(3)
+    q, k, v = (rng.normal(size=s).astype(np.float32) for s in (
+        (1, 1, 2, 16), (1, 64, 2, 16), (1, 64, 2, 16)))
+
+    def f(q: Any) -> Any:
+        return calque.lax.scan(lambda c, i: (calque.nn.dot_product_attention(
+            c, k, v, key_value_seq_lengths=jnp.array([1]) + i), None), q, jnp.arange(40))[0]
+
+    plan = calque.jit(f).lower(q).plan()
+    assert not any("host" in r.family for r in plan.regions)
+    want = q.astype(float)
+    for i in range(40):
+        scores = np.einsum("btnh,bsnh->bnts", want, k[:, :i + 1]) / 4
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        want = np.einsum("bnts,bsnh->btnh", weights, v[:, :i + 1])
+    # (each step takes means: its rounding is not carried on)
+    np.testing.assert_allclose(calque.jit(f)(q), want, rtol=1e-5, atol=1e-6)
