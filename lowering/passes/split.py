@@ -22,7 +22,9 @@ from calque.lowering.emit.dtypes import I32
 from calque.lowering.passes.loops import is_map
 from calque.lowering.plan.refusal import Refusal
 
-GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least
+GROUPS, ROWS = 8, 4  # workgroups at most, and how many rows one takes at least;
+MOST_GROUPS, HELD = 64, 1 << 15  # of large carries so many, each of whose parts is as many bytes:
+# all steps of it are near then
 DEEPEST = 100  # equations behind each other of which a part is computed anew
 TWICE = 1.2  # times as many rows at most, where the last group takes rows of the one before it, too
 INDEX = ShapedArray((), I32)
@@ -53,15 +55,25 @@ class Split:
     stacked: tuple[int | None, ...]
 
 
-def rows_of(e: Equation) -> int:
-    """The size of the leading axis that all arrays of the carry share; 0 where there is none."""
+def _carry(e: Equation) -> Sequence[ShapedArray]:
     p = e.params
     if e.name == "scan":
-        carry = p["jaxpr"].in_avals[p["num_consts"]:p["num_consts"] + p["num_carry"]]
-    else:
-        carry = p["body_jaxpr"].in_avals[p["body_nconsts"]:]
-    sizes = {a.shape[0] for a in carry if a.shape}
+        return p["jaxpr"].in_avals[p["num_consts"]:p["num_consts"] + p["num_carry"]]
+    return p["body_jaxpr"].in_avals[p["body_nconsts"]:]
+
+
+def rows_of(e: Equation) -> int:
+    """The size of the leading axis that all arrays of the carry share; 0 where there is none."""
+    sizes = {a.shape[0] for a in _carry(e) if a.shape}
     return int(sizes.pop()) if len(sizes) == 1 else 0
+
+
+def _sizes(e: Equation, n: int) -> list[int]:
+    """How many of n rows a workgroup may take, the fewest first."""
+    nbytes = sum(a.nbytes for a in _carry(e))
+    most = max(GROUPS, min(MOST_GROUPS, nbytes // HELD))
+    sizes = [-(-n // g) for g in range(min(most, n // ROWS), 1, -1)]
+    return [m for m in sizes if m * -(-n // m) <= TWICE * n]
 
 
 def part_of(e: Equation) -> int:
@@ -74,8 +86,7 @@ def part_of(e: Equation) -> int:
 
 def _part_of(e: Equation) -> int:
     n = rows_of(e)
-    sizes = [-(-n // g) for g in range(min(GROUPS, n // ROWS), 1, -1)]
-    m = next((m for m in sizes if m * -(-n // m) <= TWICE * n), 0)
+    m = next(iter(_sizes(e, n)), 0)
     return m if m and isinstance(split(e, m), Split) else 0
 
 
@@ -86,8 +97,7 @@ def refusal(e: Equation) -> Refusal | None:
         return Refusal(None, "no rows")
     if n < 2 * ROWS:
         return Refusal(None, "few rows", n)
-    made = split(e, next((m for m in (-(-n // g) for g in range(min(GROUPS, n // ROWS), 1, -1))
-                          if m * -(-n // m) <= TWICE * n), ROWS))
+    made = split(e, next(iter(_sizes(e, n)), ROWS))
     return made if isinstance(made, Refusal) else None
 
 

@@ -188,3 +188,27 @@ def test_particles_resampled(rows: int) -> None:
             # float32 sums of 128 part from float64's by 1e-6: a place beside it, where two meet
             assert np.abs(off).max() <= 1 and np.abs(off).sum() <= 1
         np.testing.assert_array_equal(last[i], c)
+
+
+@pytest.mark.parametrize("rows", [256, 300])
+def test_large_carries_in_many_parts(rows: int) -> None:
+    """Two megabytes of boards: more workgroups than eight, each with all steps of its part."""
+    start = RNG.integers(0, 2, (rows, 41, 43)).astype(np.int32)
+
+    def f(x: Any) -> Any:
+        def step(x: Any, _: Any) -> Any:
+            near = jnp.roll(x, 1, 1) + jnp.roll(x, -1, 1) + jnp.roll(x, 1, 2) + jnp.roll(x, -1, 2)
+            x = ((near + x) % 3 > 1).astype(jnp.int32)
+            return x, x.sum((1, 2))
+        return lax.scan(step, x, None, 40)
+
+    (groups,) = [r.groups for r in _plan(f, start).regions
+                 if any(e.name == "scan" for e in r.equations)]
+    assert groups > 8
+    last, counts = calque.jit(f)(start)
+    now = start
+    for t in range(40):
+        near = sum(np.roll(now, k, axis) for k in (1, -1) for axis in (1, 2))
+        now = ((near + now) % 3 > 1).astype(np.int32)
+        np.testing.assert_array_equal(counts[t], now.sum((1, 2)))
+    np.testing.assert_array_equal(last, now)
