@@ -15,7 +15,7 @@ from calque.core.lists import without
 from calque.core.program import Equation, Program, inner_of
 from calque.core.types import Params, Shape
 from calque.lowering.passes import hazards, loops, registers
-from calque.lowering.passes.split import GROUPS, part_of, rows_of
+from calque.lowering.passes.split import part_of, rows_of
 from calque.lowering.plan.refusal import Refusal
 from calque.lowering.plan.switches import off
 
@@ -222,8 +222,7 @@ def refusal(e: Equation) -> Refusal | None:
     if missing is not None:
         return missing
     own = guess(step_work(body))
-    if own <= KERNEL_WORK or own <= GROUPS * KERNEL_WORK and (
-            own * part_of(e) <= rows_of(e) * KERNEL_WORK and part_of(e) > 0):
+    if own <= KERNEL_WORK or 0 < own * part_of(e) <= rows_of(e) * KERNEL_WORK:
         return None
     return Refusal(e, "work of a step", own, KERNEL_WORK)
 
