@@ -164,3 +164,19 @@ def test_counts_that_a_dtype_rounds(dtype: str, part: slice) -> None:
     found = calque.jit(lambda: calque.lax.iota(kind, 5000)[part])()
     want = np.arange(5000)[part].astype(np.int8 if dtype == "int8" else np.float32).astype(kind)
     np.testing.assert_array_equal(np.asarray(found).astype(float), want.astype(float))
+
+
+def test_parts_of_joins_of_parts() -> None:
+    """A slice of a join whose parts are slices that were replaced themselves: what these read is
+    what is read (an undefined value, once)."""
+    def f(x: Any) -> Any:
+        i, j = jnp.mgrid[:6, :5]
+        both = jnp.stack([i[1:], j[1:]])
+        again = jnp.concatenate([both[0][None, :, :3], both[1][None, :, 2:]])
+        return x + again[0], x * again[1], again[1][2:, 1:]
+
+    x = np.arange(15, dtype=np.float32).reshape(5, 3)
+    i, j = np.mgrid[:6, :5]
+    again = np.stack([i[1:, :3], j[1:, 2:]])
+    for a, b in zip(calque.jit(f)(x), (x + again[0], x * again[1], again[1][2:, 1:])):
+        np.testing.assert_array_equal(a, b)

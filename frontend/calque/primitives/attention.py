@@ -98,7 +98,7 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, scale:
     """Another axis of the batch."""
     args = all_to_front(args, dims, size)
     out = prefix_attention_p.bind(*[sh.merge_axes(x, 0) for x in args], scale=scale)
-    return sh.split_axis(out, 0, size), 0
+    return sh.reshape(out, (*shape_of(args[0])[:2], *shape_of(out)[1:])), 0
 
 
 prefix_attention_p.abstract, prefix_attention_p.program = _abstract, _program
