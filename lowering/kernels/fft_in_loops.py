@@ -108,12 +108,7 @@ def transform(emitter: Emitter, e: Equation, parts: Sequence[Memory]) -> list[Me
 
 
 def _dense(emitter: Emitter, x: Memory) -> Memory:
-    return x if x.is_dense() and _begins_even(x) else emitter.temporary(x)
-
-
-def _begins_even(x: Memory) -> bool:
-    """Whether its numbers can be taken two by two from the beginning of the memory."""
-    return isinstance(x.base, int) and x.base % 2 == 0
+    return x if x.is_dense() else emitter.temporary(x)
 
 
 def _joined(emitter: Emitter, parts: Sequence[Memory | None], shape: Shape) -> Held:
@@ -152,8 +147,8 @@ def _mirrored(emitter: Emitter, parts: Sequence[Memory], count: int, n: int) -> 
     imaginary part of what stands for itself is not read."""
     half, dtype = n // 2 + 1, parts[0].dtype
     made = emitter.allocate((2 * count * n,), dtype)
-    dense = [p if p.is_dense() else emitter.temporary(p) for p in parts]
-    re, im = (p.view((count, half), memory.row_major((count, half))) for p in dense)
+    re, im = (_dense(emitter, p).view((count, half), memory.row_major((count, half)))
+              for p in parts)
 
     def row(where: list[Index]) -> None:
         (i,) = where

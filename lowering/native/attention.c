@@ -22,15 +22,7 @@ enum {
 
 typedef float V __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 
-INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-INLINE float total(V x) {
-  float part[VL];
-  UNROLL for (int i = 0; i < VL; i++) part[i] = x[i];
-  UNROLL for (int h = VL / 2; h > 0; h /= 2)
-    for (int i = 0; i < h; i++) part[i] += part[i + h];
-  return part[0];
-}
+SUM_OF_LANES(total, V, VL)
 
 /* e^x of what is 0 or less, or NaN; of less than -87 that of -87 (1.6e-38).  Relative error 2e-7. */
 INLINE float exponential(float x) {

@@ -35,9 +35,6 @@
 #define WHOLE(n) (((n) + 15) / 16 * 16)
 #define STRIDE(n) (WHOLE(n) + (WHOLE(n) % 64 == 0) * 16)
 
-INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 #define COMPLEX 0
 #define R float
 #define RINT int32_t

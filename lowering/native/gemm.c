@@ -41,9 +41,6 @@ enum {
   NEAR = 1 << 18 /* of a matrix: shorter ones of larger ones go one by one */
 };
 
-INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-INLINE int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
 /* Where part i of n rows begins, `count` parts that differ by one at most. */
 INLINE int64_t start_of(int64_t n, int64_t count, int64_t i) {
   return n / count * i + smaller(n % count, i);

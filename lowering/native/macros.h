@@ -1,8 +1,10 @@
 /* What every kernel of this folder is written with: names by type, functions that are always or never
- * inlined, loops that are unrolled, and the bytes of a vector.
+ * inlined, loops that are unrolled, the bytes of a vector, and small functions.
  */
 #ifndef MACROS_H
 #define MACROS_H
+
+#include <stdint.h>
 
 #ifndef __clang__ /* vectors that are returned: of functions that are always inlined */
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -26,5 +28,19 @@
 #else
 #define VECTOR_BYTES 16
 #endif
+
+INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+INLINE int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
+
+/* A function that adds up the floats of a vector, by halves. */
+#define SUM_OF_LANES(name, vector, lanes)               \
+  INLINE float name(vector x) {                         \
+    float part[lanes];                                  \
+    UNROLL for (int i = 0; i < (lanes); i++) part[i] = x[i]; \
+    UNROLL for (int h = (lanes) / 2; h > 0; h /= 2)     \
+      for (int i = 0; i < h; i++) part[i] += part[i + h]; \
+    return part[0];                                     \
+  }
 
 #endif

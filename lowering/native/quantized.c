@@ -37,9 +37,6 @@ enum {
 
 typedef float V __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 
-INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-INLINE int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
-
 /* VL signed bytes as floats. */
 INLINE V widened(const uint8_t *at) {
 #if defined(__AVX512F__)
@@ -102,13 +99,7 @@ INLINE float half(const uint8_t *at) {
 #endif
 }
 
-INLINE float total(V x) {
-  float part[VL];
-  UNROLL for (int i = 0; i < VL; i++) part[i] = x[i];
-  UNROLL for (int h = VL / 2; h > 0; h /= 2)
-    for (int i = 0; i < h; i++) part[i] += part[i + h];
-  return part[0];
-}
+SUM_OF_LANES(total, V, VL)
 
 /* y[j * y_apart + i] (+)= row i of a times row j of x, of `wide` rows of a, DEPTH apart, and `tall` of
  * x; `depth` is a multiple of GROUP. */

@@ -159,13 +159,7 @@ INLINE void by_fours(int8_t *bytes, int64_t rows, int64_t groups) {
 INLINE BYTES32 raised(BYTES32 x) { return _mm256_xor_si256(x, _mm256_set1_epi8(-128)); }
 #endif
 
-INLINE float added_up(PRODUCTS x) {
-  float part[LANES];
-  UNROLL for (int i = 0; i < LANES; i++) part[i] = x[i];
-  UNROLL for (int h = LANES / 2; h > 0; h /= 2)
-    for (int i = 0; i < h; i++) part[i] += part[i + h];
-  return part[0];
-}
+SUM_OF_LANES(added_up, PRODUCTS, LANES)
 
 /* Rounded rows: bytes and sums of `groups` blocks of GROUP, scales and shifts `pitch` apart. */
 typedef struct {
