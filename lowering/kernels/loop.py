@@ -14,6 +14,7 @@ from calque.core.avals import ShapedArray
 from calque.core.lists import split_list
 from calque.core.program import Equation, Literal, Program, inner_of
 from calque.core.types import Params
+from calque.core.words import has_transforms
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
@@ -28,7 +29,6 @@ from calque.lowering.kernels.tensors import Emitter, Entry
 from calque.lowering.kernels.values import SCALAR
 from calque.lowering.passes import loops
 from calque.lowering.passes.cost import equation_work as work_of
-from calque.lowering.passes.legalize import has_transforms
 from calque.lowering.passes.panels import panels
 from calque.lowering.passes.registers import plan
 from calque.lowering.passes.registers import refusal as registers_refusal

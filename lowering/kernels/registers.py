@@ -61,8 +61,8 @@ def emit(shell: Shell, name: str, plan: Plan) -> None:
     operands, results, distribute = shell.operands, shell.results, shell.distribute
     shell.heavy = HEAVY
     for inner in inner_of(plan.params):
-        for e in loops.maps(inner):
-            shell.count([e] * (1 if plan.flat is not None else e.outputs[0].aval.size))
+        shell.count(loops.maps(inner), lambda e: (
+            1 if plan.flat is not None else e.outputs[0].aval.size))
     if _crosses(plan, operands):
         _crossed(shell, plan)
         return

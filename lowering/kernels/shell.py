@@ -155,9 +155,11 @@ class Shell:
         self.scratch += nbytes
         return made
 
-    def count(self, equations: Iterable[Equation]) -> None:
+    def count(self, equations: Iterable[Equation], times: Callable[[Equation], int] = lambda e: 1
+              ) -> None:
         """Know what the kernel will compute: functions that are used often are written once."""
-        self.uses.update(map(_function, equations))
+        for e in equations:
+            self.uses[_function(e)] += times(e)
 
     def apply(self, b: KernelBuilder, e: Equation, xs: Sequence[Value]) -> Value:
         """An elementwise equation on registers, by its rule or by a call."""

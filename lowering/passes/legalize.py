@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from calque.core import dtypes
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Program, Var, inner_of
-from calque.core.words import forms
+from calque.core.program import Atom, Equation, Program, Var, eliminate_dead_code, inner_of
+from calque.core.words import forms, has_transforms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.planes import in_planes
@@ -31,8 +31,30 @@ FEW_TAPS = 25  # of a window outside of loops: each of more is worth less than c
 def legalize(p: Program, transforms: bool = False) -> Program:
     """p with such loops, at any depth, and such convolutions; `transforms`: whether kernels of the
     target can call the C kernels of FFTs."""
-    return p.derived(("legalize", loops.enabled, transforms), lambda: with_vectors_summed(
-        _in_slices(with_loops(with_shared_solves(with_parts_written(p)), transforms))))
+    def write() -> Program:
+        plain = with_shared_solves(with_parts_written(_as_they_lie(p)))
+        return with_vectors_summed(_in_slices(with_loops(plain, transforms)))
+
+    return p.derived(("legalize", loops.enabled, transforms), write)
+
+
+def _as_they_lie(p: Program) -> Program:
+    """p whose attention to a cache reads keys and values that are transposed where they lie: all of
+    them were copied, of which it reads some."""
+    makers: dict[Atom, Equation] = {v: e for e in p.equations for v in e.outputs}
+    equations: list[Equation] = []
+    for e in p.equations:
+        if e.name == "prefix_attention":
+            inputs, orders = list(e.inputs), list(e.params["orders"])
+            for i in (1, 2):
+                while (maker := makers.get(inputs[i])) and maker.name == "transpose":
+                    axes = maker.params["permutation"]
+                    inputs[i] = maker.inputs[0]
+                    orders[i - 1] = tuple(axes[k] for k in orders[i - 1])
+            e = e.replace(inputs=tuple(inputs), params={**e.params, "orders": tuple(orders)})
+        equations.append(e)
+    return p if tuple(equations) == p.equations else eliminate_dead_code(
+        p.replace(equations=equations))
 
 
 def _in_slices(p: Program) -> Program:
@@ -108,13 +130,6 @@ def has_masked(p: Program) -> bool:
     """Whether a loop in it, at any depth, has one."""
     return p.derived("has masked", lambda: any(
         is_masked(e) or any(map(has_masked, inner_of(e.params))) for e in p.equations))
-
-
-def has_transforms(p: Program) -> bool:
-    """Whether a Program transforms, at any depth."""
-    return p.derived("has transforms", lambda: any(
-        e.name in ("fft", "fft_axis") or any(map(has_transforms, inner_of(e.params)))
-        for e in p.equations))
 
 
 def has_complex(e: Equation) -> bool:

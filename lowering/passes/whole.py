@@ -17,11 +17,11 @@ from calque.core.program import (
     eliminate_dead_code,
     inner_of,
 )
-from calque.core.words import forms
+from calque.core.words import forms, has_transforms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.groups import grouped
-from calque.lowering.passes.legalize import has_complex, has_masked, has_transforms, needs_words
+from calque.lowering.passes.legalize import has_complex, has_masked, needs_words
 from calque.lowering.passes.remainder import WHOLE, may_close
 from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target

@@ -395,7 +395,7 @@ def _quantized_dot(params: Any, x: Array, y: Array) -> Any:
 @oracle("prefix_attention")
 def _prefix_attention(params: Any, q: Array, k: Array, v: Array, counts: Array) -> Any:
     """Head by head; a query that sees no key gets the mean of all values."""
-    q, k, v = wide(q), wide(k), wide(v)
+    q, k, v = wide(q), *[wide(x).transpose(o) for x, o in zip((k, v), params["orders"])]
     out, shared = np.empty((*q.shape[:3], v.shape[3])), q.shape[1] // k.shape[1]
     for b, h, t in np.ndindex(q.shape[:3]):
         keys, values, n = k[b, h // shared], v[b, h // shared], int(counts[b, t])

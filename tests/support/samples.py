@@ -481,13 +481,21 @@ row("quantized_dot", (F32,), (
     sample("empty", op(0, 32), _blocks("q8_0", 4, 1), kind="q8_0", activations="int8"),
     sample("of nothing", op(2, 32), op(0, 34, dtype="u1"), kind="q8_0", activations="int8")),
     linear=(0,), normwise=True, fixed=(1,))
+PLAIN = ((0, 1, 2, 3),) * 2
 row("prefix_attention", (F32,), (
     *[sample(f"{b} {heads} {kv} {t} {room} {d} {w}", op(b, heads, t, d), op(b, kv, room, d),
-             op(b, kv, room, w), op(b, t, dtype="i4", low=-1, high=room + 2), scale=0.25)
+             op(b, kv, room, w), op(b, t, dtype="i4", low=-1, high=room + 2), scale=0.25,
+             orders=PLAIN)
       for b, heads, kv, t, room, d, w in ((1, 4, 2, 1, 70, 16, 16), (2, 3, 1, 3, 5, 16, 32),
                                           (2, 2, 2, 2, 4, 3, 5))],
     sample("empty", op(0, 2, 1, 16), op(0, 2, 4, 16), op(0, 2, 4, 16), op(0, 1, dtype="i4"),
-           scale=1.0)), normwise=True, fixed=(3,))
+           scale=1.0, orders=PLAIN),
+    sample("as they lie", op(2, 4, 2, 16), op(2, 9, 2, 16), op(2, 2, 9, 16),
+           op(2, 2, dtype="i4", low=0, high=9), scale=0.25,
+           orders=((0, 2, 1, 3), (0, 1, 2, 3))),
+    sample("columns", op(1, 2, 1, 16), op(16, 5, 2, 1), op(1, 2, 5, 16),
+           op(1, 1, dtype="i4", low=0, high=5), scale=0.25,
+           orders=((3, 2, 1, 0), (0, 1, 2, 3)))), normwise=True, fixed=(3,))
 
 
 # ---- random

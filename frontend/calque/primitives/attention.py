@@ -24,6 +24,8 @@ from calque.transforms.stage import stage
 from calque.transforms.vmap import all_to_front
 
 F32, I32 = np.dtype("float32"), np.dtype("int32")
+Orders = tuple[tuple[int, ...], tuple[int, ...]]  # of the axes of keys and values, as they lie
+PLAIN: Orders = ((0, 1, 2, 3), (0, 1, 2, 3))
 LOWEST = np.float32(-0.7 * float(np.finfo(np.float32).max))  # a score of what is not seen
 
 prefix_attention_p = Primitive("prefix_attention", memory="fresh")
@@ -43,11 +45,18 @@ def prefix_attention(q: Any, k: Any, v: Any, counts: Any, scale: float) -> Any:
     Returns:
       float32[batch, heads, queries, width].
     """
-    return prefix_attention_p.bind(q, k, v, counts, scale=float(scale))
+    return prefix_attention_p.bind(q, k, v, counts, scale=float(scale), orders=PLAIN)
 
 
-def _attended(q: Any, k: Any, v: Any, counts: Any, scale: float) -> Any:
+def _by_heads(k: Any, v: Any, orders: Orders) -> list[Any]:
+    """Keys and values with their axes in the order of `prefix_attention`."""
+    return [x if order == PLAIN[0] else sh.transpose(x, order)
+            for x, order in zip((k, v), orders, strict=True)]
+
+
+def _attended(q: Any, k: Any, v: Any, counts: Any, scale: float, orders: Orders) -> Any:
     """The same in other primitives."""
+    k, v = _by_heads(k, v, orders)
     (b, heads, t, d), (_, kv, room, _), width = shape_of(q), shape_of(k), shape_of(v)[3]
     shared = heads // kv
     by = ((3,), (3,)), ((0, 1), (0, 1))
@@ -65,8 +74,11 @@ def _attended(q: Any, k: Any, v: Any, counts: Any, scale: float) -> Any:
     return sh.reshape(mixed, (b, heads, t, width))
 
 
-def _abstract(q: ShapedArray, k: ShapedArray, v: ShapedArray, counts: ShapedArray, *, scale: float
-              ) -> ShapedArray:
+def _abstract(q: ShapedArray, k: ShapedArray, v: ShapedArray, counts: ShapedArray, *, scale: float,
+              orders: Orders) -> ShapedArray:
+    if k.ndim == v.ndim == 4:
+        k, v = (x.update(shape=tuple(x.shape[i] for i in order))
+                for x, order in zip((k, v), orders, strict=True))
     shapes = q.shape, k.shape, v.shape
     if any(len(s) != 4 for s in shapes) or {q.dtype, k.dtype, v.dtype} != {F32} or (
             counts.dtype != I32 or counts.shape != (q.shape[0], q.shape[2])) or (
@@ -81,23 +93,28 @@ def _abstract(q: ShapedArray, k: ShapedArray, v: ShapedArray, counts: ShapedArra
 
 
 @functools.cache
-def _program(q: ShapedArray, k: ShapedArray, v: ShapedArray, counts: ShapedArray, *, scale: float
-             ) -> Program:
-    return stage(lambda q, k, v, n: [_attended(q, k, v, n, scale)], [q, k, v, counts],
+def _program(q: ShapedArray, k: ShapedArray, v: ShapedArray, counts: ShapedArray, *, scale: float,
+             orders: Orders) -> Program:
+    return stage(lambda q, k, v, n: [_attended(q, k, v, n, scale, orders)], [q, k, v, counts],
                  "prefix_attention")
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, scale: float) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, scale: float, orders: Orders) -> Any:
     counts = primals[3]
-    (out,), (tangent,) = jvp_flat(lambda q, k, v: [_attended(q, k, v, counts, scale)],
+    (out,), (tangent,) = jvp_flat(lambda q, k, v: [_attended(q, k, v, counts, scale, orders)],
                                   primals[:3], tangents[:3])
     return out, tangent
 
 
-def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, scale: float) -> Any:
-    """Another axis of the batch."""
-    args = all_to_front(args, dims, size)
-    out = prefix_attention_p.bind(*[sh.merge_axes(x, 0) for x in args], scale=scale)
+def _batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, scale: float,
+           orders: Orders) -> Any:
+    """Another axis of the batch, which comes first."""
+    args = list(all_to_front(args, dims, size))
+    for i, order in enumerate(orders, 1):
+        if order[0]:
+            args[i] = sh.transpose(args[i], (0, *[k + 1 for k in order]))
+    orders = tuple(PLAIN[0] if order[0] else order for order in orders)  # type: ignore[assignment]
+    out = prefix_attention_p.bind(*[sh.merge_axes(x, 0) for x in args], scale=scale, orders=orders)
     return sh.reshape(out, (*shape_of(args[0])[:2], *shape_of(out)[1:])), 0
 
 

@@ -21,7 +21,7 @@ from calque.core.lists import split_list
 from calque.core.primitive import Primitive, registry
 from calque.core.program import Equation, Program, inner_of
 from calque.core.types import Params
-from calque.core.words import forms
+from calque.core.words import forms, has_transforms
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.control import cond, scan
@@ -144,18 +144,13 @@ class _Whole:
         return each(p, [*consts, *xs], lambda a: _parts(a.value), self.results)
 
     def results(self, e: Equation, xs: list[Parts]) -> Sequence[Parts]:
-        if e.name == "jit" and _has_transforms(e.params["jaxpr"]):
+        if e.name == "jit" and has_transforms(e.params["jaxpr"]):
             return self.program(e.params["jaxpr"], xs)
         if e.name != "fft":
             return _results(e, xs)
         x = self.array(xs[0]) if is_complex(e.inputs[0].aval) else xs[0][0]
         out = e.primitive.bind(x, **e.params)
         return [self.parts(out) if is_complex(e.outputs[0].aval) else (out,)]
-
-
-def _has_transforms(p: Program) -> bool:
-    return any(e.name == "fft" or any(map(_has_transforms, inner_of(e.params)))
-               for e in p.equations)
 
 
 def program_over_pairs(p: Program) -> Program:

@@ -1,0 +1,151 @@
+"""Workloads of suite.py: loops over arrays, and attention to a cache (see workloads)."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from workloads import Made, normal, uniform, whole, workload
+
+
+# ---- loops whose steps are one kernel
+@workload
+def split_steps_of_a_wave(j: Any, more: int) -> Made:
+    """100 steps of Schroedinger's equation: two transforms of 256 points each."""
+    n = 256
+    moved = np.exp(-0.005j * (2 * np.pi * np.fft.fftfreq(n, 10 / n)) ** 2).astype(np.complex64)
+    turned = np.exp(-0.005j * np.linspace(-5, 5, n) ** 2).astype(np.complex64)
+
+    def f(u: Any) -> Any:
+        return j.lax.fori_loop(0, 100, lambda i, p: turned * j.np.fft.ifft(
+            moved * j.np.fft.fft(turned * p)), u)
+    return f, ((normal(n) * (1 + 0.01 * more)).astype(np.complex64),)
+
+
+@workload
+def best_ways_of_64(j: Any, more: int) -> Made:
+    """Viterbi's 100 steps of 8 states, of 64 models: the largest of every way and where it is."""
+    def ways(moves: Any, seen: Any) -> Any:
+        def step(score: Any, x: Any) -> Any:
+            every = score[:, None] + moves
+            return every.max(0) + x, j.np.argmax(every, 0)
+        return j.lax.scan(step, j.np.zeros(8), seen)
+    return j.top.vmap(ways), (normal(64 + more, 8, 8), normal(64 + more, 100, 8))
+
+
+@workload
+def particles_of_64(j: Any, more: int) -> Any:
+    """50 steps of 64 filters, each of whose 128 particles looks up its place among the weights."""
+    def one(x: Any, turns: Any) -> Any:
+        def step(x: Any, turn: Any) -> Any:
+            weight = j.nn.softmax(-(x - turn) ** 2)
+            at = (j.np.arange(128) + 0.5) / 128
+            found = j.np.searchsorted(j.np.cumsum(weight), at)
+            x = x[j.np.clip(found, 0, 127)] + 0.1 * j.np.sin(x)
+            return x, (weight * x).sum()
+        return j.lax.scan(step, x, turns)
+    return j.top.vmap(one), (normal(64 + more, 128), normal(64 + more, 50))
+
+
+@workload
+def boards_of_256(j: Any, more: int) -> Made:
+    """40 steps of 256 boards: each workgroup does all steps of a few."""
+    def f(x: Any) -> Any:
+        def step(x: Any, _: Any) -> Any:
+            near = sum(j.np.roll(x, k, axis) for k in (1, -1) for axis in (1, 2))
+            x = ((near + x) % 3 > 1).astype("int32")
+            return x, x.sum((1, 2))
+        return j.lax.scan(step, x, None, length=40)
+    return f, (whole(2, 256 + more, 41, 43),)
+
+
+@workload
+def long_steps(j: Any, more: int) -> Made:
+    """Steps of 400 operations on 64 numbers, 134 of them sines, of which one is compiled."""
+    def step(x: Any, _: Any) -> Any:
+        for i in range(400):
+            x = (j.np.sin(x), x * 1.01, x + 0.1)[i % 3]
+        return x, None
+    return lambda x: j.lax.scan(step, x, None, length=50)[0], (uniform(64 + more),)
+
+
+@workload
+def attention_to_a_cache(j: Any, more: int) -> Made:
+    """A token's attention to the first 100 of 2,048 keys."""
+    return lambda q, k, v: j.nn.dot_product_attention(q, k, v, key_value_seq_lengths=np.array(
+        [100], "int32")), (normal(1, 1, 12, 64), normal(1, 2048 + more, 12, 64),
+                           normal(1, 2048 + more, 12, 64))
+
+
+# ---- kernels of numerical benchmarks (benchmarks/numerical.py)
+@workload
+def fields_of_a_wave(j: Any, more: int) -> Made:
+    """Two fields on staggered grids: each is written from differences of the other."""
+    def f(e: Any, h: Any) -> Any:
+        def step(t: Any, c: Any) -> Any:
+            e, h = c
+            e = e.at[0].set(0.1 * t)
+            e = e.at[1:].set(e[1:] - 0.4 * (h[1:] - h[:-1]))
+            return e, h.at[:-1].set(h[:-1] - 0.4 * (e[1:] - e[:-1]))
+        return j.lax.fori_loop(0, 50, step, (e, h))
+    return f, (normal(200 + more, 220), normal(200 + more, 220, seed=1))
+
+
+@workload
+def system_by_rows(j: Any, more: int) -> Made:
+    """A triangular system, row by row, in a loop that hands the matrix on."""
+    def f(a: Any, b: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            a, x, b = c
+            known = j.np.where(j.np.arange(x.shape[0]) < i, a[i] * x, 0).sum()
+            return a, x.at[i].set((b[i] - known) / a[i, i]), b
+        return j.lax.fori_loop(0, b.shape[0], step, (a, 0 * b, b))[1]
+    n = 800 + more
+    return f, (uniform(n, n) / n + np.eye(n, dtype=np.float32), normal(n))
+
+
+@workload
+def chain_of_tensors(j: Any, more: int) -> Made:
+    """Two products for each of 50 pairs of small tensors (the overlap of matrix product states)."""
+    def f(a: Any, b: Any) -> Any:
+        def step(e: Any, ab: Any) -> Any:
+            return j.np.einsum("xy,xsa,ysb->ab", e, *ab), None
+        n = a.shape[1]
+        return j.lax.scan(step, j.np.ones((n, n), a.dtype), (a, b))[0].sum()
+    n = 32 + more
+    return f, (uniform(50, n, 2, n) / n, uniform(50, n, 2, n, seed=1) / n)
+
+
+@workload
+def tridiagonal_systems(j: Any, more: int) -> Made:
+    """Thomas' algorithm of each of many systems: a scan there and one back."""
+    def one(a: Any, b: Any, c: Any, d: Any) -> Any:
+        def forward(s: Any, row: Any) -> Any:
+            a, b, c, d = row
+            m = b - a * s[0]
+            s = c / m, (d - a * s[1]) / m
+            return s, s
+
+        def back(x: Any, s: Any) -> Any:
+            x = s[1] - s[0] * x
+            return x, x
+        zero = 0 * a[0]
+        _, s = j.lax.scan(forward, (zero, zero), (a, b, c, d))
+        return j.lax.scan(back, zero, s, reverse=True)[1]
+    return j.top.vmap(one), (uniform(1000 + more, 64), 4 + uniform(1000 + more, 64, seed=1),
+                             uniform(1000 + more, 64, seed=2), normal(1000 + more, 64))
+
+
+@workload
+def butterflies(j: Any, more: int) -> Made:
+    """Stages of a Fourier transform, written out: angles of a grid, products of 2 x 2."""
+    k = 12 if not more else 11
+
+    def f(re: Any, im: Any) -> Any:
+        y, (i, m) = j.lax.complex(re, im), j.np.mgrid[0:2, 0:2 ** k]
+        pair = j.np.array([[1, 1], [1, -1]], y.dtype)
+        for s in range(k):
+            y = y.reshape(2 ** s, 2, 2 ** (k - s - 1)).transpose(1, 0, 2)
+            turn = j.np.exp(-2j * np.pi * i[:, :2 ** s] * m[:, :2 ** s] / 2 ** (s + 1))
+            y = (pair @ (y * turn[:, :, None]).reshape(2, -1)).reshape(-1)
+        return y
+    return f, (normal(2 ** k), normal(2 ** k, seed=1))
