@@ -147,9 +147,16 @@ class AliasAnalysis:
         """
         if x.dtype.kind == "c":  # two updates of equal complex constants write into one memory
             x = self.ctx.unknown(x)  # (tests/lowering/test_safety.py)
-        unsafe = self.is_protected(x) or self.copying or x in self.elsewhere or (
-            self.ctx.stepped and not self.ctx.regions and self.known.isdisjoint(self.roots_of(x)))
-        return self.copy(x) if unsafe and any(n != 1 for n in x.shape) else x
+        return x if self.is_owned(x) or all(n == 1 for n in x.shape) else self.copy(x)
+
+    def is_owned(self, x: Value) -> bool:
+        """Whether x may be overwritten."""
+        return not (self.is_protected(x) or self.copying or x in self.elsewhere or (
+            self.ctx.stepped and not self.ctx.regions and self.known.isdisjoint(self.roots_of(x))))
+
+    def write(self, out: Value, x: Value) -> None:
+        """Note that an update made `out` in the memory of x."""
+        self.roots[out] = self.roots_of(x) | {id(out)}
 
     def copy_if_shared(self, x: Value, reads: Sequence[Value]) -> Value:
         """x, or a copy when what its writer reads may lie in the same memory."""

@@ -16,7 +16,7 @@ and what it would make many dispatches of.
   lists.py      elementwise work on each array of a list; passes/lists says which
   small.py      small moves around kernels
   sort.py       the order of keys         move.py   large arrays moved
-  scatter.py    rows written at positions
+  scatter.py    rows written at positions, updates.py: windows
   native.py     calls of lowering/native: gemm.py, quantized.py and convolve.py (products),
                 cached.py (attention to a cache), fft.py (fft_tables.py; fft_in_loops.py from
                 inside of a kernel)

@@ -1,7 +1,8 @@
 """One dispatch of an executable of our own: what calls of kernels written here have in common.
 
 `dispatch` calls a `stream.executable` of the module from the program; `insert` puts one, given as
-text, before the functions; `executable` writes the part of that text that most share.
+text, before the functions; `executable` writes the part of that text that most share, `share` a
+workgroup's part of the work.
 """
 from __future__ import annotations
 
@@ -52,6 +53,19 @@ stream.executable private @{name} {{
     }}
   }}
 }}"""
+
+
+def share(tag: str, count: int, groups: int) -> str:
+    """%tag_begin and %tag_end: a workgroup's part of so many rows or elements; all of them for each
+    of a single one.  %next is the number of the workgroup behind it."""
+    if groups == 1:
+        return (f"%{tag}_begin = arith.constant 0 : index\n      "
+                f"%{tag}_end = arith.constant {count} : index")
+    return f"""%{tag}_n = arith.constant {count} : index
+      %{tag}_a = arith.muli %group, %{tag}_n : index
+      %{tag}_b = arith.muli %next, %{tag}_n : index
+      %{tag}_begin = arith.divui %{tag}_a, %groups : index
+      %{tag}_end = arith.divui %{tag}_b, %groups : index"""
 
 
 def dispatch(ctx: Context, family: str, name: str, operands: Sequence[Value],

@@ -13,7 +13,7 @@ from calque.core.types import Shape
 from calque.lowering.compiler.server import FUNCTIONS
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.kernels.dispatch import dispatch, executable, insert
+from calque.lowering.kernels.dispatch import dispatch, executable, insert, share
 from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.passes.remainder import joins_many
 from calque.lowering.plan.switches import off
@@ -72,9 +72,10 @@ def _executable(ctx: Context, name: str, widths: Sequence[int], rows: int, line:
       %m{i} = stream.binding.subspan %b{i}[%c0] : !stream.binding -> memref<?xi{bits}>{{%n{i}}}
       %w{i} = arith.constant {width} : index
       %t{i} = arith.constant {to} : index
-      {_range(f"r{i}", rows, groups if rows >= groups else 1)}
-      {_range(f"k{i}", width, 1 if rows >= groups else groups)}
-      func.call @{function}(%m{i}, %out, %w{i}, %t{i}, %r{i}a, %r{i}b, %k{i}a, %k{i}b) : (
+      {share(f"r{i}", rows, groups if rows >= groups else 1)}
+      {share(f"k{i}", width, 1 if rows >= groups else groups)}
+      func.call @{function}(%m{i}, %out, %w{i}, %t{i}, %r{i}_begin, %r{i}_end, %k{i}_begin,
+        %k{i}_end) : (
         memref<?xi{bits}>, {out}, index, index, index, index, index, index) -> ()""")
         to += width
     copy = f"""
@@ -110,18 +111,6 @@ def _executable(ctx: Context, name: str, widths: Sequence[int], rows: int, line:
       %next = arith.addi %group, %c1 : index
       %out = stream.binding.subspan %b{len(widths)}[%c0] : !stream.binding -> {out}
       {"".join(calls)}""", functions=copy)
-
-
-def _range(tag: str, count: int, groups: int) -> str:
-    """%taga and %tagb: a workgroup's part of so many rows or elements."""
-    if groups == 1:
-        return (f"%{tag}a = arith.constant 0 : index\n      "
-                f"%{tag}b = arith.constant {count} : index")
-    return f"""%{tag}n = arith.constant {count} : index
-      %{tag}x = arith.muli %group, %{tag}n : index
-      %{tag}y = arith.muli %next, %{tag}n : index
-      %{tag}a = arith.divui %{tag}x, %groups : index
-      %{tag}b = arith.divui %{tag}y, %groups : index"""
 
 
 __all__ = ["join"]

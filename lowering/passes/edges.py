@@ -20,6 +20,7 @@ LEAST_ROWS, MOST_ROWS = 8, 1 << 16
 MOST_RUNS = 16  # of a row
 LONG = 16  # numbers that are copied by vectors
 LEAST_BYTES = 1 << 16  # of the result
+LONGEST = 1 << 20  # places along an axis that are written down
 Map = tuple[Atom, list[Ndarray]]  # an array, and of each axis the places in it
 
 
@@ -44,7 +45,9 @@ def edges(finder: rows.Finder) -> None:
         used = set[int]()
         e = finder.equations[i]
         (out,) = e.outputs
-        root, places = _map_of(finder, out, used)
+        if out.aval.ndim < 2 or (come := _map_of(finder, out, used)) is None:
+            continue
+        root, places = come
         names = [finder.equations[k].name for k in used]
         if not isinstance(root, Var) or out.aval.nbytes < LEAST_BYTES or not loops.is_plain(e) or (
                 names.count("concatenate") < 2 and not {"rev", "broadcast_in_dim"} & set(names)
@@ -65,8 +68,10 @@ def edges(finder: rows.Finder) -> None:
             "jaxpr": inner, "name": "edges", "rows": how}, e.source, e.scope), [])
 
 
-def _map_of(finder: rows.Finder, v: Atom, used: set[int]) -> Map:
-    """Where the elements of a value come from."""
+def _map_of(finder: rows.Finder, v: Atom, used: set[int]) -> Map | None:
+    """Where the elements of a value come from; None: an axis is too long for that."""
+    if max(v.aval.shape, default=0) > LONGEST:
+        return None
     i = finder.producer.get(v, -1)
     own: Map = v, [np.arange(n) for n in v.aval.shape]
     if i not in finder.live:
@@ -74,25 +79,30 @@ def _map_of(finder: rows.Finder, v: Atom, used: set[int]) -> Map:
     e, found = finder.equations[i], set[int]()
     p = e.params
     if e.name == "concatenate":
-        parts = [_map_of(finder, a, found) for a in e.inputs]
+        parts = [come for a in e.inputs if (come := _map_of(finder, a, found)) is not None]
+        if len(parts) < len(e.inputs):
+            return None
         (root, first), axis = parts[0], p["dimension"]
         if not all(r is root and all(k == axis or np.array_equal(x, y) for k, (x, y) in enumerate(
                 zip(q, first))) for r, q in parts):
             return own
         places = list(first)
         places[axis] = np.concatenate([q[axis] for _, q in parts])
-    elif e.name == "slice":
-        root, places = _map_of(finder, e.inputs[0], found)
+        used |= found | {i}
+        return root, places
+    if e.name not in ("slice", "rev") and (e.name != "broadcast_in_dim"
+                                           or e.inputs[0].aval.ndim != v.aval.ndim):
+        return own
+    if (come := _map_of(finder, e.inputs[0], found)) is None:
+        return None
+    root, places = come
+    if e.name == "slice":
         places = [x[low:high:step] for x, low, high, step in zip(
             places, p["start_indices"], p["limit_indices"], p["strides"] or [1] * len(places))]
     elif e.name == "rev":
-        root, places = _map_of(finder, e.inputs[0], found)
         places = [x[::-1] if k in p["dimensions"] else x for k, x in enumerate(places)]
-    elif e.name == "broadcast_in_dim" and e.inputs[0].aval.ndim == e.outputs[0].aval.ndim:
-        root, places = _map_of(finder, e.inputs[0], found)
-        places = [np.broadcast_to(x, n) for x, n in zip(places, e.outputs[0].aval.shape)]
     else:
-        return own
+        places = [np.broadcast_to(x, n) for x, n in zip(places, v.aval.shape)]
     used |= found | {i}
     return root, places
 

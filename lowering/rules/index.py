@@ -13,6 +13,7 @@ from calque.lowering.emit.builder import Builder, Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import I32, I64
 from calque.lowering.emit.registry import Op, rule
+from calque.lowering.kernels import updates
 
 
 def clamped(b: Builder, starts: Sequence[Value], shape: Sequence[int],
@@ -45,9 +46,10 @@ def emit_update(ctx: Context, x: Value, update: Value, starts: Sequence[Value]) 
         return update
     if 0 in update.shape:
         return x
-    x, update = ctx.aliases.owned(x), ctx.aliases.copy_if_shared(update, [x])
+    x = ctx.aliases.owned(x)
+    update = ctx.aliases.copy_if_shared(update, [x])
     out = ctx.b.dynamic_update_slice(x, update, starts)
-    ctx.aliases.roots[out] = ctx.aliases.roots_of(x) | {id(out)}
+    ctx.aliases.write(out, x)
     return out
 
 
@@ -62,6 +64,9 @@ def _dynamic_slice(op: Op) -> Value:
 @rule("dynamic_update_slice")
 def _dynamic_update_slice(op: Op) -> Value:
     x, update, *starts = op.operands
+    if updates.takes(op.ctx, x, update):
+        at = list(zip(op.ctx.equation.inputs[2:], starts))
+        return updates.update(op.ctx, x, update, at)
     starts = _with_words(op.b, x, starts)
     return emit_update(op.ctx, x, update, clamped(op.b, starts, x.shape, update.shape))
 

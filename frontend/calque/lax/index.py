@@ -90,6 +90,8 @@ def _starts(name: str, indices: Any, shape: Shape, negative: Any) -> list[Any]:
             fix="convert them to one integer type."))
     if is_far(shape):
         indices = [ew.convert(i, np.dtype(np.int64)) if hasattr(i, "aval") else i for i in indices]
+    elif any(_is_narrow(i, n) for i, n in zip(indices, shape)):
+        indices = [ew.convert(i, dtypes.int32) if hasattr(i, "aval") else i for i in indices]
     flags = [negative] * len(shape) if isinstance(negative, bool) else list(negative)
     traced = {dtype_of(i) for i in indices if hasattr(i, "aval")}
     starts = [_start(name, i, n, f) for i, n, f in zip(indices, shape, flags)]
@@ -98,6 +100,14 @@ def _starts(name: str, indices: Any, shape: Shape, negative: Any) -> list[Any]:
         starts = [kind.type(s) if isinstance(s, np.generic) and 0 <= s <= np.iinfo(kind).max else s  # type: ignore[operator]
                   for s in starts]
     return starts
+
+
+def _is_narrow(index: Any, size: Any) -> bool:
+    """Whether a traced index may count from the end of an axis that its dtype cannot say the size
+    of (XLA wraps that size around)."""
+    return hasattr(index, "aval") and index.aval.dtype.kind == "i" and (
+        index.aval.dtype.itemsize < 4 and isinstance(size, int)
+        and size > np.iinfo(index.aval.dtype).max)
 
 
 def _along(name: str, index: Any, axis: int, rank: int) -> list[Any]:
