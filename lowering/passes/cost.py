@@ -93,6 +93,8 @@ def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> A
         return out * _at_least_1(math.prod(e.inputs[0].aval.shape[i] for i in xc)) // 4
     if e.name in ("gather", "dynamic_slice", "slice"):  # they read no more than they return
         return out
+    if e.name in ("reshape", "squeeze"):  # the same memory
+        return 0
     if hazards.is_update(e):
         update = max((a.aval.size for a in e.inputs[1:]), key=guess)
         return update * e.primitive.weight + (

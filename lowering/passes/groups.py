@@ -41,6 +41,7 @@ def _grouped(p: Program, closing: bool) -> Program:
         live = prepared(live)
     results = {o for o in live.outputs if isinstance(o, Var)}
     finder, found = Finder(live.equations, results), live is not whole
+    finder.closing = closing
     for i, e in enumerate(live.equations):
         if is_fold(e.primitive) and i in finder.live and not off("rows"):
             group = finder.grow(i)

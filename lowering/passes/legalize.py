@@ -21,6 +21,7 @@ from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.planes import in_planes
 from calque.lowering.passes.same import merged
 from calque.lowering.passes.shared import with_shared_solves
+from calque.lowering.passes.staged import with_stages
 from calque.lowering.passes.vectors import with_vectors_summed
 from calque.lowering.passes.written import with_parts_written
 from calque.lowering.plan.switches import off
@@ -33,7 +34,7 @@ def legalize(p: Program, transforms: bool = False) -> Program:
     target can call the C kernels of FFTs."""
     def write() -> Program:
         plain = with_shared_solves(with_parts_written(_as_they_lie(p)))
-        return with_vectors_summed(_in_slices(with_loops(plain, transforms)))
+        return with_stages(with_vectors_summed(_in_slices(with_loops(plain, transforms))))
 
     return p.derived(("legalize", loops.enabled, transforms), write)
 

@@ -79,6 +79,7 @@ class Finder(Graph):
         super().__init__(equations)
         self.results = results
         self.through = False  # whether groups read through views of arrays
+        self.closing = False  # whether IREE is to compute nothing (passes/remainder)
         self.row_forms: dict[int, bool] = {}
         self.widened = {i for i, e in enumerate(equations) if self._is_widened(e)}  # stay alone
 
@@ -445,8 +446,9 @@ class Group:
             ready[e.outputs[0]] = level + folds
         if self.few and work * math.prod(self.sizes) > cost.MOST_WORK:
             return False
-        return always or all(finder.is_at_hand(v) for v in finder.operands(self)
-                             if v.aval.size >= math.prod(self.sizes) and v not in self.outside)
+        return always or finder.closing or all(
+            finder.is_at_hand(v) for v in finder.operands(self)
+            if v.aval.size >= math.prod(self.sizes) and v not in self.outside)
 
     def view(self, e: Equation) -> dict[Atom, Layout] | None:
         """The layout that an equation gives to an array in memory, and those of views of that,

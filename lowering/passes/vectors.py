@@ -14,15 +14,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from calque.core.avals import ShapedArray
 from calque.core.lists import other_axes
-from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Program, Var
-from calque.core.types import Dtype
+from calque.core.program import Atom, Equation, Program
 from calque.lowering.emit.dtypes import BOOL, summed
 from calque.lowering.passes import cost
+from calque.lowering.passes.replacement import Replacement
 from calque.lowering.plan.switches import off
 
 LEAST = 1 << 12  # elements of all matrices: less is one kernel's either way
@@ -72,7 +69,7 @@ def _summed(e: Equation) -> list[Equation]:
     swapped = y.aval.size > x.aval.size
     if swapped:
         x, y, xc, yc, xb, yb = y, x, yc, xc, yb, xb
-    made = _Equations(e)
+    made = Replacement(e)
     emit, converted = made.emit, made.converted
 
     dtype = out.aval.dtype
@@ -113,7 +110,7 @@ def _written_out(e: Equation) -> list[Equation]:
     """A product as a sum of one term for each number that is contracted."""
     out = e.outputs[0]
     dtype = summed(out.aval.dtype)
-    (contracted, batches), made = e.params["dimension_numbers"], _Equations(e)
+    (contracted, batches), made = e.params["dimension_numbers"], Replacement(e)
     sides, first = list[tuple[Atom, Sequence[int], list[int], list[int]]](), len(batches[0])
     for a, axes, batch in zip(e.inputs, contracted, batches):
         free = other_axes(a.aval.ndim, axes, batch)
@@ -137,42 +134,3 @@ def _written_out(e: Equation) -> list[Equation]:
         total = term if total is None else made.emit("add", [total, term], out.aval.shape, dtype)
     assert total is not None
     return made.ending(total)
-
-
-class _Equations:
-    """Equations that stand in the place of one."""
-
-    def __init__(self, e: Equation) -> None:
-        self.e, self.made = e, list[Equation]()
-
-    def emit(self, name: str, inputs: Sequence[Atom], shape: Sequence[int], dtype: Dtype,
-             /, **params: Any) -> Var:
-        v = Var(ShapedArray(tuple(shape), dtype))
-        self.made.append(Equation(registry[name], tuple(inputs), (v,), params, self.e.source,
-                                  self.e.scope))
-        return v
-
-    def converted(self, a: Atom, dtype: Dtype) -> Atom:
-        return a if a.aval.dtype == dtype else self.emit(
-            "convert_element_type", [a], a.aval.shape, dtype, new_dtype=dtype, weak_type=False)
-
-    def reshaped(self, a: Atom, shape: Sequence[int]) -> Atom:
-        return a if a.aval.shape == tuple(shape) else self.emit(
-            "reshape", [a], shape, a.aval.dtype,
-            new_sizes=tuple(shape), dimensions=None, sharding=None)
-
-    def transposed(self, a: Atom, order: Sequence[int]) -> Atom:
-        return a if list(order) == list(range(a.aval.ndim)) else self.emit(
-            "transpose", [a], [a.aval.shape[i] for i in order], a.aval.dtype,
-            permutation=tuple(order))
-
-    def spread(self, a: Atom, shape: Sequence[int], places: Sequence[int]) -> Atom:
-        return a if a.aval.shape == tuple(shape) else self.emit(
-            "broadcast_in_dim", [a], shape, a.aval.dtype, shape=tuple(shape),
-            broadcast_dimensions=tuple(places), sharding=None)
-
-    def ending(self, a: Atom) -> list[Equation]:
-        """All of them; the last gives a, in the dtype of e's result, as e does."""
-        out = self.e.outputs[0]
-        self.converted(a, out.aval.dtype)
-        return [*self.made[:-1], self.made[-1].replace(outputs=(out,))]
