@@ -26,6 +26,8 @@ def scalar_text(dtype: Dtype) -> str:
 class KernelBuilder(BodyBuilder):
     """A BodyBuilder of `lanes` elements at a time (1: scalars)."""
 
+    vectorizes = True
+
     def __init__(self, lanes: int = 1) -> None:
         super().__init__(f64_ok=True)
         self.lanes = lanes

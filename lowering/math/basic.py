@@ -147,15 +147,44 @@ def _step_of_bytes(b: Builder, x: Value, y: Value) -> Value:
 @floating
 def rem(b: Builder, x: Value, y: Value) -> Value:
     """x - y trunc(x / y), exact (C's fmod): sign of x; NaN for y = 0 or infinite x."""
-    if not b.relaxed and x.dtype == F32 or not isinstance(b, BodyBuilder):
+    if not isinstance(b, BodyBuilder) or not (b.relaxed or b.vectorizes or x.dtype == F64):
         # right in f32 on CPUs (SPIR-V's is x - y trunc(x / y), rounded); in f64 it does not link
         return b.binary("remainder", x, y)
     a, d = abs(x), abs(y)
     defined = b.binary("and", b.binary("and", a < np.inf, d > 0.0), ~b.isnan(y))
     plain = a < d
     work = b.binary("and", defined, ~plain)
-    result = _long_division(b, b.select(work, a, 1.0), b.select(work, d, 1.0))
+    divided = _long_division if b.relaxed else _by_quotient
+    result = divided(b, b.select(work, a, 1.0), b.select(work, d, 1.0))
     return with_sign(b.select(defined, b.select(plain, a, result), np.nan), x)
+
+
+def _by_quotient(b: BodyBuilder, a: Value, d: Value) -> Value:
+    """a mod d of a >= d > 0: of a quotient q that has digits to spare floor(a / d) is right or one
+    too large, and q d is the sum of two numbers (Dekker 1971), so that a - q d is exact.  What has
+    a larger quotient, or is too large or small for that, is divided digit by digit."""
+    spare, most, least = (22, 100, -90) if a.dtype == F32 else (51, 990, -900)
+    far = b.binary("or", b.binary("or", a >= d * 2.0 ** spare, a > 2.0 ** most),
+                   ~(d >= 2.0 ** least))
+    near, by = b.select(far, 1.0, a), b.select(far, 1.0, d)
+    q = b.floor(near / by)
+    product = q * by
+    (q1, q2), (d1, d2) = _halves(q), _halves(by)
+    rest = q2 * d2 - (((product - q1 * d1) - q2 * d1) - q1 * d2)  # of q d beside the product
+    r = (near - product) - rest
+    r = b.select(r < 0.0, r + by, r)
+
+    def divide(r: Value, left: Value) -> list[Value]:
+        return [b.select(left > 0, _long_division(b, a, d), r), left - 1]
+
+    return b.loop(lambda _, left: left > 0, divide, [r, far.astype(I32)])[0]
+
+
+def _halves(x: Value) -> tuple[Value, Value]:
+    """x as the sum of two numbers of half as many digits."""
+    wide = x * (2.0 ** (12 if x.dtype == F32 else 27) + 1)
+    high = wide - (wide - x)
+    return high, x - high
 
 
 def _long_division(b: BodyBuilder, a: Value, d: Value) -> Value:

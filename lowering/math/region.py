@@ -63,6 +63,8 @@ def scalar_type(dtype: Dtype) -> Any:
 class BodyBuilder(Builder):
     """Emits arith and math ops on scalars; integers are signless, the Value knows the sign."""
 
+    vectorizes = False  # whether a loop within a body is one of vectors
+
     def __init__(self, f64_ok: bool, relaxed: bool = False) -> None:
         super().__init__(f64_ok, bodies=False, relaxed=relaxed)
 
