@@ -2,8 +2,8 @@
 
 IREE writes scatter's rows element by element and wherever the indices point; this loop drops rows
 outside, moves a row by vectors (four times as fast at 64 columns) and keeps the order of the
-updates.  One workgroup: rows may repeat.  CPU targets only; the portable form is in
-lowering/rules/scatter.py.
+updates.  Rows may repeat, so that workgroups share columns, where these are many.  CPU targets
+only; the portable form is in lowering/rules/scatter.py.
 """
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from calque.lowering.emit.dtypes import F32, F64
 from calque.lowering.kernels.dispatch import dispatch
 
 VECTOR_BYTES = 64
+COLUMNS = 256  # that a workgroup has at least,
+GROUPS, LARGE = 4, 1 << 17  # and workgroups at most; of so many elements that are written
 
 _JOINS = {"add": ("addf", "addi", "addi"), "sub": ("subf", "subi", "subi"),
           "mul": ("mulf", "muli", "muli"), "min": ("minimumf", "minsi", "minui"),
@@ -31,13 +33,13 @@ def _join(op: str, kind: str, type_: str) -> str:
 
 
 def _inner(op: str, kind: str, element: str, rows: Any, width: Any, count: Any, lanes: int) -> str:
-    """The loop over one row: by vectors, then what is left one by one."""
+    """The loop over a workgroup's part of one row: by vectors, then what is left one by one."""
     x, u = f"memref<{rows}x{width}x{element}>", f"memref<{count}x{width}x{element}>"
     result = "%b" if op == "set" else "%s"
     parts = []
-    steps = [(lanes, "%c0", "%whole")]
+    steps = [(lanes, "%begin", "%whole")]
     if width == "?" or width % lanes:
-        steps.append((1, "%whole", "%width"))
+        steps.append((1, "%whole", "%end"))
     for n, first, last in steps:
         t, ops, end = element, "memref", ""
         if n > 1:
@@ -95,8 +97,15 @@ def _pairs(op: str, element: str, rows: Any, width: Any, count: Any) -> str:
             }}"""
 
 
+def _groups(count: Any, width: Any, pairs: bool) -> int:
+    """How many workgroups there are."""
+    if pairs or not is_static((count, width)) or count * width < LARGE:
+        return 1
+    return max(1, min(GROUPS, width // COLUMNS))
+
+
 def _kernel(name: str, op: str, kind: str, element: str, index: str, rows: Any, limit: int,
-            width: Any, count: Any, lanes: int, pairs: bool) -> str:
+            width: Any, count: Any, lanes: int, pairs: bool, groups: int) -> str:
     inner = _pairs(op, element, rows, width, count) if pairs else _inner(
         op, kind, element, rows, width, count, lanes)
     any_size = count == "?"  # sizes are arguments then
@@ -108,12 +117,12 @@ def _kernel(name: str, op: str, kind: str, element: str, index: str, rows: Any, 
         f"        %limit = arith.constant {limit} : {index}")
     if any_width:
         more += ", %width: index"
-        numbers += (f"\n        %lanes = arith.constant {lanes} : index"
-                    "\n        %left = arith.remui %width, %lanes : index"
-                    "\n        %whole = arith.subi %width, %left : index")
     else:
-        numbers += (f"\n        %width = arith.constant {width} : index"
-                    f"\n        %whole = arith.constant {width - width % lanes} : index")
+        numbers += f"\n        %width = arith.constant {width} : index"
+    part = "%width"
+    if groups > 1:
+        part = "%part"
+        numbers += f"\n        %part = arith.constant {-(-width // groups // lanes) * lanes} : index"
     wide = ", %width" if any_width else ""
     of_rows, of_count = (f"{{{n}{wide}}}" if n else "" for n in (of_rows, of_count))
     of_ids = "{%count}" if any_size else ""
@@ -121,7 +130,8 @@ def _kernel(name: str, op: str, kind: str, element: str, index: str, rows: Any, 
   stream.executable private @{name} {{
     stream.executable.export public @{name} workgroups() -> (index, index, index) {{
       %c1 = arith.constant 1 : index
-      stream.return %c1, %c1, %c1 : index, index, index
+      %groups = arith.constant {groups} : index
+      stream.return %groups, %c1, %c1 : index, index, index
     }}
     builtin.module {{
       func.func @{name}(%to: !stream.binding, %from: !stream.binding, %into: !stream.binding{more})
@@ -130,6 +140,15 @@ def _kernel(name: str, op: str, kind: str, element: str, index: str, rows: Any, 
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         {numbers}
+        %group = stream.dispatch.workgroup.id[0] : index
+        %lanes = arith.constant {lanes} : index
+        %before = arith.muli %group, {part} : index
+        %begin = arith.minui %before, %width : index
+        %behind = arith.addi %begin, {part} : index
+        %end = arith.minui %behind, %width : index
+        %span = arith.subi %end, %begin : index
+        %left = arith.remui %span, %lanes : index
+        %whole = arith.subi %end, %left : index
         %i = stream.binding.subspan %to[%c0] : !stream.binding -> memref<{count}x{index}>{of_ids}
         %u = stream.binding.subspan %from[%c0]
           : !stream.binding -> memref<{count}x{width}x{element}>{of_count}
@@ -194,10 +213,12 @@ def scatter_rows(ctx: Context, x: Value, ids: Value, updates: Value, op: str, *,
     sizes = f"{rows}_{limit}_{width}_{count}"
     if any_size:
         sizes = f"any_{'any' if any_width else width}"
+    groups = _groups(count, width, pairs)
     name = f"scatter_{op}{'_pairs' if pairs else ''}_{kind}{element}_{index}_{sizes}"
     _declare(name, _kernel(
         name, op, kind, element, index, "?" if any_size else rows, limit,
-        "?" if any_width else width, "?" if any_size else count, max(1, lanes), pairs))
+        "?" if any_width else width, "?" if any_size else count, max(1, lanes), pairs, groups))
     assert x.dtype in (F32, F64) or x.dtype.kind == "i", x.dtype
     return dispatch(ctx, "scatter", name, [ids, updates, x], [(x.shape, x.dtype)], into=2,
+                    groups=groups if groups > 1 else 0,
                     sizes=(rows, count, *[width] * any_width) if any_size else ())[0]

@@ -70,7 +70,7 @@ MEASURED = {
     "random_gamma_grad": 1400,
     "real": 1,
     "regularized_incomplete_beta": 1000,
-    "rem": 77,
+    "rem": 6,
     "round": 1,
     "rsqrt": 2,
     "select_n": 1,
