@@ -295,10 +295,14 @@ def _as_value(b: KernelBuilder, raw: Any, dtype: Dtype) -> Value:
 
 
 def store(b: KernelBuilder, x: Value, m: Memory, where: Sequence[Index]) -> None:
-    """Write the lanes of x along m's last axis, whose stride is 1 (or one lane anywhere)."""
-    assert b.lanes == 1 or m.strides[-1] == 1, m
+    """Write the lanes of x along m's last axis: as a vector where they lie side by side."""
     if x.dtype == BOOL:
         x = b.convert(x, I8)
+    if b.lanes > 1 and m.strides[-1] != 1:
+        for k in range(b.lanes):
+            at = add(m.at(where), k * m.strides[-1])
+            mlir.operation("memref.store", [], [lane(x, k).ir, m.ref, index(at)])
+        return
     name = "memref.store" if b.lanes == 1 else "vector.store"
     mlir.operation(name, [], [x.ir, m.ref, index(m.at(where))])
 

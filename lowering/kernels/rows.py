@@ -28,6 +28,7 @@ from calque.lowering.kernels.shell import FEW, Shell
 from calque.lowering.kernels.stretch import emit_stretch
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost, picks, strided
+from calque.lowering.passes.assembled import Assembly
 from calque.lowering.passes.rows import EXTREMA, VECTOR, VIEWS, Rows, is_fold, numbered, price
 from calque.lowering.passes.strided import Layout
 
@@ -74,6 +75,32 @@ def emit_rows(ctx: Context, p: Program, rows: Rows, xs: Sequence[Value],
     return made
 
 
+def emit_assembly(ctx: Context, how: Assembly, xs: Sequence[Value], out: ShapedArray,
+                  equations: Sequence[Equation]) -> Value:
+    """A result whose parts groups compute, each in its place (passes/assembled)."""
+    key = "assembly", how.key(), tuple((x.shape, x.dtype) for x in xs), out.shape
+    shell = ctx.sources.get(key)
+    if shell is None:
+        ctx.sources[key] = shell = Shell(ctx, "chain", xs, [out])
+        with shell.inside():
+            work = sum(cost.work(p.program) for p in how.pieces)
+            groups = max(1, min(GROUPS, max(work, math.prod(out.shape)) // WORTH))
+            among = shell.distribute(groups), groups
+            (whole,) = shell.results
+            for p in how.pieces:
+                results = []
+                for v, (start, shape) in zip(p.program.outputs, p.places):
+                    part = whole.cut(how.axis, start, shape[how.axis]).reshaped(v.aval.shape)
+                    assert part is not None, (shape, v.aval.shape)
+                    results.append(part)
+                Kernel(shell, p.program, p.rows, [shell.operands[i] for i in p.inputs], results,
+                       among=among).emit()
+        shell.close()
+    made = shell.call(ctx.entering(xs), equations)
+    ctx.aliases.add_new(made)
+    return made[0]
+
+
 def turned(ctx: Context, x: Value, order: Sequence[int]) -> Value:
     """x with its axes in another order: by a kernel of ours where IREE is to get nothing."""
     if not ctx.closing or not math.prod(x.shape) or list(order) == sorted(order):
@@ -110,12 +137,14 @@ class _Space:
 
 class Kernel:
     """A group's code over memory of `operands` and `results` (by default the shell's), of all its
-    rows, shared among workgroups, or of those from first to end."""
+    rows, shared among workgroups, or of those from first to end; `among`: the number of this
+    workgroup and how many there are, where that is known."""
 
     def __init__(self, shell: Shell, p: Program, rows: Rows,
                  operands: Sequence[Memory] | None = None,
                  results: Sequence[Memory] | None = None,
-                 span: tuple[Index, Index] | None = None) -> None:
+                 span: tuple[Index, Index] | None = None,
+                 among: tuple[Index, int] | None = None) -> None:
         self.shell, self.p = shell, p
         inputs: dict[Atom, Memory] = dict(
             zip(p.inputs, shell.operands if operands is None else operands))
@@ -172,17 +201,19 @@ class Kernel:
             for n in self.nodes)
         if self.lines:
             self.units[-1] = 1
-        self.span = self.share() if span is None else span
+        self.span = self.share(among) if span is None else span
         self.scratch: dict[Node, Memory] = {}
         self.prices: dict[Node, int] = {}
         self.plan()
 
-    def share(self) -> tuple[Index, Index]:
+    def share(self, among: tuple[Index, int] | None) -> tuple[Index, Index]:
         """The units of this workgroup."""
         units = math.prod(self.units)
-        groups = max(1, min(GROUPS, units, cost.work(self.p) // WORTH))
+        groups = max(1, min(GROUPS, units, cost.work(self.p) // WORTH)) if among is None else (
+            among[1])
         each = -(-units // groups)
-        first = memory.times(self.shell.distribute(-(-units // each)), each)
+        first = memory.times(self.shell.distribute(-(-units // each)) if among is None else (
+            among[0]), each)
         return first, memory.computed("minsi", memory.add(first, each), units)
 
     # ---- values

@@ -121,8 +121,8 @@ def _kernel(name: str, op: str, kind: str, element: str, index: str, rows: Any, 
         numbers += f"\n        %width = arith.constant {width} : index"
     part = "%width"
     if groups > 1:
-        part = "%part"
-        numbers += f"\n        %part = arith.constant {-(-width // groups // lanes) * lanes} : index"
+        part, each = "%part", -(-width // groups // lanes) * lanes
+        numbers += f"\n        %part = arith.constant {each} : index"
     wide = ", %width" if any_width else ""
     of_rows, of_count = (f"{{{n}{wide}}}" if n else "" for n in (of_rows, of_count))
     of_ids = "{%count}" if any_size else ""

@@ -33,6 +33,7 @@ lists.py      the same elementwise work on many arrays of any sizes
 uneven.py     elementwise work of sizes that IREE does not cut into vectors
 chains.py     long elementwise stretches
 remainder.py  what would be left to IREE, where that can be kernels; strided.py: views of arrays
+assembled.py  arrays joined of what is computed, each part in its place
 orders.py     sorts of unsigned keys as kernels
 repeats.py    numbers that are all that layers differ by
 components.py points taken apart into coordinates, so that rows of pairs are groups

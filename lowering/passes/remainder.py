@@ -20,6 +20,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Dtype
 from calque.core.words import forms
 from calque.lowering.passes import cost, loops, picks, rows, strided
+from calque.lowering.passes.assembled import assemble
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.orders import is_of_keys, with_orders
 from calque.lowering.passes.scalars import JOINS
@@ -203,6 +204,7 @@ def close(finder: rows.Finder, p: Program) -> None:
         if not moves:
             for i in sorted(finder.live):
                 _see_through(finder, i)
+    assemble(finder)
     given = [*p.inputs, *(e.outputs[0] for e in p.equations if e.name == "as_pairs"
                           and e.inputs[0] in p.inputs)]  # (complex numbers as their parts)
     plain = min((v for v in given if v in read and v.aval.dtype in loops.DTYPES and v.aval.size),

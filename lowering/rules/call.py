@@ -8,7 +8,8 @@ from calque.lowering.kernels.attention import emit_attention
 from calque.lowering.kernels.lists import emit_list
 from calque.lowering.kernels.loop import emit_padded, emit_whole
 from calque.lowering.kernels.points import emit_points
-from calque.lowering.kernels.rows import emit_rows
+from calque.lowering.kernels.rows import emit_assembly, emit_rows
+from calque.lowering.passes.assembled import Assembly
 from calque.lowering.passes.attention import Attention
 from calque.lowering.passes.edges import Edges
 from calque.lowering.passes.lists import List
@@ -41,6 +42,8 @@ def _jit(op: Op) -> list[Value]:
         return op.ctx.emit_program(op["jaxpr"], op.operands) if moved is None else [moved]
     if isinstance(how, Plan):
         return emit_points(op.ctx, op["jaxpr"], how, op.operands, op.outs)
+    if isinstance(how, Assembly):
+        return [emit_assembly(op.ctx, how, op.operands, op.outs[0], op["jaxpr"].equations)]
     if how is not None:
         return emit_rows(op.ctx, op["jaxpr"], op["rows"], op.operands, op.outs)
     return op.ctx.emit_program(op["jaxpr"], op.operands)
