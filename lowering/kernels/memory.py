@@ -17,6 +17,7 @@ from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value, int_array
 from calque.lowering.emit.dtypes import BOOL, I8, I32
 from calque.lowering.kernels.values import SCALAR, KernelBuilder, scalar_text
+from calque.lowering.passes.strided import CLOSE
 
 Index = Any  # int, or an MLIR value of type index
 
@@ -182,7 +183,26 @@ def load(b: KernelBuilder, m: Memory, where: Sequence[Index]) -> Value:
         return _load(b, m, at)
     if stride == -1:
         return _shuffled(b, b, m, add(at, 1 - b.lanes), range(b.lanes - 1, -1, -1))
+    if 2 <= stride <= CLOSE and b.lanes > CLOSE:
+        return _every(b, m, at, stride)
     return _together(b, [_raw(SCALAR, m, add(at, k * stride)) for k in range(b.lanes)], m.dtype)
+
+
+def _every(b: KernelBuilder, m: Memory, at: Index, step: int) -> Value:
+    """Every step-th element from `at` on: of as many vectors, the last of which ends with the last
+    of them, so that nothing behind it is read."""
+    n, kind = b.lanes, b.type_of(_kept(m.dtype))
+    starts = [min(j * n, (n - 1) * step + 1 - n) for j in range(step)]
+    found = _raw(b, m, at)
+    order = [i * step for i in range(n)]  # places in what is found and the vector behind it
+    for j, start in enumerate(starts[1:], 1):
+        last = j == step - 1
+        mask = [order[i] if i * step < j * n else n + i * step - start if last or (
+            i * step < (j + 1) * n) else 0 for i in range(n)]
+        found = mlir.value("vector.shuffle", kind, [found, _raw(b, m, add(at, start))],
+                           mask=int_array(mask))
+        order = list(range(n))
+    return _as_value(b, found, m.dtype)
 
 
 def load_pair(b: KernelBuilder, m: Memory, at: Index) -> tuple[Value, Value]:

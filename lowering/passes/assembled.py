@@ -75,7 +75,7 @@ def _assemble(finder: Finder, i: int, e: Equation) -> None:
         if set(found) != set(finder.equations[j].outputs):
             return
         members.add(j)
-    if not parts:
+    if not parts or any(finder.producer.get(v) in members for v, _ in copies):  # (joined twice)
         return
     inputs = list(dict.fromkeys([a for j in parts for a in finder.equations[j].inputs
                                  if isinstance(a, Var)] + [v for v, _ in copies]))

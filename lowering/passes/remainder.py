@@ -278,7 +278,7 @@ def _may_read(a: Var, layout: strided.Layout, inner: Program, how: rows.Rows) ->
         return False
     last = len(how.sizes) - 1
     return a.aval.size <= TURNED or all(
-        layout.strides[axes.index(last)] == 1
+        1 <= layout.strides[axes.index(last)] <= strided.CLOSE
         for e, reads in zip(inner.equations, how.reads)
         for b, axes in zip(e.inputs, reads) if b is a and last in axes)
 
@@ -403,7 +403,8 @@ def _around(finder: rows.Finder, i: int) -> rows.Group | None:
 def _turned(group: rows.Group) -> int:
     """Elements that a group reads in another order than they lie."""
     return sum(v.aval.size for v, seen in group.views.items()
-               if v.aval.size > TURNED and seen.strides[-1:] != (1,) and v.aval.shape[-1] > 1)
+               if v.aval.size > TURNED and v.aval.shape[-1] > 1
+               and not 1 <= seen.strides[-1] <= strided.CLOSE)
 
 
 def _is_read(finder: rows.Finder, e: Equation) -> bool:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from calque.core.program import Atom, Equation
 from calque.core.types import Shape
 
+CLOSE = 4  # how far apart elements lie at most that are read by whole vectors (kernels/memory)
 NAMES = frozenset(("slice", "transpose", "reshape", "squeeze", "rev"))
 
 
@@ -93,4 +94,4 @@ def reshaped(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
     return tuple(found)
 
 
-__all__ = ["NAMES", "Layout", "after", "dense", "reshaped", "through"]
+__all__ = ["CLOSE", "NAMES", "Layout", "after", "dense", "reshaped", "through"]
