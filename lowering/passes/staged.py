@@ -12,7 +12,6 @@ import math
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.lists import without
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Shape
 from calque.lowering.passes import cost
@@ -41,8 +40,7 @@ def with_stages(p: Program) -> Program:
         made = Replacement(e)
         if part:
             x = _as_parts(made, e.inputs[0], shapes[i], seen)
-            kept = without(e.inputs[0].aval.shape, e.params["axes"])
-            equations += (_folded if e.name in _FOLDS else _placed)(made, x, kept)
+            equations += _folded(made, x, part) if e.name in _FOLDS else _placed(made, x)
         else:
             equations += _in_parts(made, shapes[i], seen)
     return p.replace(equations=equations)
@@ -60,9 +58,7 @@ def _shapes(p: Program) -> dict[int, Shape]:
     for i, e in reversed(list(enumerate(p.equations))):
         part = _part(e)
         if part:
-            x = e.inputs[0].aval
-            kept = without(x.shape, e.params["axes"])
-            found[i] = (*kept, x.size // math.prod(kept) // part, part)
+            found[i] = _in_shape(e, part)
         elif _is_elementwise(e) and not results & set(e.outputs):
             own = e.outputs[0].aval
             wanted = {found.get(k) for k in users.get(e.outputs[0], ())}
@@ -115,12 +111,20 @@ def _part(e: Equation) -> int:
             x.dtype.itemsize < 4 and x.dtype.kind == "f" and e.name in _FOLDS):
         return 0  # (what is rounded between stages is rounded twice)
     sizes = [x.shape[i] for i in axes]
-    count = math.prod(sizes)
-    if count * x.dtype.itemsize <= ROW_BYTES:
+    if math.prod(sizes) * x.dtype.itemsize <= ROW_BYTES:
         return 0
     inner = [math.prod(sizes[i:]) for i in range(1, len(sizes))]
     fits = [n for n in inner if LEAST <= n <= MOST]
-    return fits[0] if fits else _divisor(sizes[-1] if inner and inner[-1] > MOST else count)
+    if fits:
+        return fits[0]
+    return _divisor(sizes[-1]) if sizes[-1] > MOST else 0
+
+
+def _in_shape(e: Equation, part: int) -> Shape:
+    """The shape in which the operand is read: its own where last axes make a part, else with its
+    last axis cut."""
+    shape = e.inputs[0].aval.shape
+    return shape if shape[-1] <= part else (*shape[:-1], shape[-1] // part, part)
 
 
 def _divisor(n: int) -> int:
@@ -130,16 +134,21 @@ def _divisor(n: int) -> int:
     return max(found, key=lambda d: (d % 16 == 0, d), default=0)
 
 
-def _folded(made: Replacement, x: Atom, kept: Shape) -> list[Equation]:
-    e, along, dtype = made.e, len(kept), x.aval.dtype
+def _folded(made: Replacement, x: Atom, part: int) -> list[Equation]:
+    e, shape, dtype = made.e, x.aval.shape, x.aval.dtype
     where = {"out_sharding": None} if "out_sharding" in e.params else {}
-    first = made.emit(e.name, [x], x.aval.shape[:-1], dtype, axes=(along + 1,), **where)
-    return made.ending(made.emit(e.name, [first], kept, dtype, axes=(along,), **where))
+    kept = e.outputs[0].aval.shape
+    last = next(k for k in range(1, len(shape)) if math.prod(shape[-k:]) == part)
+    first = made.emit(e.name, [x], shape[:-last], dtype, axes=tuple(
+        range(len(shape) - last, len(shape))), **where)
+    return made.ending(made.emit(e.name, [first], kept, dtype, axes=tuple(
+        range(len(kept), len(shape) - last)), **where))
 
 
-def _placed(made: Replacement, x: Atom, kept: Shape) -> list[Equation]:
+def _placed(made: Replacement, x: Atom) -> list[Equation]:
     """The first part with the extremum of all, and the extremum's place in it; NaN is one."""
-    e, along, (count, part) = made.e, len(kept), x.aval.shape[-2:]
+    e, (*kept, count, part) = made.e, x.aval.shape
+    along = len(kept)
     kind = np.dtype(e.params["index_dtype"])
     wide = kind if kind.itemsize >= 4 else np.dtype(np.int32)
     shape = (*kept, count)
