@@ -8,12 +8,13 @@ what is in memory is copied to its place.  Start reading at `assemble`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calque.core.primitive import registry
 from calque.core.program import Equation, Program, Var
 from calque.core.types import Shape
-from calque.lowering.passes import cost
+from calque.lowering.passes import cost, strided
 from calque.lowering.passes.rows import Finder, Rows, numbered
 
 LEAST = 1 << 14  # elements of a result
@@ -54,13 +55,15 @@ def assemble(finder: Finder) -> None:
 def _assemble(finder: Finder, i: int, e: Equation) -> None:
     axis, at = e.params["dimension"], 0
     parts: dict[int, dict[Var, tuple[int, Shape]]] = {}  # of groups, by what they compute
-    copies: list[tuple[Var, tuple[int, Shape]]] = []
+    moved: list[tuple[Equation, tuple[int, Shape]]] = []  # what is in memory, or a number
     members = {i}
     inner = math.prod(e.outputs[0].aval.shape[axis + 1:])
+    narrow = False
     for a in e.inputs:
         shape = a.aval.shape
         if not isinstance(a, Var) or shape[axis] * inner < NARROW and a.aval.size > MOST_NARROW:
             return
+        narrow |= shape[axis] * inner < NARROW
         v, seen = _source(finder, a, i)
         j = finder.producer.get(v, -1)
         if j in finder.live and _is_elementwise_group(finder.equations[j]) and (
@@ -69,17 +72,24 @@ def _assemble(finder: Finder, i: int, e: Equation) -> None:
             parts.setdefault(j, {})[v] = at, shape
             members |= seen
         else:
-            copies.append((a, (at, shape)))
+            k = finder.producer.get(a, -1)
+            view = finder.equations[k] if k in finder.live else None
+            if view is None or not _is_moved(view):
+                view = Equation(registry["reshape"], (a,), (Var(a.aval),), {
+                    "new_sizes": shape, "dimensions": None, "sharding": None})
+            elif a not in finder.results and finder.users[a] == {i}:
+                members.add(k)
+            moved.append((view, (at, shape)))
         at += shape[axis]
-    for j, found in list(parts.items()):  # all that a group computes, or it stays what it is
+    for j, found in parts.items():  # all that a group computes, or it stays what it is
         if set(found) != set(finder.equations[j].outputs):
             return
         members.add(j)
-    if not parts or any(finder.producer.get(v) in members for v, _ in copies):  # (joined twice)
-        return
+    read = [a for q, _ in moved for a in q.inputs if isinstance(a, Var)]
     inputs = list(dict.fromkeys([a for j in parts for a in finder.equations[j].inputs
-                                 if isinstance(a, Var)] + [v for v, _ in copies]))
-    if len(inputs) >= cost.MOST_BINDINGS - 1:
+                                 if isinstance(a, Var)] + read))
+    if not (parts or narrow) or not inputs or len(inputs) >= cost.MOST_BINDINGS - 1 or any(
+            finder.producer.get(a) in members for a in inputs):  # (joined twice)
         return
     pieces = []
     for j, found in parts.items():
@@ -88,12 +98,20 @@ def _assemble(finder: Finder, i: int, e: Equation) -> None:
             group.params["jaxpr"], group.params["rows"],
             tuple(inputs.index(a) for a in group.inputs if isinstance(a, Var)),
             tuple(found[v] for v in group.outputs)))
-    pieces += [_copy(v, inputs.index(v), place) for v, place in copies]
+    pieces += [_copy(q, inputs, place) for q, place in moved]
     ordered = sorted(members, key=finder.position.__getitem__)
     whole = Program(inputs, [finder.equations[k] for k in ordered], e.outputs, name="assembled")
     finder.contract(ordered, Equation(registry["jit"], tuple(inputs), e.outputs, {
         "jaxpr": whole, "name": "assembled", "rows": Assembly(axis, tuple(pieces))}, e.source,
         e.scope), [])
+
+
+def _is_moved(e: Equation) -> bool:
+    """Whether an equation is a view of what is in memory, or an array of one number."""
+    if e.name == "broadcast_in_dim":
+        return not isinstance(e.inputs[0], Var)
+    return e.name in strided.NAMES and isinstance(e.inputs[0], Var) and strided.after(
+        e, strided.dense(e.inputs[0].aval.shape)) is not None
 
 
 def _source(finder: Finder, v: Var, user: int) -> tuple[Var, set[int]]:
@@ -123,15 +141,15 @@ def _is_elementwise_group(e: Equation) -> bool:
         v.aval.dtype.kind != "c" for v in e.outputs)
 
 
-def _copy(v: Var, k: int, place: tuple[int, Shape]) -> Piece:
-    """A part that is in memory."""
-    shape = v.aval.shape
-    source, out = Var(v.aval), Var(v.aval)
-    e = Equation(registry["reshape"], (source,), (out,), {
-        "new_sizes": shape, "dimensions": None, "sharding": None})
-    rows = Rows(tuple(n for n in shape if n > 1), frozenset(), (((),),), (numbered(shape),),
-                frozenset((0,)))
-    return Piece(Program([source], [e], [out]), rows, (k,), (place,))
+def _copy(e: Equation, inputs: Sequence[Var], place: tuple[int, Shape]) -> Piece:
+    """A part that is a view of what is in memory, or one number."""
+    shape = e.outputs[0].aval.shape
+    sizes, (a,) = tuple(n for n in shape if n > 1), e.inputs
+    views = frozenset((0,)) if isinstance(a, Var) else frozenset[int]()
+    given = [v for v in (a,) if isinstance(v, Var)]
+    return Piece(Program(given, [e], list(e.outputs)),
+                 Rows(sizes, frozenset(), (((),),), (numbered(shape),), views),
+                 tuple(map(inputs.index, given)), (place,))
 
 
 __all__ = ["Assembly", "Piece", "assemble"]
