@@ -6,8 +6,9 @@ taken one after another, 4096 dot products of 128 numbers cost 20 times what a m
 sum along rows cost, which are one pass over memory and run along whichever axis lies in it (10,000
 products of 3 x 3 four times).  One matrix of up to 4 x 4 complex numbers times a long one
 (butterflies of a Fourier transform) is written out term by term.  A matrix from LEAST_VECTOR
-elements on is read by the kernel of kernels/gemm.vector_product.  Start reading at
-`with_vectors_summed`.
+elements on is read by the kernel of kernels/gemm.vector_product.  Integers of a byte or two are
+widened here, as the kernel of integer products (native/gemm_int.c) takes them: as conversions of
+the rule's own they would be left to IREE.  Start reading at `with_vectors_summed`.
 """
 from __future__ import annotations
 
@@ -21,12 +22,13 @@ from calque.core.lists import other_axes
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var
 from calque.core.types import Dtype
-from calque.lowering.emit.dtypes import BOOL, summed
+from calque.lowering.emit.dtypes import BOOL, I32, I64, summed
 from calque.lowering.passes import cost
 from calque.lowering.plan.switches import off
 
 LEAST = 1 << 12  # elements of all matrices: less is one kernel's either way
 TINY, LEAST_TINY = 4, 1 << 14  # sizes of matrices that go the same way, and elements of all of them
+LEAST_WIDENED = 1 << 14  # multiply-adds of a product of narrow integers
 
 
 def with_vectors_summed(p: Program) -> Program:
@@ -41,6 +43,8 @@ def _with_vectors_summed(p: Program) -> Program:
             equations += _summed(e)
         elif e.name == "dot_general" and _is_thin(e):
             equations += _written_out(e)
+        elif e.name == "dot_general" and _is_of_narrow_integers(e):
+            equations += _widened(e)
         else:
             equations.append(e if cost.is_kernel(e) else e.with_inner(with_vectors_summed))
     return p if tuple(equations) == p.equations else p.replace(equations=equations)
@@ -137,6 +141,24 @@ def _written_out(e: Equation) -> list[Equation]:
         total = term if total is None else made.emit("add", [total, term], out.aval.shape, dtype)
     assert total is not None
     return made.ending(total)
+
+
+def _is_of_narrow_integers(e: Equation) -> bool:
+    wide = _sums_of_integers(e)
+    return e.outputs[0].aval.dtype.kind in "iu" and not cost.is_dynamic(e) and any(
+        a.aval.dtype.itemsize < wide.itemsize for a in e.inputs) and (
+        4 * cost.equation_work(e) >= LEAST_WIDENED)
+
+
+def _sums_of_integers(e: Equation) -> Dtype:
+    return I64 if e.outputs[0].aval.dtype.itemsize == 8 else I32
+
+
+def _widened(e: Equation) -> list[Equation]:
+    made, wide = _Equations(e), _sums_of_integers(e)
+    sides = [made.converted(a, wide) for a in e.inputs]
+    return made.ending(made.emit("dot_general", sides, e.outputs[0].aval.shape, wide, **{
+        **e.params, "preferred_element_type": wide}))
 
 
 class _Equations:
