@@ -74,6 +74,7 @@ VECTOR_GROUPS = 16
 VECTOR_GROUP = 1 << 16  # bytes of a matrix that are worth a workgroup
 FEW_VECTORS, FEW_TIMES = 6, 8  # vectors that a matrix is multiplied by as it is read; times as many
 FEW_BYTES = 1 << 25  # rows it has at least, and bytes at most: larger ones IREE's form reads faster
+# (but not of two vectors, as of complex numbers, in a program that is kernels alone)
 STRIP = 32 << 10  # bytes of sums of few rows: a first level cache
 
 Dims = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
@@ -308,7 +309,7 @@ def few_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) -> Va
     columns = math.prod(y.shape[i] for i in sides[1][1][1])
     m, n = min(rows, columns), max(rows, columns)
     if not 2 <= m <= FEW_VECTORS or n < FEW_TIMES * m or not has_vector_kernel(n, k) or (
-            n * k * sums.itemsize > FEW_BYTES):
+            n * k * sums.itemsize > FEW_BYTES and not (ctx.closing and m == 2)):
         return None
     (matrix, of_matrix), (few, of_few) = sides if rows == n else reversed(sides)
     a, (a_batch, a_row, a_column) = _operand(ctx, matrix, of_matrix)
