@@ -2,7 +2,7 @@
 
 `WORKLOADS[name](lib, more)` gives a function and its NumPy arguments; `lib` holds either library's
 modules, `more` is added to a leading size: another shape of the same function.  workloads_data has
-those of data and whole programs, workloads_loops those of loops, workloads_dtypes those of other dtypes.
+those of data and whole programs, workloads_loops of loops, workloads_dtypes of other dtypes.
 """
 from __future__ import annotations
 

@@ -199,5 +199,6 @@ def _integer_dot(ctx: Context, x: Value, y: Value, dims: Any, dtype: Dtype) -> V
     if ctx.target is None or ctx.target.backend != "cuda":
         made = gemm.product(ctx, x, y, dims, wide)
     if made is None:
-        made = emit_dot(ctx.b, *ctx.b.barrier(x, y), dims, wide)
+        x, y = ctx.b.barrier(x, y)
+        made = emit_dot(ctx.b, x, y, dims, wide)
     return made.astype(dtype)  # the low bits are right whatever the sign

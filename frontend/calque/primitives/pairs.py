@@ -176,9 +176,13 @@ class _Whole:
         free = [last - len(cs[i]) - len(bs[i]), end - len(cs[i]) - len(bs[i])]  # of z, of the other
         lead = list(range(len(bs[i])))
         if mine[0] and mine[0][-1] == last - 1:  # z's rows, of pairs, lie along what is contracted
-            columns = _stacked(_stacked(c, ew.neg(d)), _stacked(d, c))
+            rows = _stacked(c, ew.neg(d)), _stacked(d, c)
+            shift = int(not free[1])  # vectors: each of both along memory, as the matrix' rows lie
+            columns = sh.concatenate([sh.reshape(v, (1, *shape_of(v))) for v in rows], 0) if (
+                shift) else _stacked(*rows)
             made = registry["dot_general"].bind(both, columns, **{**params, "dimension_numbers": (
-                ([*mine[0], last], [*other[0], end]), (mine[1], other[1]))})
+                ([*mine[0], last], [k + shift for k in (*other[0], end)]),
+                (mine[1], [k + shift for k in other[1]]))})
             re, im = (_part_of(made, k, len(shape_of(made)) - 1) for k in (0, 1))
             if i == 0:
                 self.known.append((as_pairs_p.bind(made), re, im))

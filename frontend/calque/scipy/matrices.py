@@ -87,13 +87,16 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
         def square(i: Any, r: Any) -> Any:
             return where((i < times)[..., None, None], matmul(r, r, precision="highest"), r)
 
-        # a known number of steps, so that there is a gradient; those that none needs are left out by
-        # branches for one, one, two, four, eight of them: each branch waits for its predicate
+        # a known number of steps, so that there is a gradient; those that none needs are left out
+        # by branches for one, one, two, four, eight of them: each waits for its predicate
         last, begin = rd.max(times), 0
         while begin < max_squarings:
             end = min(max(1, 2 * begin), max_squarings)
-            r = cond(begin < last, lambda r, steps=(begin, end): fori_loop(*steps, square, r),
-                     lambda r: r, r)
+
+            def steps(r: Any, begin: int = begin, end: int = end) -> Any:
+                return fori_loop(begin, end, square, r)
+
+            r = cond(begin < last, steps, lambda r: r, r)
             begin = end
         return where((needed > max_squarings)[..., None, None], np.nan, r)
 
