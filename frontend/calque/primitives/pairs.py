@@ -394,15 +394,13 @@ def _prod(x: Parts, *, axes: Sequence[int], **params: Any) -> Parts:
         n = shape_of(x[0])[axis]
         if not is_static((n,)) or not n:
             raise NoPairs("reduce_prod")
-
-        def cut(begin: int, end: int, axis: int = axis) -> Parts:
-            return tuple(sh.slice_in_dim(v, begin, end, axis=axis) for v in x)  # noqa: B023
-
         while n > 1:
             half = n // 2
-            made, left = _mul(cut(0, half), cut(half, 2 * half)), cut(2 * half, n)
-            x = made if n % 2 == 0 else tuple(
-                sh.concatenate([a, b], axis) for a, b in zip(made, left))
+            first, second, left = ([sh.slice_in_dim(v, i, j, axis=axis) for v in x] for i, j in (
+                (0, half), (half, 2 * half), (2 * half, n)))
+            x = _mul(tuple(first), tuple(second))
+            if n % 2:
+                x = tuple(sh.concatenate([a, b], axis) for a, b in zip(x, left))
             n -= half
         x = tuple(sh.squeeze(v, (axis,)) for v in x)
     return x
