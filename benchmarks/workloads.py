@@ -2,7 +2,7 @@
 
 `WORKLOADS[name](lib, more)` gives a function and its NumPy arguments; `lib` holds either library's
 modules, `more` is added to a leading size: another shape of the same function.  workloads_data has
-those of data and whole programs, workloads_loops those of loops.
+those of data and whole programs, workloads_loops of loops, workloads_dtypes of other dtypes.
 """
 from __future__ import annotations
 
@@ -602,4 +602,5 @@ def fft_2d_512(j: Any, more: int) -> Made:
 
 
 import workloads_data  # noqa: E402, F401 (it adds its own)
-import workloads_loops  # noqa: E402, F401 (the same)
+import workloads_dtypes  # noqa: E402, F401 (the same)
+import workloads_loops  # noqa: E402, F401

@@ -33,7 +33,7 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
 
     Args:
       numbers: of dimensions, as in conv_general_dilated.
-      shape, dtype: the result's; f64 of f64, f32 of what is narrower.
+      shape, dtype: the result's; gemm.sums_of the operands'.
     """
     target, f, last = ctx.target, numbers.out_spec[1], len(shape) - 1
     if target is None or x.dtype != y.dtype or not gemm.takes(target, x.dtype.name):
@@ -59,9 +59,10 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
     plan = gemm.cells(*gemm.expected((batch, m, n, k)), False, vector, dtype.itemsize)
     scalars = (batch, m, n, k, int(second), x_batch, *_scalars(deep), *_scalars(across),
                *((1, k) if o == 0 else (features, 1)), plan.tall, plan.broad, plan.room)
-    out, _ = emit_native(ctx, "gemm", f"calque_convolve_{gemm.SUFFIXES[x.dtype.name]}", [x, y],
-                         [(tuple(shape[a] for a in order), dtype),
-                          ((plan.groups * plan.room,), dtype)], scalars, plan.groups)
+    name = x.dtype.name
+    results = [(tuple(shape[a] for a in order), dtype), ((plan.groups * plan.room,), dtype)]
+    out, _ = emit_native(ctx, gemm.source_of(name), f"calque_convolve_{gemm.SUFFIXES[name]}",
+                         [x, y], results, scalars, plan.groups)
     return turned(ctx, out, [order.index(a) for a in range(len(shape))])
 
 

@@ -1,4 +1,5 @@
-"""Matrix products by the C kernel (lowering/native/gemm.c): which, and in what pieces.
+"""Matrix products by the C kernels (lowering/native/gemm.c, of integers gemm_int.c): which, and in
+what pieces.
 
 `product` sees an operand's transposition and takes it by strides, as it packs what it reads.  A
 result is cut into cells, which are spread over workgroups; each has a room to pack in.  Numbers
@@ -18,7 +19,7 @@ from calque.core.types import Dtype, Shape
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.emit.dtypes import F32, F64, HALVES, WIDENED
+from calque.lowering.emit.dtypes import F32, F64, HALVES, I32, I64, WIDENED
 from calque.lowering.kernels import quantized
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.kernels.rows import turned
@@ -27,7 +28,8 @@ from calque.lowering.plan.refusal import Refusal
 from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
 
-SUFFIXES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16"}
+SUFFIXES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16",
+            "int32": "i32", "int64": "i64"}
 _WIDENED = {mlir.element_name(d): d for d in WIDENED}
 LEVELS = {"x86-64-v2": 16, "x86-64-v3": 32, "x86-64-v4": 64}  # where it wins: bytes of a vector
 DEPTH, TALL, STEP, LINE = 256, 168, 4, 64  # gemm.c's
@@ -72,6 +74,7 @@ VECTOR_GROUPS = 16
 VECTOR_GROUP = 1 << 16  # bytes of a matrix that are worth a workgroup
 FEW_VECTORS, FEW_TIMES = 6, 8  # vectors that a matrix is multiplied by as it is read; times as many
 FEW_BYTES = 1 << 25  # rows it has at least, and bytes at most: larger ones IREE's form reads faster
+# (but not of two vectors, as of complex numbers, in a program that is kernels alone)
 STRIP = 32 << 10  # bytes of sums of few rows: a first level cache
 
 Dims = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
@@ -92,7 +95,17 @@ class Cells:
 def takes(target: Target | None, dtype: str) -> bool:
     """Whether products of a dtype have the kernel on a target."""
     return (dtype in SUFFIXES and level_of(target) in LEVELS
-            and object_of(target, "gemm") is not None)
+            and object_of(target, source_of(dtype)) is not None)
+
+
+def source_of(dtype: str) -> str:
+    """The C source of the products of a dtype."""
+    return "gemm_int" if dtype in ("int32", "int64") else "gemm"
+
+
+def sums_of(dtype: Dtype) -> Dtype:
+    """What products of a dtype are added up in: float32 for narrower floats."""
+    return dtype if dtype in (F64, I32, I64) else F32
 
 
 def refusal(batch: int, m: int, n: int, k: int, row_major: bool, masked: bool = False,
@@ -281,7 +294,7 @@ def vector_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) ->
                         batch * max(1, m * sums.itemsize // part)))
     scalars = (batch, m, k, *strides, v_batch)
     suffix = SUFFIXES.get(a.dtype.name, "i8")
-    return emit_native(ctx, "gemm", f"calque_gemv_{suffix}", [a, v],
+    return emit_native(ctx, source_of(sums.name), f"calque_gemv_{suffix}", [a, v],
                        [(shape, sums)], scalars, groups)[0]
 
 
@@ -296,7 +309,7 @@ def few_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) -> Va
     columns = math.prod(y.shape[i] for i in sides[1][1][1])
     m, n = min(rows, columns), max(rows, columns)
     if not 2 <= m <= FEW_VECTORS or n < FEW_TIMES * m or not has_vector_kernel(n, k) or (
-            n * k * sums.itemsize > FEW_BYTES):
+            n * k * sums.itemsize > FEW_BYTES and not (ctx.closing and m == 2)):
         return None
     (matrix, of_matrix), (few, of_few) = sides if rows == n else reversed(sides)
     a, (a_batch, a_row, a_column) = _operand(ctx, matrix, of_matrix)
@@ -308,7 +321,7 @@ def few_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) -> Va
     size = sums.itemsize
     groups = max(1, min(GROUPS, batch * n * k * size // VECTOR_GROUP, batch * n // LINE))
     scalars = (batch, n, m, k, a_batch, a_row, v_batch, v_row, *((m, 1) if rows == n else (1, n)))
-    return emit_native(ctx, "gemm", f"calque_few_{SUFFIXES[x.dtype.name]}", [a, v],
+    return emit_native(ctx, source_of(sums.name), f"calque_few_{SUFFIXES[x.dtype.name]}", [a, v],
                        [(shape, sums)], scalars, groups)[0]
 
 
@@ -330,12 +343,11 @@ def narrow_product(ctx: Context, x: Value, y: Value, dims: Dims) -> Value | None
 def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value | None:
     """dot_general of operands of one dtype, with sums of `dtype`; None where IREE's form stays."""
     (xc, yc), (xb, yb), target = *dims, ctx.target
-    sums = F64 if x.dtype == F64 else F32
-    e = ctx.equation
+    sums, e, source = sums_of(x.dtype), ctx.equation, source_of(x.dtype.name)
     if target is None or target.backend != "llvm-cpu":
         return None
     if x.dtype != y.dtype or dtype != sums or not takes(target, x.dtype.name):
-        ctx.plan.refuse(Refusal(e, "no kernel in C" if object_of(target, "gemm") is None else
+        ctx.plan.refuse(Refusal(e, "no kernel in C" if object_of(target, source) is None else
                                 "product of types"))
         return None
     xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
@@ -381,14 +393,14 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     shape = shape_of_product(x, y, dims)
     if as_is is not None and 1 in (a_row, a_column):
         return emit_native(
-            ctx, "gemm", f"calque_direct_{SUFFIXES[x.dtype.name]}", [a, b], [(shape, sums)],
+            ctx, source, f"calque_direct_{SUFFIXES[x.dtype.name]}", [a, b], [(shape, sums)],
             (batch, m, n, k, 1, a_batch, a_row, a_column, b_batch, b_row, b_column, as_is.tall,
              as_is.broad), as_is.groups)[0]
     plan = cells(count, rows, columns, depth, b_column == 1, vector, size, is_static((m,)))
     scalars = (batch, m, n, k, 1, a_batch, a_row, a_column, b_batch, b_row, b_column, plan.tall,
                plan.broad, plan.few, plan.room)
     results = [(shape, sums), ((plan.groups * plan.room,), sums)]
-    made, _ = emit_native(ctx, "gemm", f"calque_gemm_{SUFFIXES[x.dtype.name]}", [a, b], results,
+    made, _ = emit_native(ctx, source, f"calque_gemm_{SUFFIXES[x.dtype.name]}", [a, b], results,
                           scalars, plan.groups)
     return made
 
@@ -410,15 +422,16 @@ def _in_parts(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype, sizes: 
     plan = plan if as_is is None else as_is
     scalars = (batch, m, n, k, split, *of_a, *of_b, plan.tall, plan.broad)
     name, result = SUFFIXES[x.dtype.name], ((batch, split, m, n), sums)
+    source = source_of(x.dtype.name)
     if as_is is not None:
-        (made,) = emit_native(ctx, "gemm", f"calque_direct_{name}", [a, b], [result], scalars,
+        (made,) = emit_native(ctx, source, f"calque_direct_{name}", [a, b], [result], scalars,
                               plan.groups)
     else:
-        made, _ = emit_native(ctx, "gemm", f"calque_gemm_{name}", [a, b], [
+        made, _ = emit_native(ctx, source, f"calque_gemm_{name}", [a, b], [
             result, ((plan.groups * plan.room,), sums)], (*scalars, plan.few, plan.room),
             plan.groups)
     groups = max(1, min(VECTOR_GROUPS, batch * split * m * n * size // VECTOR_GROUP))
-    return emit_native(ctx, "gemm", f"calque_add_{SUFFIXES[sums.name]}", [made],
+    return emit_native(ctx, source, f"calque_add_{SUFFIXES[sums.name]}", [made],
                        [(shape_of_product(x, y, dims), sums)], (batch, m * n, split), groups)[0]
 
 

@@ -6,24 +6,30 @@ taken one after another, 4096 dot products of 128 numbers cost 20 times what a m
 sum along rows cost, which are one pass over memory and run along whichever axis lies in it (10,000
 products of 3 x 3 four times).  One matrix of up to 4 x 4 complex numbers times a long one
 (butterflies of a Fourier transform) is written out term by term.  A matrix from LEAST_VECTOR
-elements on is read by the kernel of kernels/gemm.vector_product.  Start reading at
-`with_vectors_summed`.
+elements on is read by the kernel of kernels/gemm.vector_product.  Integers of a byte or two are
+widened here, as the kernel of integer products (native/gemm_int.c) takes them: as conversions of
+the rule's own they would be left to IREE.  A matrix that is converted from fewer bytes and
+multiplied by one vector is a sum, too, if no kernel widens it as it reads: the wide matrix would be
+written to memory.  Start reading at `with_vectors_summed`.
 """
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from calque.core.lists import other_axes
-from calque.core.program import Atom, Equation, Program
-from calque.lowering.emit.dtypes import BOOL, summed
+from calque.core.program import Atom, Equation, Program, eliminate_dead_code
+from calque.core.types import Dtype
+from calque.lowering.emit.dtypes import BOOL, F32, I32, I64, WIDENED, summed
 from calque.lowering.passes import cost
 from calque.lowering.passes.replacement import Replacement
 from calque.lowering.plan.switches import off
 
 LEAST = 1 << 12  # elements of all matrices: less is one kernel's either way
 TINY, LEAST_TINY = 4, 1 << 14  # sizes of matrices that go the same way, and elements of all of them
+LEAST_WIDENED = 1 << 14  # multiply-adds of a product of narrow integers
+LEAST_NARROW = 1 << 14  # numbers of a matrix that is converted where it is multiplied by a vector
 
 
 def with_vectors_summed(p: Program) -> Program:
@@ -33,14 +39,21 @@ def with_vectors_summed(p: Program) -> Program:
 
 def _with_vectors_summed(p: Program) -> Program:
     equations: list[Equation] = []
+    makers: dict[Atom, Equation] = {v: e for e in p.equations for v in e.outputs}
     for e in p.equations:
-        if e.name == "dot_general" and _is_of_vectors(e):
+        narrow = _of_narrow_matrix(e, makers) if e.name == "dot_general" else None
+        if narrow is not None:
+            equations += narrow
+        elif e.name == "dot_general" and _is_of_vectors(e):
             equations += _summed(e)
         elif e.name == "dot_general" and _is_thin(e):
             equations += _written_out(e)
+        elif e.name == "dot_general" and _is_of_narrow_integers(e):
+            equations += _widened(e)
         else:
             equations.append(e if cost.is_kernel(e) else e.with_inner(with_vectors_summed))
-    return p if tuple(equations) == p.equations else p.replace(equations=equations)
+    return p if tuple(equations) == p.equations else eliminate_dead_code(
+        p.replace(equations=equations))
 
 
 def _is_of_vectors(e: Equation) -> bool:
@@ -134,3 +147,49 @@ def _written_out(e: Equation) -> list[Equation]:
         total = term if total is None else made.emit("add", [total, term], out.aval.shape, dtype)
     assert total is not None
     return made.ending(total)
+
+
+def _of_narrow_matrix(e: Equation, makers: Mapping[Atom, Equation]) -> list[Equation] | None:
+    """A vector times what is converted from a matrix of fewer bytes, or from its transposition."""
+    sides, batches = e.params["dimension_numbers"]
+    i = int(not cost.is_dynamic(e) and e.inputs[1].aval.size > e.inputs[0].aval.size)
+    a, out = e.inputs[i], e.outputs[0].aval
+    if batches[0] or out.dtype.kind != "f" or a.aval.ndim != 2 or len(sides[i]) != 1 or (
+            cost.is_dynamic(e) or a.aval.size < LEAST_NARROW):
+        return None
+    axis, k, source, dtypes = sides[i][0], a.aval.shape[sides[i][0]], a, list[Dtype]()
+    while (maker := makers.get(source)) and maker.name in ("convert_element_type", "transpose"):
+        if maker.name == "transpose":
+            axis = maker.params["permutation"][axis]
+        else:
+            dtypes.append(source.aval.dtype)
+        source = maker.inputs[0]
+    narrow, wide = source.aval.dtype, a.aval.dtype
+    if e.inputs[1 - i].aval.size != k or narrow.itemsize >= wide.itemsize or (
+            wide == F32 and narrow in WIDENED) or narrow.kind == "c":
+        return None
+    made = Replacement(e)
+    for dtype in reversed(dtypes):
+        source = made.converted(source, dtype)
+    inputs, axes = list(e.inputs), list(sides)
+    inputs[i], axes[i] = source, (axis,)
+    return [*made.made, *_summed(e.replace(inputs=tuple(inputs), params={
+        **e.params, "dimension_numbers": (tuple(axes), batches)}))]
+
+
+def _is_of_narrow_integers(e: Equation) -> bool:
+    wide = _sums_of_integers(e)
+    return e.outputs[0].aval.dtype.kind in "iu" and not cost.is_dynamic(e) and any(
+        a.aval.dtype.itemsize < wide.itemsize for a in e.inputs) and (
+        4 * cost.equation_work(e) >= LEAST_WIDENED)
+
+
+def _sums_of_integers(e: Equation) -> Dtype:
+    return I64 if e.outputs[0].aval.dtype.itemsize == 8 else I32
+
+
+def _widened(e: Equation) -> list[Equation]:
+    made, wide = Replacement(e), _sums_of_integers(e)
+    sides = [made.converted(a, wide) for a in e.inputs]
+    return made.ending(made.emit("dot_general", sides, e.outputs[0].aval.shape, wide, **{
+        **e.params, "preferred_element_type": wide}))

@@ -116,10 +116,9 @@ def _dot(op: Op) -> Value:
         result = by_parts(b, x.astype(dtype), y.astype(dtype),
                           lambda p, q: real_dot(op.ctx, p, q, dims, part, precision))
     elif dtype == BOOL:
-        counts = _barred(b, x.astype(I32), y.astype(I32), dims, I32)
-        result = counts > 0
+        result = _integer_dot(op.ctx, x, y, dims, I32) > 0
     elif dtype.kind in "iu":
-        result = _integer_dot(b, x, y, dims, dtype)
+        result = _integer_dot(op.ctx, x, y, dims, dtype)
     elif dtype in HALVES:
         x, y = _numbers(b, x, dtype), _numbers(b, y, dtype)
         wide = x.dtype if x.dtype in HALVES and x.dtype == y.dtype else F32
@@ -191,14 +190,15 @@ def _outer(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
     return b.complex(s * u - t * v, s * v + t * u)
 
 
-def _barred(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
-    """A dot whose converted operands are kept apart from it: fused, IREE reads the narrow
-    operands as signed whatever they are (docs/iree.md)."""
-    x, y = b.barrier(x, y)
-    return emit_dot(b, x, y, dims, dtype)
-
-
-def _integer_dot(b: Builder, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
+def _integer_dot(ctx: Context, x: Value, y: Value, dims: Any, dtype: Dtype) -> Value:
+    """Converted operands are kept apart from IREE's form: fused, it reads the narrow ones as signed
+    whatever they are (docs/iree.md)."""
     wide = I64 if dtype.itemsize == 8 else I32
-    acc = _barred(b, x.astype(wide), y.astype(wide), dims, wide)
-    return acc.astype(dtype)  # the low bits are right whatever the sign
+    x, y = x.astype(wide), y.astype(wide)
+    made = None
+    if ctx.target is None or ctx.target.backend != "cuda":
+        made = gemm.product(ctx, x, y, dims, wide)
+    if made is None:
+        x, y = ctx.b.barrier(x, y)
+        made = emit_dot(ctx.b, x, y, dims, wide)
+    return made.astype(dtype)  # the low bits are right whatever the sign

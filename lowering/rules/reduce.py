@@ -17,7 +17,7 @@ from calque.core.types import Dtype
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Builder, Value, int_array
 from calque.lowering.emit.context import Context
-from calque.lowering.emit.dtypes import BOOL, F32, I8, I32, I64, is_narrow
+from calque.lowering.emit.dtypes import BOOL, F16, F32, I8, I32, I64, is_narrow
 from calque.lowering.emit.folding import computes_positions, guarded
 from calque.lowering.emit.registry import Op, rule
 from calque.lowering.math.convert import convert
@@ -325,6 +325,8 @@ def _extremum(name: str, direction: str, largest: bool) -> None:
             return _truth(op.ctx, x, op["axes"], name)
         if x.dtype.kind == "i" and not op.ctx.cpu:
             return _extremum_of_signed(op.ctx, x, op["axes"], f"{name}imum")
+        if x.dtype == F16 and op.ctx.cpu:  # element by element otherwise (1M: 1.3 ms to 0.1)
+            x = x.astype(F32)
         init, body = extreme(x.dtype, largest), fold(f"{name}imum")
         if on_cuda(op.ctx) and is_static(x.shape):
             out = op.b.reshape(_by_blocks(op.b, x, sorted(op["axes"]), init, body), op.out.shape)

@@ -200,3 +200,19 @@ def test_forms(level: str) -> None:
     with config.context("calque_cpu", "x86-64-v4"):  # along two axes: mask registers
         assert "stablehlo.convolution" in text(30, 3, features=8)
         assert "calque_convolve_f32" in text(30, 3)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
+def test_integers_wrap(dtype: str) -> None:
+    """Convolutions of integers of all bits are exact, as NumPy's sums are."""
+    rng, limits = np.random.default_rng(2), np.iinfo(dtype)
+    cases = [((2, 14, 15, 8), (3, 3, 8, 16)), ((3, 9, 40, 16), (1, 7, 16, 32))]
+    args = [tuple(rng.integers(limits.min, limits.max, s).astype(dtype) for s in c) for c in cases]
+    f = calque.jit(lambda pairs: [lax.conv_general_dilated(
+        x, k, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")) for x, k in pairs])
+    for got, (x, k) in zip(f(args), args, strict=True):
+        high, wide = got.shape[1:3]
+        want = sum(x[:, a:a + high, b:b + wide].astype("i8") @ k[a, b].astype("i8")
+                   for a in range(k.shape[0]) for b in range(k.shape[1]))
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(got, np.asarray(want).astype(dtype))

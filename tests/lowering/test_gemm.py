@@ -299,11 +299,11 @@ def test_which_sums_are_cut() -> None:
 
 
 def test_what_is_left_to_iree() -> None:
-    """Small ones, integers, mixed types, sizes known at the call only, other targets."""
+    """Small ones, mixed types, sizes known at the call only, other targets."""
     x = normal(0, 256, 256)
     assert taken(jnp.matmul, x, x) == 1
     assert taken(jnp.matmul, x[:16, :16], x[:16, :16]) == 0
-    assert taken(jnp.matmul, x.astype("i4"), x.astype("i4")) == 0
+    assert taken(jnp.matmul, x[:16, :16].astype("i4"), x[:16, :16].astype("i4")) == 0
     assert taken(jnp.matmul, x, x.astype(BFLOAT16)) == 1  # f32, as promotion says
     assert not gemm.takes(parse_target("cuda:sm_80"), "float32")
     assert not gemm.takes(parse_target("cpu:x86-64"), "float32")
@@ -384,3 +384,34 @@ def test_an_operand_that_is_updated_afterwards(donated: tuple[int, ...]) -> None
             for out, want in zip(outs, (x.T @ y, (x + 1).T @ y, first, second), strict=True):
                 # sums of 256 products in another order
                 np.testing.assert_allclose(np.asarray(out), want, rtol=1e-4, atol=1e-3)
+
+
+def test_integers_wrap(level: str) -> None:
+    """Of each width, by the kernel of integer products where they are large enough: exact."""
+    rng = np.random.default_rng(3)
+    shapes = [(70, 90, 50), (1, 300, 80), (3, 400, 120), (900, 40, 40)]
+    for dtype in ("int32", "uint8", "int16"):
+        limits, pairs = np.iinfo(dtype), list[Any]()
+        for m, k, n in shapes:
+            pairs += [rng.integers(limits.min, limits.max, s).astype(dtype) for s in (
+                (m, k), (k, n))]
+        f = calque.jit(lambda *xs: [x @ y for x, y in zip(xs[::2], xs[1::2])] + [xs[-2].T @ xs[-2]])
+        want = [x.astype("i8") @ y.astype("i8") for x, y in zip(pairs[::2], pairs[1::2])]
+        want.append(pairs[-2].T.astype("i8") @ pairs[-2].astype("i8"))
+        for got, exact in zip(f(*pairs), want, strict=True):
+            assert got.dtype == dtype
+            np.testing.assert_array_equal(got, exact.astype(dtype))
+        assert len(re.findall("@calque_.*_i32_", str(f.lower(*pairs).as_text()))) >= 5
+
+
+def test_integers_of_other_sums(level: str, x64: None) -> None:
+    rng = np.random.default_rng(4)
+    x, y = (rng.integers(-128, 128, s).astype("int8") for s in ((60, 100), (100, 40)))
+    u, v = (rng.integers(-2**62, 2**62, s) for s in ((50, 70), (70, 40)))
+    f = calque.jit(lambda x, y, u, v: (calque.lax.dot(x, y, preferred_element_type="int32"), u @ v,
+                                       (x > 0) @ (y > 0), u @ v[:, 0]))
+    sums, wide, some, vector = f(x, y, u, v)
+    np.testing.assert_array_equal(sums, x.astype("i4") @ y.astype("i4"))
+    np.testing.assert_array_equal(wide, u @ v)
+    np.testing.assert_array_equal(some, (x > 0) @ (y > 0))
+    np.testing.assert_array_equal(vector, u @ v[:, 0])

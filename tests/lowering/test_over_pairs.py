@@ -176,3 +176,35 @@ def test_an_argument_is_as_it_was_where_a_part_of_it_is_replaced(shape: tuple[in
                 np.testing.assert_allclose(found[3], z.sum(dtype=complex), rtol=1e-4, atol=1e-3)
                 np.testing.assert_allclose(found[4], spectrum, rtol=1e-4, atol=1e-3)
             np.testing.assert_array_equal(given, values(*shape))
+
+
+PRODUCTS = [  # a matrix in memory on either side, along its rows or across, of batches, and none
+    ("ij,j->i", (120, 90), (90,)), ("i,ij->j", (120,), (120, 90)), ("ij,i->j", (120, 90), (120,)),
+    ("j,ij->i", (90,), (120, 90)), ("ij,jk->ik", (120, 90), (90, 3)),
+    ("kj,ij->ki", (3, 90), (120, 90)), ("ki,ij->kj", (3, 120), (120, 90)),
+    ("ij,ki->jk", (120, 90), (3, 120)), ("bij,bj->bi", (4, 60, 40), (4, 40)),
+    ("bij,bi->bj", (4, 60, 40), (4, 60)), ("bi,bij->bj", (4, 60), (4, 60, 40)),
+    ("abc,cb->a", (20, 30, 15), (15, 30)), ("abc,b->ac", (20, 30, 15), (30,)),
+    ("b,abc->ac", (30,), (20, 30, 15)), ("de,abcd->eabc", (4, 2), (9, 10, 20, 4)),
+    ("ij,jk->ik", (64, 64), (64, 64))]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_matrices_that_are_read_as_they_lie(level: str) -> None:
+    args = [(values(*a), values(*b)) for _, a, b in PRODUCTS]
+    with at_level(level):
+        plain = calque.jit(lambda xs: [jnp.einsum(s, *x) for (s, *_), x in zip(PRODUCTS, xs)])(args)
+        used = calque.jit(lambda xs: [
+            1j * jnp.einsum(s, *x) + 1 for (s, *_), x in zip(PRODUCTS, xs)])(args)
+    for (s, *_), x, found, more in zip(PRODUCTS, args, plain, used, strict=True):
+        want = np.einsum(s, *[v.astype(np.complex128) for v in x])
+        # of sums of up to 450 products of normal numbers in float32
+        np.testing.assert_allclose(found, want, rtol=2e-5, atol=2e-5 * np.abs(want).max())
+        np.testing.assert_allclose(more, 1j * want + 1, rtol=2e-5, atol=2e-5 * np.abs(want).max())
+
+
+def test_a_matrix_is_read_once() -> None:
+    a, v = values(200, 200), values(200)
+    for f in (lambda a, v: a @ v, lambda a, v: v @ a):
+        plan = str(calque.jit(f).lower(a, v).plan())
+        assert "IREE" not in plan and plan.count("product in C") == 1, plan

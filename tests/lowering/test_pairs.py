@@ -39,6 +39,27 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "equal": lambda z: (z == z.T) * (1 + 2j)}
 
 
+@pytest.mark.parametrize("n", [1, 2, 7, 8])
+def test_products_of_all_elements(n: int) -> None:
+    """Durand and Kerner's step for all roots of a polynomial, and products along either axis."""
+    z, c = values(n), np.r_[1, values(n)]
+
+    def step(np: Any, z: Any) -> Any:
+        apart = z[:, None] - z + np.eye(n)
+        return z - np.polyval(c, z) / np.prod(apart, 1), np.prod(apart, 0), np.prod(apart)
+
+    def f(z: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda i, s: step(jnp, s[0]), step(jnp, z))
+
+    assert not from_host(f, z)
+    want = step(np, z.astype(np.complex128))
+    for _ in range(3):
+        want = step(np, want[0])
+    for got, exact in zip(calque.jit(f)(z), want, strict=True):
+        # quotients of products of up to 64 differences, four steps on
+        np.testing.assert_allclose(got, exact, rtol=2e-3, atol=2e-3 * np.abs(exact).max())
+
+
 def in_a_loop(f: Callable[[Any], Any], x: Any) -> Any:
     """f(x), found in a loop's last step."""
     def step(i: Any, s: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.harness import Case, drawn, run
+from support.harness import Case, at_level, drawn, run
 
 import calque
 import calque.numpy as jnp
@@ -139,3 +139,18 @@ def test_sums_of_products():
         close = 1e-3 if g.dtype == np.float16 else 2e-5
         np.testing.assert_allclose(np.asarray(g, np.float64), w, rtol=close, atol=1e-4,
                                    err_msg=str(i))
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_extrema_of_all_halves(level: str) -> None:
+    """Of large arrays, by a fold in float32: exact, NaN and infinities as NumPy's."""
+    rng = np.random.default_rng(6)
+    x = (rng.standard_normal((700, 900)) * 50).astype("float16")
+    cases = [x, -abs(x), (x * 1e-7).astype("float16"), np.full_like(x, -np.inf),
+             np.where(rng.random(x.shape) < 1e-3, np.nan, x).astype("float16")]
+    with at_level(level):
+        f = calque.jit(lambda xs: [(x.max(), x.min()) for x in xs])
+        for made, x in zip(f(cases), cases, strict=True):
+            for got, want in zip(made, (x.max(), x.min()), strict=True):
+                assert got.dtype == np.float16
+                np.testing.assert_array_equal(np.asarray(got), want)

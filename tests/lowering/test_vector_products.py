@@ -178,3 +178,20 @@ def test_derivatives_loops_and_batches(level: str) -> None:
     vs = RNG.standard_normal((3, N // 2)).astype(np.float32)
     got = calque.jit(calque.vmap(lambda x: a @ x))(vs)
     np.testing.assert_allclose(got, vs @ a.T, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_converted_of_a_transposition(x64: None, level: str) -> None:
+    """Converted as it lies, and read transposed."""
+    rng = np.random.default_rng(5)
+    x, w = rng.standard_normal((1, 96)), rng.standard_normal((300, 96))
+    k, u = rng.integers(-99, 99, (70, 96)), rng.integers(-99, 99, (300, 96))
+    f = calque.jit(lambda x, w, h, k, u: (
+        x @ w.T, x @ h.T.astype("float32"), k @ u.T, (w.T.astype("float64") @ w, w.T.sum())))
+    args = (x, w.astype("float32"), w.astype("float16"), k.astype("int16"), u.astype("int8"))
+    one, half, whole, (square, total) = f(*args)
+    x, w, h, k, u = (a.astype("f8") for a in args)
+    for got, want in ((one, x @ w.T), (half, x @ h.T), (square, w.T @ w)):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)  # in float64
+    np.testing.assert_array_equal(whole, (k @ u.T).astype("i8").astype("int16"))
+    np.testing.assert_allclose(total, w.sum(), rtol=1e-4)  # of 28,800 in float32
+    assert "IREE" not in str(calque.jit(lambda x, w: x @ w.T).lower(*args[:2]).plan())

@@ -29,6 +29,7 @@ FLAGS = [*(FOLDER / "FLAGS").read_text("utf-8").split(), "-Wall", "-Wextra", "-W
 SUFFIXES = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
 DTYPES = tuple(SUFFIXES)
 HALVES = {"bfloat16": "bf16", "float16": "f16"}
+INTEGERS = {"int8": "i8", "int32": "i32", "int64": "i64"}
 MARGIN = 3  # elements before each buffer's first: the offset that is passed
 
 
@@ -92,7 +93,7 @@ def call(family: str, entry: str, dtype: Any, inputs: Sequence[np.ndarray[Any, A
          results: Sequence[tuple[tuple[int, ...], Any]], sizes: Sequence[int],
          groups: int = 1, level: str = "") -> list[np.ndarray[Any, Any]]:
     """Results (shape, dtype) of calque_<entry>; inputs must come back unchanged."""
-    suffix = {**SUFFIXES, **HALVES, "int8": "i8"}[np.dtype(dtype).name]
+    suffix = {**SUFFIXES, **HALVES, **INTEGERS}[np.dtype(dtype).name]
     function = getattr(library(family, level), f"calque_{entry}_{suffix}")
     function.restype = None
     held, outs, arguments = [], [], []

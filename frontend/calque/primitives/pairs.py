@@ -14,6 +14,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray, shape_of
 from calque.core.config import config
+from calque.core.dims import is_static
 from calque.core.dtypes import real_dtype
 from calque.core.errors import explain
 from calque.core.evaluate import each
@@ -40,6 +41,8 @@ FUNCTIONS = frozenset((
     "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sign", "pow"))
 MOST_POWER = 16  # that is written out
 LONGEST = 4096  # numbers along an axis that a kernel transforms: of more a step is dispatches
+LEAST_WHOLE, TIMES = 1 << 12, 4  # numbers of a matrix that is multiplied as it lies; as many times
+# as the other operand has
 
 
 class NoPairs(Exception):
@@ -123,7 +126,7 @@ class _Whole:
     def parts(self, z: Any) -> Parts:
         """The parts of a complex array in memory."""
         both, last = as_pairs_p.bind(z), len(shape_of(z))
-        re, im = (sh.squeeze(sh.slice_in_dim(both, k, k + 1, axis=last), (last,)) for k in (0, 1))
+        re, im = (_part_of(both, k, last) for k in (0, 1))
         self.known.append((z, re, im))
         return re, im
 
@@ -146,11 +149,69 @@ class _Whole:
     def results(self, e: Equation, xs: list[Parts]) -> Sequence[Parts]:
         if e.name == "jit" and has_transforms(e.params["jaxpr"]):
             return self.program(e.params["jaxpr"], xs)
+        if e.name == "dot_general":
+            return [self.product(e, *xs)]
         if e.name != "fft":
             return _results(e, xs)
         x = self.array(xs[0]) if is_complex(e.inputs[0].aval) else xs[0][0]
         out = e.primitive.bind(x, **e.params)
         return [self.parts(out) if is_complex(e.outputs[0].aval) else (out,)]
+
+    def product(self, e: Equation, *xs: Parts) -> Parts:
+        """dot_general; a matrix in memory that is much larger than the other operand is read once,
+        as the real numbers that it is: its parts would be written and read twice each."""
+        sizes = [a.aval.size for a in e.inputs]
+        i = int(not is_static(sizes) or sizes[1] > sizes[0])
+        z = next((z for z, re, im in self.known if len(xs[i]) == 2 and xs[i][0] is re
+                  and xs[i][1] is im), None)
+        kind = e.params["preferred_element_type"]
+        if z is None or len(xs[1 - i]) != 2 or kind not in (None, e.inputs[i].aval.dtype) or (
+                not sizes[i] >= max(LEAST_WHOLE, TIMES * sizes[1 - i])):
+            (made,) = _results(e, list(xs))
+            return made
+        (cs, bs), (c, d) = e.params["dimension_numbers"], xs[1 - i]
+        mine, other = (list(cs[i]), list(bs[i])), (list(cs[1 - i]), list(bs[1 - i]))
+        last, end, both = len(shape_of(z)), len(shape_of(c)), as_pairs_p.bind(z)
+        params = {**e.params, "preferred_element_type": None}
+        free = [last - len(cs[i]) - len(bs[i]), end - len(cs[i]) - len(bs[i])]  # of z, of the other
+        lead = list(range(len(bs[i])))
+        if mine[0] and mine[0][-1] == last - 1:  # z's rows, of pairs, lie along what is contracted
+            rows = _stacked(c, ew.neg(d)), _stacked(d, c)
+            shift = int(not free[1])  # vectors: each of both along memory, as the matrix' rows lie
+            columns = sh.concatenate([sh.reshape(v, (1, *shape_of(v))) for v in rows], 0) if (
+                shift) else _stacked(*rows)
+            made = registry["dot_general"].bind(both, columns, **{**params, "dimension_numbers": (
+                ([*mine[0], last], [k + shift for k in (*other[0], end)]),
+                (mine[1], [k + shift for k in other[1]]))})
+            re, im = (_part_of(made, k, len(shape_of(made)) - 1) for k in (0, 1))
+            if i == 0:
+                self.known.append((as_pairs_p.bind(made), re, im))
+                return re, im
+            order = [*lead, *[len(lead) + free[0] + k for k in range(free[1])],
+                     *[len(lead) + k for k in range(free[0])]]
+            return sh.transpose(re, order), sh.transpose(im, order)
+        made = registry["dot_general"].bind(_stacked(c, d), both, **{
+            **params, "dimension_numbers": ((other[0], mine[0]), (other[1], mine[1]))})
+        at = len(lead) + free[1]  # the axis of c and d; the last one is that of z's parts
+        (p, q), (r, s) = ([_part_of(_part_of(made, k, len(shape_of(made)) - 1), n, at)
+                           for k in (0, 1)] for n in (0, 1))
+        re, im = ew.sub(p, s), ew.add(q, r)
+        if i == 1:
+            return re, im
+        order = [*lead, *[at + k for k in range(free[0])],
+                 *[len(lead) + k for k in range(free[1])]]
+        return sh.transpose(re, order), sh.transpose(im, order)
+
+
+def _stacked(x: Any, y: Any) -> Any:
+    """Both along a new last axis."""
+    shape = shape_of(x)
+    return sh.concatenate([sh.broadcast_in_dim(v, (*shape, 1), range(len(shape)))
+                           for v in (x, y)], len(shape))
+
+
+def _part_of(x: Any, k: int, axis: int) -> Any:
+    return sh.squeeze(sh.slice_in_dim(x, k, k + 1, axis=axis), (axis,))
 
 
 def program_over_pairs(p: Program) -> Program:
@@ -327,6 +388,24 @@ def _dot(x: Parts, y: Parts, *, preferred_element_type: Any, **params: Any) -> P
     return (ew.sub(product(a, c), product(b, d)), ew.add(product(a, d), product(b, c)))
 
 
+def _prod(x: Parts, *, axes: Sequence[int], **params: Any) -> Parts:
+    """By halves, as an adder tree would."""
+    for axis in sorted(axes, reverse=True):
+        n = shape_of(x[0])[axis]
+        if not is_static((n,)) or not n:
+            raise NoPairs("reduce_prod")
+        while n > 1:
+            half = n // 2
+            first, second, left = ([sh.slice_in_dim(v, i, j, axis=axis) for v in x] for i, j in (
+                (0, half), (half, 2 * half), (2 * half, n)))
+            x = _mul(tuple(first), tuple(second))
+            if n % 2:
+                x = tuple(sh.concatenate([a, b], axis) for a, b in zip(x, left))
+            n -= half
+        x = tuple(sh.squeeze(v, (axis,)) for v in x)
+    return x
+
+
 def _fft(x: Parts, *, fft_type: Any, fft_lengths: Sequence[int]) -> Parts:
     """Axis by axis, the last one first; a transform to real numbers last."""
     if max(fft_lengths) > LONGEST or not min(fft_lengths):
@@ -355,6 +434,7 @@ FORMS: dict[str, Callable[..., Parts]] = {
     "real": lambda x: (x[0],), "imag": lambda x: (x[1],), "complex": lambda x, y: (x[0], y[0]),
     "conj": lambda x, **params: (x[0], ew.neg(x[1])) if len(x) > 1 else (x[0], _zeros(x[0])),
     "convert_element_type": _convert, "dot_general": _dot, "fft": _fft,
+    "reduce_prod": _prod,
     "is_finite": lambda x: (ew.and_(ew.is_finite(x[0]), ew.is_finite(x[1])),),
     "eq": lambda x, y: _compared(x, y, equal=True), "ne": lambda x, y: _compared(
         x, y, equal=False)}

@@ -87,12 +87,17 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
         def square(i: Any, r: Any) -> Any:
             return where((i < times)[..., None, None], matmul(r, r, precision="highest"), r)
 
-        def step(i: Any, r: Any) -> Any:
-            return cond(i < last, square, lambda i, r: r, i, r)
+        # a known number of steps, so that there is a gradient; those that none needs are left out
+        # by branches for one, one, two, four, eight of them: each waits for its predicate
+        last, begin = rd.max(times), 0
+        while begin < max_squarings:
+            end = min(max(1, 2 * begin), max_squarings)
 
-        # a known number of steps, so that there is a gradient; most of them do nothing
-        last = rd.max(times)
-        r = fori_loop(0, max_squarings, step, r)
+            def steps(r: Any, begin: int = begin, end: int = end) -> Any:
+                return fori_loop(begin, end, square, r)
+
+            r = cond(begin < last, steps, lambda r: r, r)
+            begin = end
         return where((needed > max_squarings)[..., None, None], np.nan, r)
 
 
