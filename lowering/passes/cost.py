@@ -95,7 +95,7 @@ def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> A
         return out
     if hazards.is_update(e):
         update = max((a.aval.size for a in e.inputs[1:]), key=guess)
-        return update * e.primitive.weight + (
+        return update * e.weight + (
             0 if in_place or fresh else e.inputs[0].aval.size)
     if e.name == "broadcast_in_dim" and e.inputs[0].aval.shape == ():
         return out // 4  # fused, or a fill: 20 us for a million f32
@@ -106,7 +106,7 @@ def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> A
     size = max([out, *[a.aval.size for a in e.inputs]], key=guess)
     if e.primitive.program is not None:  # a decomposition: about n^3 for a matrix of n^2
         return size * e.inputs[0].aval.shape[-1]
-    return size * e.primitive.weight
+    return size * e.weight
 
 
 def _at_least_1(n: Any) -> Any:
@@ -256,7 +256,7 @@ def _light(p: Program) -> Any:
             sum(_light(q) * n for q, n in inner) if (inner := inner_programs(e))
             else equation_work(e, True) if (
                 e.name in ("concatenate", "pad") or e.primitive.kernel == "map"
-                and e.primitive.weight == 1) and e.outputs[0].aval.shape not in rows
+                and e.weight == 1) and e.outputs[0].aval.shape not in rows
             else 0 for e in p.equations)
     return p.derived("light", count)
 
