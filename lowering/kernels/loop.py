@@ -18,8 +18,9 @@ from calque.core.words import has_transforms
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.kernels import joined, memory, registers
+from calque.lowering.kernels import memory, registers
 from calque.lowering.kernels.contract import panel_width, registers_of
+from calque.lowering.kernels.homes import apart
 from calque.lowering.kernels.joined import Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.native import object_of
@@ -182,11 +183,9 @@ def _over_rows(shell: Shell, e: Equation) -> bool:
     return True
 
 
-def emit_loop(emitter: Emitter, e: Equation, args: Sequence[Entry],
-              results: Sequence[Memory] | None) -> list[Entry]:
-    """A loop in a kernel, outermost (results given) or within another."""
-    if results is None:
-        results = [emitter.allocate(v.aval.shape, v.aval.dtype) for v in e.outputs]
+def emit_loop(emitter: Emitter, e: Equation, args: Sequence[Entry], results: Sequence[Memory]
+              ) -> list[Entry]:
+    """A loop in a kernel, outermost or within another; a result may lie where the carry begins."""
     form: Callable[..., list[Entry]] = _while if e.name == "while" else _scan
     return form(emitter, e.params, list(args), list(results))
 
@@ -227,15 +226,9 @@ class _Carry:
 
     def update(self, outs: Sequence[Part]) -> list[Any]:
         """Write the new arrays home, where they do not take turns; the new registers."""
-        refs = self.owned()
-        moving: list[tuple[Part, Memory]] = []
-        for out, m, turned in zip(outs, self.homes, self.turned):
-            if m is None or out is m or turned:
-                continue
-            if not isinstance(out, Value) and any(q is r for q in joined.refs(out) for r in refs):
-                out = self.emitter.temporary(out)  # it is (part of) a carry that changes now
-            moving.append((out, m))
-        for out, m in moving:
+        moving = [(out, m) for out, m, turned in zip(outs, self.homes, self.turned)
+                  if not (m is None or out is m or turned)]
+        for out, m in apart(moving, self.owned(), self.emitter.temporary):
             self.emitter.copy(out, m)
         return [out.ir for out, m in zip(outs, self.homes) if m is None and isinstance(out, Value)]
 
