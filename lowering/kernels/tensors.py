@@ -53,10 +53,11 @@ class Emitter:
 
     def run(self, p: Program, args: Sequence[Part],
             destinations: dict[Var, list[Memory]] | None = None,
-            owned: Sequence[Any] = ()) -> list[Part]:
+            owned: Sequence[Any] = (), over: dict[Var, Var] | None = None) -> list[Part]:
         """The outputs of p; a var with destinations is written there as well.  owned: memory that
-        p may overwrite, which only its arguments are views of."""
-        return _Run(self, p, args, destinations or {}, owned).outputs()
+        p may overwrite, which only its arguments are views of; over: values that may be written
+        over an argument of which they are computed (homes.carried)."""
+        return _Run(self, p, args, destinations or {}, owned, over or {}).outputs()
 
     def scalar(self, value: Any, dtype: Dtype) -> Value:
         return SCALAR.splat(value, (), dtype)
@@ -113,8 +114,9 @@ class _Run:
     """One Program being emitted."""
 
     def __init__(self, emitter: Emitter, p: Program, args: Sequence[Part],
-                 destinations: dict[Var, list[Memory]], owned: Sequence[Any]) -> None:
-        self.emitter, self.p, self.destinations = emitter, p, destinations
+                 destinations: dict[Var, list[Memory]], owned: Sequence[Any],
+                 over: dict[Var, Var]) -> None:
+        self.emitter, self.p, self.destinations, self.over = emitter, p, destinations, over
         self.owned, self.before = owned, len(emitter.made)
         self.env: dict[Var, Part] = dict(zip(p.inputs, args, strict=True))
         self.group: list[Equation] = []
@@ -228,10 +230,11 @@ class _Run:
                 stored.append((v, placed[v]))
             elif any(u not in members for u in self.uses.get(v, ())) or (
                     v in self.destinations and v not in self.written):
-                if v in self.written:  # (it is read where it belongs)
+                home = self.home(v, members)
+                if v in self.written and home is None:  # (it is read where it belongs)
                     self.env[v] = wanted[0]
                     continue
-                made = self.emitter.allocate(v.aval.shape, v.aval.dtype)
+                made = home or self.emitter.allocate(v.aval.shape, v.aval.dtype)
                 self.env[v] = made
                 stored.append((v, made))
         assert last is not None
@@ -246,6 +249,16 @@ class _Run:
 
         elementwise(shape, [t for _, t in stored], [
             _aligned(s, shape) for s in sources.values()], body)
+
+    def home(self, v: Var, members: set[int]) -> Memory | None:
+        """The argument that a value of the group is written over."""
+        x = self.env[self.over[v]] if v in self.over else None
+        if not isinstance(x, Memory) or not x.is_dense() or not any(
+                x.ref is r for r in self.owned):
+            return None
+        reads = homes.Reads(self.p)
+        return x if all(reads.end(w, members, _is_same(m, x)) for w, m in self.env.items()
+                        if is_of(m, x)) else None
 
     def pick_lazily(self, e: Equation) -> bool:
         """What a gather picks, read by the group; False where its windows are no whole ones."""

@@ -86,6 +86,91 @@ def test_loops_keep_what_others_read(f: Callable[..., Any]) -> None:
     check_loop(f, [RNG.normal(size=8).astype(np.float32)], f.__name__)
 
 
+# ---- written over the carry as they are computed
+def leapfrog(u: Any, v: Any, k: Any) -> Any:
+    """Each is new before the other reads it: both are written where they were."""
+    v = v - 0.2 * (jnp.roll(u, -1, 0) - u)
+    return u - 0.2 * (v - jnp.roll(v, 1, 0)), v, v[1]
+
+
+def one_pass(u: Any, v: Any, k: Any) -> Any:
+    """Both of the old ones, in one pass."""
+    return u + 0.1 * v, v - 0.1 * u, k * u[0]
+
+
+def read_behind(u: Any, v: Any, k: Any) -> Any:
+    """The old one is read elsewhere after the new one is known."""
+    new = u * 0.5 + v
+    total = jnp.sum(new) * 1e-3
+    return new, jnp.roll(u, 3, 1) * 0.5 + total, new[2]
+
+
+def folded_behind(u: Any, v: Any, k: Any) -> Any:
+    """A fold computes what it folds of the old one."""
+    new = u * 0.5 + v
+    return new, v * 0.9 + jnp.sum(u * v, axis=1)[:, None] * 1e-2, jnp.max(new * u, axis=0)
+
+
+def shifted(u: Any, v: Any, k: Any) -> Any:
+    """Neighbours of the old one in the pass that computes the new one."""
+    return u + 0.1 * (u[::-1] - u) + k * 1e-2, v + 0.1 * (jnp.roll(v, 1, 1) - v), u[0] + v[0]
+
+
+def exchanged(u: Any, v: Any, k: Any) -> Any:
+    return v * 0.5, u + 1, u[0]
+
+
+def returned(u: Any, v: Any, k: Any) -> Any:
+    return u * 0.5 + v, u, v[3]
+
+
+def bounded(u: Any, v: Any, k: Any) -> Any:
+    """Updates of what was computed; one is stacked between them."""
+    new = (u - 0.1 * v).at[:, -1].set(0.5).at[2, 3].add(k)
+    other = (v + 0.1 * jnp.roll(new, 1, 0)).at[0].set(new[1])
+    return new, other.at[-1].mul(0.5), other[0]
+
+
+def same_for_both(u: Any, v: Any, k: Any) -> Any:
+    new = u * 0.5 + v * 0.25
+    return new, new, new[k.astype(int)]
+
+
+def picked(u: Any, v: Any, k: Any) -> Any:
+    """Rows of the old one that the new one's pass picks."""
+    i = (jnp.arange(u.shape[0]) * 5 + 2) % u.shape[0]
+    return u * 0.5 + v[i] * 0.25 + u[i] * 0.125, v * 0.5 + k, u[i][1]
+
+
+STEPS = [leapfrog, one_pass, read_behind, folded_behind, shifted, exchanged, returned, bounded,
+         same_for_both, picked]
+
+
+@pytest.mark.parametrize("form", ["scan", "while"])
+@pytest.mark.parametrize("shape", [(40, 24), (6, 5)], ids=str)
+@pytest.mark.parametrize("step", STEPS, ids=lambda f: f.__name__)
+def test_carries_are_read_before_they_are_overwritten(step: Callable[..., Any],
+                                                      shape: tuple[int, ...], form: str) -> None:
+    def scanned(u: Any, v: Any) -> Any:
+        def body(c: Any, k: Any) -> Any:
+            *new, shown = step(*c, k)
+            return tuple(new), shown
+        return lax.scan(body, (u, v), jnp.arange(5.0, dtype=jnp.float32))
+
+    def repeated(u: Any, v: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] < 5, lambda c: (
+            c[0] + 1, *step(*c[1:], c[0].astype(jnp.float32))[:2]), (0, u, v))
+
+    u, v = RNG.normal(size=(2, *shape)).astype(np.float32)
+    check_loop(scanned if form == "scan" else repeated, [u, v], step.__name__)
+
+
+def test_a_leapfrog_needs_no_second_memory() -> None:
+    u, v = RNG.normal(size=(2, 40, 24)).astype(np.float32)
+    f = calque.jit(lambda u, v: lax.fori_loop(0, 5, lambda k, c: leapfrog(*c, k)[:2], (u, v)))
+    assert not re.search(r"tensor<\d+xi8>", f.lower(u, v).compile().as_text())
+
+
 # ---- tables
 def common(a: Any, b: Any) -> Any:
     """Lengths of the longest common subsequences of all prefixes."""
