@@ -43,6 +43,7 @@ TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pa
 INNER_TILED_SIZE = 2000
 LEAST_VECTOR = 1 << 12  # elements of a matrix from which on a vector times it is a kernel's in C,
 LEAST_VECTOR_SIZE = 8  # and of its sides
+PLANES, MANY_UPDATES = 9, 4  # numbers of a place that lie in planes; updates, each from the host
 SHORT, MANY_SHORT = 8, 1 << 12  # numbers side by side that are no vector, in an array of so many
 _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
 
@@ -235,7 +236,7 @@ def _computes_amid_transforms(p: Program) -> bool:
     """Whether a step in parts of complex numbers has transforms and a quarter of their work or more
     beside them."""
     transforms = guess(sum(equation_work(e) for e in p.equations if e.name == "fft_axis"))
-    return 0 < transforms and 5 * transforms <= 4 * guess(total(p, True))
+    return transforms > 0 and 5 * transforms <= 4 * guess(total(p, True))
 
 
 def step_work(p: Program) -> Any:
@@ -251,15 +252,23 @@ def is_short(shape: Shape) -> bool:
     return len(shape) > 1 and shape[-1] < SHORT and loops.elements(shape) >= MANY_SHORT
 
 
+def _adds_planes(e: Equation) -> bool:
+    """Whether a fold goes over a few planes only, whose elements lie side by side in vectors."""
+    shape, axes = e.inputs[0].aval.shape, e.params["axes"]
+    return len(shape) - 1 not in axes and math.prod(shape[i] for i in axes) <= PLANES
+
+
 def _light(p: Program) -> Any:
     """What sums and the like, and joins, of which a kernel reads the parts, count in it; not those
     of the shape that rows are folded of: with the fold they are one pass of many workgroups from
-    the host (passes/rows).  Coordinates that are cut and joined are one by one in a kernel, and
-    vectors in steps from the host (passes/points)."""
+    the host (passes/rows), but for sums of a few planes that are written one by one.  Coordinates
+    that are cut and joined are one by one in a kernel, and vectors in steps from the host
+    (passes/points)."""
     def count() -> Any:
+        in_planes = sum(map(hazards.is_update, p.equations)) >= MANY_UPDATES
         rows = {e.inputs[0].aval.shape for e in p.equations if (
             e.primitive.kernel == "fold" or e.name in ("argmax", "argmin"))
-            and e.outputs[0].aval.ndim}
+            and e.outputs[0].aval.ndim and not (in_planes and _adds_planes(e))}
         if any(e.name in ("concatenate", "slice", "rev") and is_short(e.outputs[0].aval.shape)
                for e in p.equations):
             return 0
