@@ -55,7 +55,8 @@ def _carried(body: Program, first: int, count: int) -> dict[Var, Var]:
             o = made.inputs[0]
             made = reads.makers.get(o) if isinstance(o, Var) and o not in shown and (
                 len(reads.uses[o]) == 1) else None
-        if made is None or not isinstance(o, Var) or o in found or made.primitive.kernel != "map" or not c.aval.shape:
+        if made is None or not isinstance(o, Var) or o in found or not c.aval.shape or (
+                made.primitive.kernel != "map"):
             continue
         group = groups[reads.position[id(made)]]
         members = {i for i, g in groups.items() if g == group}
