@@ -68,6 +68,91 @@ def long_steps(j: Any, more: int) -> Made:
     return lambda x: j.lax.scan(step, x, None, length=50)[0], (uniform(64 + more),)
 
 
+# ---- tables and fields that loops write where they lie
+@workload
+def common_subsequences(j: Any, more: int) -> Made:
+    """A table that a loop in a loop fills cell by cell."""
+    def f(a: Any, b: Any) -> Any:
+        def row(i: Any, t: Any) -> Any:
+            def cell(k: Any, t: Any) -> Any:
+                v = j.np.where(a[i] == b[k], t[i, k] + 1, j.np.maximum(t[i, k + 1], t[i + 1, k]))
+                return t.at[i + 1, k + 1].set(v)
+            return j.lax.fori_loop(0, b.size, cell, t)
+        start = j.np.zeros((a.size + 1, b.size + 1), "int32")
+        return j.lax.fori_loop(0, a.size, row, start)[-1, -1]
+    return f, (whole(4, 150 + more), whole(4, 150))
+
+
+@workload
+def sieve_of_primes(j: Any, more: int) -> Made:
+    """Multiples that remainders find, where a number is prime."""
+    n = 20_000 + more
+
+    def f(marks: Any) -> Any:
+        k = j.np.arange(n)
+        return j.lax.fori_loop(2, 142, lambda i, s: j.np.where(
+            s[i] & (k % i == 0) & (k > i), False, s), marks).sum()
+    return f, (np.arange(n) > 1,)
+
+
+@workload
+def waves_on_staggered_grids(j: Any, more: int) -> Made:
+    """20 steps of Maxwell's equations: six fields of 40 x 40 x 40, each made of the others."""
+    def f(e: Any) -> Any:
+        def ahead(x: Any, axis: int) -> Any:
+            return j.np.roll(x, -1, axis) - x
+
+        def behind(x: Any, axis: int) -> Any:
+            return x - j.np.roll(x, 1, axis)
+
+        def step(_: Any, s: Any) -> Any:
+            a, b, c, x, y, z = s
+            x = x - 0.3 * (ahead(c, 1) - ahead(b, 2))
+            y = y - 0.3 * (ahead(a, 2) - ahead(c, 0))
+            z = z - 0.3 * (ahead(b, 0) - ahead(a, 1))
+            return (a + 0.3 * (behind(z, 1) - behind(y, 2)), b + 0.3 * (
+                behind(x, 2) - behind(z, 0)), c + 0.3 * (behind(y, 0) - behind(x, 1)), x, y, z)
+        return j.lax.fori_loop(0, 20, step, (e,) * 6)
+    return f, (normal(40 + more, 40, 40),)
+
+
+@workload
+def lattice_of_nine_velocities(j: Any, more: int) -> Made:
+    """20 steps of a lattice Boltzmann method, velocities along the last axis."""
+    ways = [(a, b) for a in (0, 1, -1) for b in (0, 1, -1)]
+    x, y = np.array(ways, np.float32).T
+    weights = (np.where(x, 1, 4) * np.where(y, 1, 4) / 36).astype(np.float32)
+
+    def step(_: Any, p: Any) -> Any:
+        for i, way in enumerate(ways):
+            p = p.at[:, :, i].set(j.np.roll(p[:, :, i], way, (0, 1)))
+        rho = p.sum(2)
+        u, v = (p * x).sum(2) / rho, (p * y).sum(2) / rho
+        c = x * u[..., None] + y * v[..., None]
+        rest = rho[..., None] * weights * (
+            1 + 3 * c + 4.5 * c ** 2 - 1.5 * (u ** 2 + v ** 2)[..., None])
+        return p - 0.6 * (p - rest)
+    return lambda p: j.lax.fori_loop(0, 20, step, p), (1 + uniform(100 + more, 200, 9),)
+
+
+@workload
+def vortices(j: Any, more: int) -> Made:
+    """20 steps of Navier-Stokes by transforms of 64 x 64."""
+    n = 64
+    k = (np.fft.fftfreq(n) * n).astype(np.float32)
+    kx, ky = k[:, None], k[None]
+    square = kx ** 2 + ky ** 2
+
+    def f(w: Any) -> Any:
+        def step(_: Any, w: Any) -> Any:
+            psi = w / np.where(square, square, np.float32(1))
+            u, v, a, b = (j.np.fft.ifft2(z).real for z in (
+                1j * ky * psi, -1j * kx * psi, 1j * kx * w, 1j * ky * w))
+            return (w - 1e-3 * j.np.fft.fft2(u * a + v * b)) / (1 + 1e-6 * square)
+        return j.np.fft.ifft2(j.lax.fori_loop(0, 20, step, j.np.fft.fft2(w))).real
+    return f, (normal(n, n) + more,)
+
+
 @workload
 def attention_to_a_cache(j: Any, more: int) -> Made:
     """A token's attention to the first 100 of 2,048 keys."""

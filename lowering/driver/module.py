@@ -550,7 +550,7 @@ class Emitter:
         """The results, behind a cut where a chain of operations gets long: IREE would make one loop
         of all of it, and the time to compile that grows with the square of its length."""
         before = max((self.chains.get(v, 0) for v in values), default=0)
-        chain = before + e.primitive.weight
+        chain = before + e.weight
         if chain > LONGEST_CHAIN and before and not self.ctx.closing and not all(
                 v in self.ctx.constants for v in values):
             outs = [v if v.dtype == bool or v in values else self.ctx.b.barrier(v)[0]

@@ -5,7 +5,8 @@ and what it would make many dispatches of.
   memory.py     flat memory seen through strides: loads, stores, loops
   joined.py     joined and padded arrays as their parts; joins.py: many arrays into one
   tensors.py    the equations of a Program over such memory: contract.py its products,
-                reductions.py its folds, indexing.py gather and scatter
+                reductions.py its folds, indexing.py gather and scatter, homes.py where loops and
+                branches put their results
   shell.py      an executable around a kernel, and its dispatch
   loop.py       scan and while as one dispatch; passes/loops says which loops
   registers.py  loops whose rows hold few numbers; passes/registers says which

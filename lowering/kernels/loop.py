@@ -6,20 +6,21 @@ rows where these are independent (passes/split).  Start reading at `emit_kernel`
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.lists import split_list
-from calque.core.program import Equation, Literal, Program, inner_of
+from calque.core.program import Equation, Literal, Program, Var, inner_of
 from calque.core.types import Params
 from calque.core.words import has_transforms
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.kernels import joined, memory, registers
+from calque.lowering.kernels import memory, registers
 from calque.lowering.kernels.contract import panel_width, registers_of
+from calque.lowering.kernels.homes import apart, carried
 from calque.lowering.kernels.joined import Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.native import object_of
@@ -182,11 +183,9 @@ def _over_rows(shell: Shell, e: Equation) -> bool:
     return True
 
 
-def emit_loop(emitter: Emitter, e: Equation, args: Sequence[Entry],
-              results: Sequence[Memory] | None) -> list[Entry]:
-    """A loop in a kernel, outermost (results given) or within another."""
-    if results is None:
-        results = [emitter.allocate(v.aval.shape, v.aval.dtype) for v in e.outputs]
+def emit_loop(emitter: Emitter, e: Equation, args: Sequence[Entry], results: Sequence[Memory]
+              ) -> list[Entry]:
+    """A loop in a kernel, outermost or within another; a result may lie where the carry begins."""
     form: Callable[..., list[Entry]] = _while if e.name == "while" else _scan
     return form(emitter, e.params, list(args), list(results))
 
@@ -227,23 +226,25 @@ class _Carry:
 
     def update(self, outs: Sequence[Part]) -> list[Any]:
         """Write the new arrays home, where they do not take turns; the new registers."""
-        refs = self.owned()
-        moving: list[tuple[Part, Memory]] = []
-        for out, m, turned in zip(outs, self.homes, self.turned):
-            if m is None or out is m or turned:
-                continue
-            if not isinstance(out, Value) and any(q is r for q in joined.refs(out) for r in refs):
-                out = self.emitter.temporary(out)  # it is (part of) a carry that changes now
-            moving.append((out, m))
-        for out, m in moving:
+        moving = [(out, m) for out, m, turned in zip(outs, self.homes, self.turned)
+                  if not (m is None or out is m or turned)]
+        for out, m in apart(moving, self.owned(), self.emitter.temporary):
             self.emitter.copy(out, m)
         return [out.ir for out, m in zip(outs, self.homes) if m is None and isinstance(out, Value)]
 
 
-def _taking_turns(body: Program, k: int, carry: int) -> list[bool]:
-    """Which arrays of the carry, inputs from k on, are large and made anew in each step."""
+def _overwritten(body: Program, k: int, homes: Sequence[Memory]) -> dict[Var, Var]:
+    """What may be written over the carry, inputs from k on, where that is dense."""
+    dense = {v for v, m in zip(body.inputs[k:], homes) if m.is_dense()}
+    return {v: c for v, c in carried(body, k, len(homes)).items() if c in dense}
+
+
+def _taking_turns(body: Program, k: int, carry: int, over: Collection[Var]) -> list[bool]:
+    """Which arrays of the carry, inputs from k on, are large and made anew in each step; not those
+    of `over`, which are overwritten."""
     makers = {v: e for e in body.equations for v in e.outputs}
-    return [v.aval.size >= TURNED and o in makers and makers[o].primitive.kernel == "map"
+    return [v.aval.size >= TURNED and v not in over and o in makers
+            and makers[o].primitive.kernel == "map"
             for v, o in zip(body.inputs[k:k + carry], body.outputs)]
 
 
@@ -252,7 +253,8 @@ def _scan(emitter: Emitter, p: Params, args: list[Entry], results: list[Memory]
     body: Program = p["jaxpr"]
     n, length = p["num_carry"], p["length"]
     consts, start, xs = split_list(args, p["num_consts"], n)
-    turned = _taking_turns(body, len(consts), n)
+    over = _overwritten(body, len(consts), results[:n])
+    turned = _taking_turns(body, len(consts), n, over.values())
     carry = _Carry(emitter, start, results, turned)
     ys = results[n:]
 
@@ -271,7 +273,7 @@ def _scan(emitter: Emitter, p: Params, args: list[Entry], results: list[Memory]
             if turns and place is not None:
                 wanted.setdefault(o, []).append(place)
         outs = emitter.run(body, [*consts, *carry.entries(raw, turn), *rows], wanted,
-                           carry.owned())
+                           carry.owned(), over)
         for o, y, m in zip(outputs, outs[n:], where):
             if o not in wanted:
                 emitter.copy(y, m)
@@ -299,6 +301,8 @@ def _while(emitter: Emitter, p: Params, args: list[Entry], results: list[Memory]
            ) -> list[Entry]:
     cond_consts, consts, start = split_list(args, p["cond_nconsts"], p["body_nconsts"])
     carry = _Carry(emitter, start, results, [False] * len(results))
+    body: Program = p["body_jaxpr"]
+    over = _overwritten(body, len(consts), results)
 
     def condition(*now: Any) -> list[Any]:
         (pred,) = emitter.run(p["cond_jaxpr"], [*cond_consts, *carry.entries(now)])
@@ -306,7 +310,7 @@ def _while(emitter: Emitter, p: Params, args: list[Entry], results: list[Memory]
         return [pred.ir, *now]
 
     def step(*now: Any) -> list[Any]:
-        return carry.update(emitter.run(p["body_jaxpr"], [*consts, *carry.entries(now)],
-                                        owned=carry.owned()))
+        return carry.update(emitter.run(body, [*consts, *carry.entries(now)],
+                                        owned=carry.owned(), over=over))
 
     return carry.entries(mlir.while_loop(carry.start, condition, step))

@@ -164,7 +164,7 @@ class Shell:
     def apply(self, b: KernelBuilder, e: Equation, xs: Sequence[Value]) -> Value:
         """An elementwise equation on registers, by its rule or by a call."""
         key = _function(e)
-        uses, weight = self.uses[key], e.primitive.weight
+        uses, weight = self.uses[key], e.weight
         if uses < self.often or weight < CALLED or uses * weight < self.heavy or any(
                 x.dtype == BOOL for x in xs):
             return apply(b, e, xs)

@@ -18,8 +18,9 @@ from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import F32
 from calque.lowering.emit.registry import Op, rules
-from calque.lowering.kernels import fft_in_loops, indexing, joined, memory
+from calque.lowering.kernels import fft_in_loops, homes, indexing, joined, memory
 from calque.lowering.kernels.contract import dot_general
+from calque.lowering.kernels.homes import is_of
 from calque.lowering.kernels.indexing import Picked
 from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
@@ -52,10 +53,11 @@ class Emitter:
 
     def run(self, p: Program, args: Sequence[Part],
             destinations: dict[Var, list[Memory]] | None = None,
-            owned: Sequence[Any] = ()) -> list[Part]:
+            owned: Sequence[Any] = (), over: dict[Var, Var] | None = None) -> list[Part]:
         """The outputs of p; a var with destinations is written there as well.  owned: memory that
-        p may overwrite, which only its arguments are views of."""
-        return _Run(self, p, args, destinations or {}, owned).outputs()
+        p may overwrite, which only its arguments are views of; over: values that may be written
+        over an argument of which they are computed (homes.carried)."""
+        return _Run(self, p, args, destinations or {}, owned, over or {}).outputs()
 
     def scalar(self, value: Any, dtype: Dtype) -> Value:
         return SCALAR.splat(value, (), dtype)
@@ -112,8 +114,9 @@ class _Run:
     """One Program being emitted."""
 
     def __init__(self, emitter: Emitter, p: Program, args: Sequence[Part],
-                 destinations: dict[Var, list[Memory]], owned: Sequence[Any]) -> None:
-        self.emitter, self.p, self.destinations = emitter, p, destinations
+                 destinations: dict[Var, list[Memory]], owned: Sequence[Any],
+                 over: dict[Var, Var]) -> None:
+        self.emitter, self.p, self.destinations, self.over = emitter, p, destinations, over
         self.owned, self.before = owned, len(emitter.made)
         self.env: dict[Var, Part] = dict(zip(p.inputs, args, strict=True))
         self.group: list[Equation] = []
@@ -227,10 +230,11 @@ class _Run:
                 stored.append((v, placed[v]))
             elif any(u not in members for u in self.uses.get(v, ())) or (
                     v in self.destinations and v not in self.written):
-                if v in self.written:  # (it is read where it belongs)
+                home = self.home(v, members)
+                if v in self.written and home is None:  # (it is read where it belongs)
                     self.env[v] = wanted[0]
                     continue
-                made = self.emitter.allocate(v.aval.shape, v.aval.dtype)
+                made = home or self.emitter.allocate(v.aval.shape, v.aval.dtype)
                 self.env[v] = made
                 stored.append((v, made))
         assert last is not None
@@ -245,6 +249,16 @@ class _Run:
 
         elementwise(shape, [t for _, t in stored], [
             _aligned(s, shape) for s in sources.values()], body)
+
+    def home(self, v: Var, members: set[int]) -> Memory | None:
+        """The argument that a value of the group is written over."""
+        x = self.env[self.over[v]] if v in self.over else None
+        if not isinstance(x, Memory) or not x.is_dense() or not any(
+                x.ref is r for r in self.owned):
+            return None
+        reads = homes.Reads(self.p)
+        return x if all(reads.end(w, members, _is_same(m, x)) for w, m in self.env.items()
+                        if is_of(m, x)) else None
 
     def pick_lazily(self, e: Equation) -> bool:
         """What a gather picks, read by the group; False where its windows are no whole ones."""
@@ -379,16 +393,16 @@ class _Run:
         self.flush()
         if not self.is_free(e, x):
             return self.emitter.temporary(x)
-        others[:] = [self.emitter.temporary(o) if _is_of(o, x) else o for o in others]
+        others[:] = [self.emitter.temporary(o) if is_of(o, x) else o for o in others]
         return x
 
-    def is_free(self, e: Equation, x: Memory) -> bool:
-        """Whether e may overwrite x, its first operand: it is ours, and e reads it last."""
-        now, a = self.position[id(e)], e.inputs[0]
+    def is_free(self, e: Equation, x: Memory, at: int = 0) -> bool:
+        """Whether e may overwrite x, an operand (its first): it is ours, and e reads it last."""
+        now, a = self.position[id(e)], e.inputs[at]
         mine = any(x.ref is r for r in (*self.owned, *self.emitter.made[self.before:]))
         spread = any(n > 1 and not s for n, s in zip(x.shape, x.strides))  # one number for many
         return mine and not spread and not isinstance(a, Literal) and not any(
-            self.last_use(v) > now for v, m in self.env.items() if _is_of(m, x))
+            self.last_use(v) > now for v, m in self.env.items() if is_of(m, x))
 
     def last_use(self, v: Var) -> int:
         """The last equation that reads a value; their number, if that is the end."""
@@ -447,7 +461,7 @@ class _Run:
             placed = target.view(shape, target.strides, self.offset(
                 target, shape, starts)).reshaped(computed.aval.shape)
             if placed is not None and (placed.shape[-1] == 1 or placed.strides[-1] == 1) and (
-                    all(s is None or not _is_of(s, target) or _is_same(s, placed)
+                    all(s is None or not is_of(s, target) or _is_same(s, placed)
                         for s in self.read_by_group())):
                 self.flush({computed: placed})
                 self.env[e.outputs[0]] = target
@@ -534,18 +548,29 @@ class _Run:
         return self.emitter.run(e.params["jaxpr"], args)
 
     def _scan(self, e: Equation, args: list[Entry]) -> list[Entry]:
-        return self.emitter.emit_loop(self.emitter, e, args, None)
+        """What it carries stays where it lies, if nobody else reads that."""
+        self.flush()
+        return self.emitter.emit_loop(self.emitter, e, args, [
+            home or self.emitter.allocate(v.aval.shape, v.aval.dtype)
+            for home, v in zip(homes.of_loop(e, args, self.is_free), e.outputs)])
 
     _while = _scan
 
     def _cond(self, e: Equation, args: list[Entry]) -> list[Entry]:
-        """Branches write into memory of their own; the first whose number is reached runs."""
+        """Branches write into an operand that one of them returns, if nobody else reads that, else
+        into memory of their own; the first whose number is reached runs."""
+        self.flush()
         which, *operands = args
-        made = [self.emitter.allocate(v.aval.shape or (1,), v.aval.dtype) for v in e.outputs]
+        kept = homes.of_branches(e, args, self.is_free)
+        made = [home or self.emitter.allocate(v.aval.shape or (1,), v.aval.dtype)
+                for home, v in zip(kept, e.outputs)]
+        owned = [home.ref for home in kept if home is not None]
 
         def branch(p: Program) -> None:
-            for out, target in zip(self.emitter.run(p, operands), made):
-                self.emitter.copy(out, target)
+            outs = self.emitter.run(p, operands, owned=owned)
+            moving = [(out, m) for out, m in zip(outs, made) if out is not m]
+            for out, m in homes.apart(moving, owned, self.emitter.temporary):
+                self.emitter.copy(out, m)
 
         branches = e.params["branches"]
         index = self.scalar_of(which)
@@ -565,12 +590,6 @@ class _Run:
             with ir.InsertionPoint(region.blocks.append()):
                 self.choose(index, part, at + 1, branch)
                 mlir.operation("scf.yield", [], [])
-
-
-def _is_of(s: Part | Picked, x: Memory) -> bool:
-    """Whether a value lies in x's memory, or in part."""
-    refs = [m.ref for m in s.arrays] if isinstance(s, Picked) else joined.refs(s)
-    return any(r is x.ref for r in refs)
 
 
 def _is_same(s: Part | Picked, x: Memory) -> bool:

@@ -25,6 +25,9 @@ RESULTS = 8  # results that a dispatch writes, about, where there are many
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
 KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup does a loop
+AMID_TRANSFORMS = 6  # times as many where so much is computed between transforms: IREE does complex
+# numbers one by one (steps of Navier-Stokes of 128 x 128 0.4 of the time; of waves, which multiply
+# once a transform, 1.6)
 LIGHT = 32  # so many sums and the like of a step count as one of them
 WHOLE_WORK = 30_000  # the same for a whole program
 ALONE_WORK = 10_000  # and for one of a single dispatch, of which IREE may make vectors
@@ -40,6 +43,7 @@ TILED_SIZE = 512  # from here on, in all three sizes of a matmul, data tiling pa
 INNER_TILED_SIZE = 2000
 LEAST_VECTOR = 1 << 12  # elements of a matrix from which on a vector times it is a kernel's in C,
 LEAST_VECTOR_SIZE = 8  # and of its sides
+PLANES, MANY_UPDATES = 9, 4  # numbers of a place that lie in planes; updates, each from the host
 SHORT, MANY_SHORT = 8, 1 << 12  # numbers side by side that are no vector, in an array of so many
 _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
 
@@ -97,7 +101,7 @@ def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> A
         return 0
     if hazards.is_update(e):
         update = max((a.aval.size for a in e.inputs[1:]), key=guess)
-        return update * e.primitive.weight + (
+        return update * e.weight + (
             0 if in_place or fresh else e.inputs[0].aval.size)
     if e.name == "broadcast_in_dim" and e.inputs[0].aval.shape == ():
         return out // 4  # fused, or a fill: 20 us for a million f32
@@ -108,7 +112,7 @@ def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> A
     size = max([out, *[a.aval.size for a in e.inputs]], key=guess)
     if e.primitive.program is not None:  # a decomposition: about n^3 for a matrix of n^2
         return size * e.inputs[0].aval.shape[-1]
-    return size * e.primitive.weight
+    return size * e.weight
 
 
 def _at_least_1(n: Any) -> Any:
@@ -224,9 +228,17 @@ def refusal(e: Equation) -> Refusal | None:
     if missing is not None:
         return missing
     own = guess(step_work(body))
-    if own <= KERNEL_WORK or 0 < own * part_of(e) <= rows_of(e) * KERNEL_WORK:
+    most = KERNEL_WORK * (AMID_TRANSFORMS if _computes_amid_transforms(body) else 1)
+    if own <= most or 0 < own * part_of(e) <= rows_of(e) * most:
         return None
-    return Refusal(e, "work of a step", own, KERNEL_WORK)
+    return Refusal(e, "work of a step", own, most)
+
+
+def _computes_amid_transforms(p: Program) -> bool:
+    """Whether a step in parts of complex numbers has transforms and a quarter of their work or more
+    beside them."""
+    transforms = guess(sum(equation_work(e) for e in p.equations if e.name == "fft_axis"))
+    return transforms > 0 and 5 * transforms <= 4 * guess(total(p, True))
 
 
 def step_work(p: Program) -> Any:
@@ -242,15 +254,23 @@ def is_short(shape: Shape) -> bool:
     return len(shape) > 1 and shape[-1] < SHORT and loops.elements(shape) >= MANY_SHORT
 
 
+def _adds_planes(e: Equation) -> bool:
+    """Whether a fold goes over a few planes only, whose elements lie side by side in vectors."""
+    shape, axes = e.inputs[0].aval.shape, e.params["axes"]
+    return len(shape) - 1 not in axes and math.prod(shape[i] for i in axes) <= PLANES
+
+
 def _light(p: Program) -> Any:
     """What sums and the like, and joins, of which a kernel reads the parts, count in it; not those
     of the shape that rows are folded of: with the fold they are one pass of many workgroups from
-    the host (passes/rows).  Coordinates that are cut and joined are one by one in a kernel, and
-    vectors in steps from the host (passes/points)."""
+    the host (passes/rows), but for sums of a few planes that are written one by one.  Coordinates
+    that are cut and joined are one by one in a kernel, and vectors in steps from the host
+    (passes/points)."""
     def count() -> Any:
+        in_planes = sum(map(hazards.is_update, p.equations)) >= MANY_UPDATES
         rows = {e.inputs[0].aval.shape for e in p.equations if (
             e.primitive.kernel == "fold" or e.name in ("argmax", "argmin"))
-            and e.outputs[0].aval.ndim}
+            and e.outputs[0].aval.ndim and not (in_planes and _adds_planes(e))}
         if any(e.name in ("concatenate", "slice", "rev") and is_short(e.outputs[0].aval.shape)
                for e in p.equations):
             return 0
@@ -258,7 +278,7 @@ def _light(p: Program) -> Any:
             sum(_light(q) * n for q, n in inner) if (inner := inner_programs(e))
             else equation_work(e, True) if (
                 e.name in ("concatenate", "pad") or e.primitive.kernel == "map"
-                and e.primitive.weight == 1) and e.outputs[0].aval.shape not in rows
+                and e.weight == 1) and e.outputs[0].aval.shape not in rows
             else 0 for e in p.equations)
     return p.derived("light", count)
 

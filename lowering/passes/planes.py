@@ -20,7 +20,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate
 from calque.core.types import Shape
 from calque.lowering.passes import cost, loops, registers
 
-SHORT = 4  # numbers side by side, at most,
+SHORT, FULL = 9, 8  # numbers side by side, at most; so many are a vector, and stay
 LEAST = 16  # of so many rows at least
 MOVED = 64  # numbers that are transposed within a step, at most
 _ALONG = frozenset(("broadcast_in_dim", "slice", "rev", "concatenate"))
@@ -36,17 +36,21 @@ def order(shape: Shape) -> Order:
     """The axes of an array as they are held."""
     n = len(shape)
     end = n
-    while end > 1 and shape[end - 1] <= SHORT:
+    while end > 1 and _is_short(shape[end - 1]):
         end -= 1
-    if math.prod(shape[:end]) < LEAST or shape[end - 1] <= SHORT:
+    if math.prod(shape[:end]) < LEAST or _is_short(shape[end - 1]):
         return tuple(range(n))
     return (*range(end, n), *range(end))
+
+
+def _is_short(n: int) -> bool:
+    return n <= SHORT and n != FULL
 
 
 def in_planes(e: Equation) -> list[Equation] | None:
     """A loop that is a kernel over memory, so; None where it has no such arrays, or something in it
     has no form."""
-    if e.name not in ("scan", "while") or not cost.is_kernel(e) or (
+    if e.name not in ("scan", "while") or loops.refusal(e) is not None or cost.is_dynamic(e) or (
             registers.plan(e) is not None):
         return None
     p = e.params

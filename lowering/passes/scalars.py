@@ -533,7 +533,7 @@ class Count:
 
     def leaf(self, e: Equation, xs: list[Symbol]) -> Symbol:
         self.functions += e.primitive.function
-        return self.more(max(e.primitive.weight, FUNCTION if e.primitive.function else 1))
+        return self.more(max(e.weight, FUNCTION if e.primitive.function else 1))
 
     def binary(self, how: str, x: Symbol, y: Symbol, dtype: Dtype) -> Symbol:
         return self.more()

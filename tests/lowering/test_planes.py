@@ -78,9 +78,38 @@ def colours(x: Any, v: Any, xp: Any) -> tuple[Any, Any]:
     return x * v.mean((0, 1)), v
 
 
+def rotor(x: Any, v: Any, xp: Any) -> tuple[Any, Any]:
+    """Each number by its neighbours beside it."""
+    n = x.shape[1]
+    c = [x[:, i] for i in range(n)]
+    turned = xp.stack([c[(i + 1) % n] * c[i - 1] - c[i] for i in range(n)], -1)
+    v = 0.5 * v + 0.05 * turned
+    return xp.tanh(x + v) + x[0] * 0.01, v - v.max(-1, keepdims=True) * 0.01
+
+
+VELOCITIES = [(a, b) for a in (0, 1, -1) for b in (0, 1, -1)]
+
+
+def lattice(x: Any, v: Any, xp: Any) -> tuple[Any, Any]:
+    """Streaming of nine velocities, one plane after another, and relaxation to their mean."""
+    for i, shift in enumerate(VELOCITIES):
+        moved = xp.roll(x[:, :, i], shift, (0, 1))
+        if xp is np:
+            x = x.copy()
+            x[:, :, i] = moved
+        else:
+            x = x.at[:, :, i].set(moved)
+    along = xp.array(VELOCITIES, dtype=x.dtype)[:, 0]
+    rest = x.sum(2)[..., None] / 9 + (x * along).sum(-1, keepdims=True) * along / 6
+    return x - 0.6 * (x - rest), v * 0.5 + rest
+
+
 CASES: list[tuple[Step, tuple[int, ...]]] = [
     (flock, (500, 2)), (flock, (37, 3)), (flock, (1001, 4)), (rope, (100, 3)), (rope, (33, 2)),
-    (spin, (129, 3)), (cloth, (20, 24, 3)), (cloth, (17, 16, 2)), (colours, (24, 31, 3))]
+    (spin, (129, 3)), (cloth, (20, 24, 3)), (cloth, (17, 16, 2)), (colours, (24, 31, 3)),
+    (flock, (61, 5)), (flock, (500, 9)), (rope, (100, 6)), (cloth, (17, 16, 7)),
+    (rotor, (77, 5)), (rotor, (500, 6)), (rotor, (64, 7)), (rotor, (129, 9)),
+    (colours, (24, 31, 5)), (lattice, (19, 24, 9)), (lattice, (40, 37, 9))]
 
 
 def close(got: Any, want: Any) -> None:
@@ -201,7 +230,9 @@ def test_what_stays() -> None:
             (lambda x: calque.lax.fori_loop(0, 30, lambda i, x: x @ w + x[0], x), normal(100, 3)),
             (lambda x: calque.lax.fori_loop(0, 30, lambda i, x: x[::-1] + x[0], x), normal(8, 3)),
             (lambda x: calque.lax.fori_loop(0, 30, lambda i, x: x[:, ::-1] * 0.5, x),
-             normal(100, 3))):
+             normal(100, 3)),
+            (lambda x: calque.lax.fori_loop(0, 30, lambda i, x: flock(x, x, jnp)[0], x),
+             normal(100, 8))):  # (whole vectors)
         assert not is_planar(f, x)
     x = normal(100, 3)
     p = x.astype(float)

@@ -3,7 +3,8 @@ immutable once built; inner programs of higher-order primitives are parameters o
 
 `Program.key()` is the canonical structure (variables numbered in order of appearance): two programs
 with equal keys compute the same function, so it is what compile caches are keyed by.
-Imports core.avals and core.source; core.printer installs __str__, checking is in core.checker.
+Imports core.avals, core.source and core.weights; core.printer installs __str__, checking is in
+core.checker.
 """
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from calque.core.config import config
 from calque.core.lists import as_tuple
 from calque.core.source import UNKNOWN, EquationSource, NameStack, Source
 from calque.core.types import Params
+from calque.core.weights import INTEGERS
 
 if TYPE_CHECKING:
     from calque.core.primitive import Primitive
@@ -93,6 +95,14 @@ class Equation:
     def name(self) -> str:
         """The primitive's name."""
         return self.primitive.name
+
+    @property
+    def weight(self) -> int:
+        """What an element of it costs, an addition being 1: of integers it may be another number
+        than the primitive's own."""
+        if self.name in INTEGERS and self.inputs[0].aval.dtype.kind in "iu":
+            return INTEGERS[self.name]
+        return self.primitive.weight
 
     # JAX's names for the same things
     @property

@@ -89,3 +89,6 @@ MEASURED = {
     "xor": 1,
     "zeta": 320,
 }
+
+# Of integers, where that is another one: measured likewise (int32; of 64 bits 8 and 4), the middle.
+INTEGERS = {"div": 3, "rem": 4}
