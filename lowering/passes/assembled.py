@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from calque.core.primitive import registry
 from calque.core.program import Equation, Program, Var
 from calque.core.types import Shape
-from calque.lowering.passes import cost, strided
+from calque.lowering.passes import cost, loops, strided
 from calque.lowering.passes.rows import Finder, Rows, numbered
 
 LEAST = 1 << 14  # elements of a result
@@ -47,8 +47,9 @@ def assemble(finder: Finder) -> None:
     """Put one call for each join of what groups compute."""
     for i in sorted(finder.live):
         e = finder.equations[i]
+        out = e.outputs[0].aval
         if e.name == "concatenate" and not cost.is_dynamic(e) and (
-                e.outputs[0].aval.size >= LEAST and e.outputs[0].aval.dtype.kind != "c"):
+                out.size >= LEAST and out.dtype in loops.DTYPES):
             _assemble(finder, i, e)
 
 
@@ -137,8 +138,7 @@ def _agree(shape: Shape, other: Shape) -> bool:
 def _is_elementwise_group(e: Equation) -> bool:
     rows = e.params.get("rows")
     return isinstance(rows, Rows) and not rows.folded and all(
-        isinstance(a, Var) for a in e.inputs) and all(
-        v.aval.dtype.kind != "c" for v in e.outputs)
+        isinstance(a, Var) for a in e.inputs)
 
 
 def _copy(e: Equation, inputs: Sequence[Var], place: tuple[int, Shape]) -> Piece:

@@ -65,6 +65,19 @@ def test_what_else_reads_a_part():
     np.testing.assert_allclose(total, (x * 2).sum(dtype=np.float64), rtol=1e-6)
 
 
+def test_joins_of_what_kernels_do_not_know():
+    keys = calque.random.split(calque.random.key(0), 20_000)
+    words = np.asarray(calque.random.key_data(keys))
+    joined = calque.jit(lambda k: jnp.concatenate([k, k[:1], k[5:7]]))(keys)
+    np.testing.assert_array_equal(calque.random.key_data(joined),
+                                  np.concatenate([words, words[:1], words[5:7]]))
+    for dtype in ("float8_e4m3fn", "int4", "complex64"):
+        x = (np.arange(20_000) % 7).astype(jnp.dtype(dtype))
+        for parts in (lambda x: [x, x[:1], x[5:7]], lambda x: [x[::2], x[1::2]]):
+            got = calque.jit(lambda x, parts=parts: jnp.concatenate(parts(x)))(x)
+            np.testing.assert_array_equal(np.asarray(got), np.concatenate(parts(x)))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "bfloat16", "int32"])
 @pytest.mark.parametrize("step", [2, 3, 4, 5])
 def test_every_so_many_elements(step, dtype):

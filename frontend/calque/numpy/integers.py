@@ -247,12 +247,14 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
         shape = shape_of(x)
         if not shape:
             x, shape = sh.reshape(x, (1,)), (1,)
-        bits = ew.convert(ew.convert(x, np.dtype("bool")), np.dtype("uint8"))
+        bits = ew.convert(x, np.dtype("bool"))
         missing = -shape[-1] % 8
-        config = ((0, 0, 0),) * (len(shape) - 1) + ((0, missing, 0),)
-        bits = sh.pad(bits, np.uint8(0), config)
+        if missing:
+            config = ((0, 0, 0),) * (len(shape) - 1) + ((0, missing, 0),)
+            bits = sh.pad(bits, np.bool_(False), config)
         bits = sh.reshape(bits, (*shape[:-1], (shape[-1] + missing) // 8, 8))
-        values = ew.shift_left(bits, util.broadcast_to(places, shape_of(bits)))
+        values = ew.shift_left(ew.convert(bits, np.dtype("uint8")),
+                               util.broadcast_to(places, shape_of(bits)))
         packed = rd.sum(values, axis=-1, dtype=np.uint8)
         return moveaxis(packed, -1, axis) if len(shape) > 1 else packed
 
@@ -296,8 +298,9 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None,
         bits = sh.reshape(bits, (*shape[:-1], total))
         if count is not None:
             wanted = count if count >= 0 else max(total + count, 0)
-            config = ((0, 0, 0),) * max(len(shape) - 1, 0) + ((0, wanted - total, 0),)
-            bits = sh.pad(bits, np.uint8(0), config)
+            if wanted != total:
+                config = ((0, 0, 0),) * max(len(shape) - 1, 0) + ((0, wanted - total, 0),)
+                bits = sh.pad(bits, np.uint8(0), config)
         return moveaxis(bits, -1, axis) if len(shape) > 1 else bits
 
 
