@@ -163,7 +163,8 @@ class Scalars:
     # ---- equations
     def equation(self, e: Equation, xs: list[Grid]) -> list[Grid]:
         name = e.name
-        if any(isinstance(x, Table) for x in xs) and name not in READING:
+        tables = [k for k, x in enumerate(xs) if isinstance(x, Table)]  # (positions are none)
+        if tables and name not in READING or any(tables) and name in ("gather", "dynamic_slice"):
             raise Unfit
         if is_map(e):
             return [self.elementwise(e, xs)]

@@ -8,6 +8,7 @@ reduced in passes of their own, and positions number by number on one thread (ar
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -127,11 +128,14 @@ def _in_shape(e: Equation, part: int) -> Shape:
     return shape if shape[-1] <= part else (*shape[:-1], shape[-1] // part, part)
 
 
+@lru_cache(4096)
 def _divisor(n: int) -> int:
     """The best length of parts of n elements: of those that are whole vectors the longest."""
-    found = [d for k in range(1, math.isqrt(n) + 1) if n % k == 0 for d in (k, n // k)
-             if LEAST <= d <= MOST]
-    return max(found, key=lambda d: (d % 16 == 0, d), default=0)
+    for step in (16, 1):
+        for d in range(MOST, LEAST - 1, -step):
+            if n % d == 0:
+                return d
+    return 0
 
 
 def _folded(made: Replacement, x: Atom, part: int) -> list[Equation]:

@@ -93,3 +93,11 @@ def test_folds_of_parts_that_are_cut_out():
     np.testing.assert_allclose(calque.jit(variation)(x), want, rtol=1e-6)
     plan = str(calque.jit(variation).lower(x).plan())
     assert "chain" not in plan, plan  # nothing is written between
+
+
+def test_lengths_of_any_size_are_looked_at_quickly():
+    """Of programs that nothing can hold the error is the runtime's, at once."""
+    from calque.lowering.passes import staged
+
+    for n in (2**60 - 93, 2**61 - 1, 2**40):
+        assert staged._divisor(n) in (0, staged.MOST)
