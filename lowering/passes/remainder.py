@@ -228,7 +228,8 @@ def _see_through(finder: rows.Finder, i: int) -> None:
     inner: Program = e.params["jaxpr"]
     for a in inner.inputs:
         chain = _views_of(finder, a)
-        if not any(v.name in ("slice", "transpose", "rev") for v in chain) or (
+        if not any(v.name in ("slice", "transpose", "rev") for v in chain) or any(
+                v in inner.equations for v in chain) or (  # (it computes one of them itself)
                 not _may_read(a, _layout(chain), inner, how)):
             sources[a] = None
             continue
@@ -236,7 +237,8 @@ def _see_through(finder: rows.Finder, i: int) -> None:
         sources[chain[0].inputs[0]] = None  # type: ignore[index]
     if not equations:
         return
-    count, found = len(equations), list(sources)
+    made = {v for e in equations for v in e.outputs}  # (one may be read as it is, too)
+    count, found = len(equations), [a for a in sources if a not in made]
     more = rows.Rows(how.sizes, how.folded, (((),),) * count + how.reads, ((),) * count + how.made,
                      frozenset(range(count)) | {count + k for k in how.views})
     finder.contract([i], e.replace(inputs=tuple(found), params={

@@ -21,6 +21,7 @@ from calque.lowering.passes.replacement import Replacement
 from calque.lowering.passes.rows import ROW_BYTES
 
 LEAST, MOST = 256, 1 << 15  # elements of a part
+LARGEST = 1 << 42  # bytes of what is reduced
 _FOLDS = frozenset(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"))
 _POSITIONS = {"argmax": "reduce_max", "argmin": "reduce_min"}
 
@@ -112,8 +113,8 @@ def _part(e: Equation) -> int:
             x.dtype.itemsize < 4 and x.dtype.kind == "f" and e.name in _FOLDS):
         return 0  # (what is rounded between stages is rounded twice)
     sizes = [x.shape[i] for i in axes]
-    if math.prod(sizes) * x.dtype.itemsize <= ROW_BYTES:
-        return 0
+    if not ROW_BYTES < math.prod(sizes) * x.dtype.itemsize <= LARGEST:
+        return 0  # (of more the error is IREE's and the runtime's)
     inner = [math.prod(sizes[i:]) for i in range(1, len(sizes))]
     fits = [n for n in inner if LEAST <= n <= MOST]
     if fits:
