@@ -12,6 +12,8 @@ and what it would make many dispatches of.
   registers.py  loops whose rows hold few numbers; passes/registers says which
   rows.py       sums and what follows of them row by row as one dispatch (folds.py: their sums);
                 passes/rows says which; stretch.py: without sums, many operations on a few vectors
+  assembly.py   groups that compute parts of a joined array as one dispatch; passes/assembled
+                says which
   points.py     rows of few numbers as one dispatch; passes/points says which
   attention.py  products around a group of rows; passes/attention says which
   lists.py      elementwise work on each array of a list; passes/lists says which

@@ -2,7 +2,7 @@
 
 `dispatch` calls a `stream.executable` of the module from the program; `insert` puts one, given as
 text, before the functions; `executable` writes the part of that text that most share, `share` a
-workgroup's part of the work.
+workgroup's part of the work, `copied` a run of elements that moves.
 """
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import signed
 
+VECTOR = 64  # bytes
 Spec = tuple[tuple[int, ...], Dtype]
 
 
@@ -66,6 +67,36 @@ def share(tag: str, count: int, groups: int) -> str:
       %{tag}_b = arith.muli %next, %{tag}_n : index
       %{tag}_begin = arith.divui %{tag}_a, %groups : index
       %{tag}_end = arith.divui %{tag}_b, %groups : index"""
+
+
+def lanes_of(count: int, bits: int) -> int:
+    """How many elements of up to `count` side by side a vector moves."""
+    return min(8 * VECTOR // bits, 1 << (count.bit_length() - 1))
+
+
+def copied(tag: str, count: str, source: tuple[str, str, str], target: tuple[str, str, str],
+           lanes: int, bits: int) -> str:
+    """So many elements of one array become another's, by vectors, then one by one; both are given
+    as (memref, its type, the first place)."""
+    (array, kind, begin), (out, out_kind, to) = source, target
+    vector = f"vector<{lanes}xi{bits}>"
+    several = f"""
+          scf.for %j = %c0 to %{tag}_whole step %{tag}_lanes {{
+            %p = arith.addi {begin}, %j : index
+            %q = arith.addi {to}, %j : index
+            %v = vector.load {array}[%p] : {kind}, {vector}
+            vector.store %v, {out}[%q] : {out_kind}, {vector}
+          }}"""
+    return f"""
+          %{tag}_lanes = arith.constant {lanes} : index
+          %{tag}_count = arith.divui {count}, %{tag}_lanes : index
+          %{tag}_whole = arith.muli %{tag}_count, %{tag}_lanes : index{several * (lanes > 1)}
+          scf.for %j = {f"%{tag}_whole" if lanes > 1 else "%c0"} to {count} step %c1 {{
+            %p = arith.addi {begin}, %j : index
+            %q = arith.addi {to}, %j : index
+            %v = memref.load {array}[%p] : {kind}
+            memref.store %v, {out}[%q] : {out_kind}
+          }}"""
 
 
 def dispatch(ctx: Context, family: str, name: str, operands: Sequence[Value],

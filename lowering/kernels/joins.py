@@ -13,14 +13,13 @@ from calque.core.types import Shape
 from calque.lowering.compiler.server import FUNCTIONS
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.kernels.dispatch import dispatch, executable, insert, share
+from calque.lowering.kernels.dispatch import VECTOR, copied, dispatch, executable, insert, share
 from calque.lowering.passes.cost import MOST_BINDINGS
 from calque.lowering.passes.remainder import joins_many
 from calque.lowering.plan.switches import off
 
 WORTH = 16384  # elements that a workgroup should have
 GROUPS = 16
-VECTOR = 64  # bytes
 
 
 def join(ctx: Context, xs: Sequence[Value], axis: int, shape: Shape) -> Value | None:
@@ -62,9 +61,8 @@ def _executable(ctx: Context, name: str, widths: Sequence[int], rows: int, line:
                 bits: int) -> str:
     function = FUNCTIONS[ctx.functions] if ctx.functions < len(FUNCTIONS) else f"copy_{name}"
     ctx.functions += 1
-    groups, lanes, total = _groups(rows * line), 8 * VECTOR // bits, rows * line
-    out = f"memref<{total}xi{bits}>"
-    vector = f"vector<{lanes}xi{bits}>"
+    groups = _groups(rows * line)
+    out = f"memref<{rows * line}xi{bits}>"
     calls = []
     for i, width in enumerate(widths):
         calls.append(f"""
@@ -81,29 +79,18 @@ def _executable(ctx: Context, name: str, widths: Sequence[int], rows: int, line:
     copy = f"""
     func.func private @{function}(%m: memref<?xi{bits}>, %out: {out}, %width: index, %to: index,
         %first: index, %last: index, %begin: index, %end: index) attributes {{no_inline}} {{
+      %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index
-      %lanes = arith.constant {lanes} : index
       %line = arith.constant {line} : index
       %span = arith.subi %end, %begin : index
-      %count = arith.divui %span, %lanes : index
-      %whole = arith.muli %count, %lanes : index
-      %stop = arith.addi %begin, %whole : index
       scf.for %row = %first to %last step %c1 {{
-        %from = arith.muli %row, %width : index
-        %above = arith.muli %row, %line : index
-        %at = arith.addi %above, %to : index
-        scf.for %j = %begin to %stop step %lanes {{
-          %p = arith.addi %from, %j : index
-          %q = arith.addi %at, %j : index
-          %x = vector.load %m[%p] : memref<?xi{bits}>, {vector}
-          vector.store %x, %out[%q] : {out}, {vector}
-        }}
-        scf.for %j = %stop to %end step %c1 {{
-          %p = arith.addi %from, %j : index
-          %q = arith.addi %at, %j : index
-          %x = memref.load %m[%p] : memref<?xi{bits}>
-          memref.store %x, %out[%q] : {out}
-        }}
+        %above = arith.muli %row, %width : index
+        %from = arith.addi %above, %begin : index
+        %before = arith.muli %row, %line : index
+        %at = arith.addi %before, %to : index
+        %there = arith.addi %at, %begin : index
+        {copied("run", "%span", ("%m", f"memref<?xi{bits}>", "%from"), ("%out", out, "%there"),
+                8 * VECTOR // bits, bits)}
       }}
       return
     }}"""

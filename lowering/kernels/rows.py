@@ -28,7 +28,6 @@ from calque.lowering.kernels.shell import FEW, Shell
 from calque.lowering.kernels.stretch import emit_stretch
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 from calque.lowering.passes import cost, picks, strided
-from calque.lowering.passes.assembled import Assembly
 from calque.lowering.passes.rows import EXTREMA, VECTOR, VIEWS, Rows, is_fold, numbered, price
 from calque.lowering.passes.strided import Layout
 
@@ -73,32 +72,6 @@ def emit_rows(ctx: Context, p: Program, rows: Rows, xs: Sequence[Value],
     made = shell.call(ctx.entering(xs), p.equations)
     ctx.aliases.add_new(made)
     return made
-
-
-def emit_assembly(ctx: Context, how: Assembly, xs: Sequence[Value], out: ShapedArray,
-                  equations: Sequence[Equation]) -> Value:
-    """A result whose parts groups compute, each in its place (passes/assembled)."""
-    key = "assembly", how.key(), tuple((x.shape, x.dtype) for x in xs), out.shape
-    shell = ctx.sources.get(key)
-    if shell is None:
-        ctx.sources[key] = shell = Shell(ctx, "chain", xs, [out])
-        with shell.inside():
-            work = sum(cost.work(p.program) for p in how.pieces)
-            groups = max(1, min(GROUPS, max(work, math.prod(out.shape)) // WORTH))
-            among = shell.distribute(groups), groups
-            (whole,) = shell.results
-            for p in how.pieces:
-                results = []
-                for v, (start, shape) in zip(p.program.outputs, p.places):
-                    part = whole.cut(how.axis, start, shape[how.axis]).reshaped(v.aval.shape)
-                    assert part is not None, (shape, v.aval.shape)
-                    results.append(part)
-                Kernel(shell, p.program, p.rows, [shell.operands[i] for i in p.inputs], results,
-                       among=among).emit()
-        shell.close()
-    made = shell.call(ctx.entering(xs), equations)
-    ctx.aliases.add_new(made)
-    return made[0]
 
 
 def turned(ctx: Context, x: Value, order: Sequence[int]) -> Value:

@@ -15,12 +15,11 @@ from calque.core.program import Atom, Literal
 from calque.core.types import Shape
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
-from calque.lowering.kernels.dispatch import dispatch, executable, insert, share
+from calque.lowering.kernels.dispatch import copied, dispatch, executable, insert, lanes_of, share
 from calque.lowering.plan.switches import off
 
 WORTH = 16384  # elements that a workgroup should have
 GROUPS = 16
-VECTOR = 64  # bytes
 
 
 def takes(ctx: Context, x: Value, new: Value) -> bool:
@@ -107,8 +106,9 @@ def _executable(name: str, w: _Window) -> str:
       {share("part", w.extent if w.in_place else total, w.groups)}
       %low = arith.addi %part_begin, {"%first" if w.in_place else "%c0"} : index
       %high = arith.addi %part_end, {"%first" if w.in_place else "%c0"} : index
-      {"" if w.in_place else _copied("whole", "%low", "%low", "%low", "%high", "%x", target, total,
-                                     target, w.bits)}
+      %part = arith.subi %high, %low : index
+      {"" if w.in_place else copied("part", "%part", ("%x", target, "%low"), ("%y", target, "%low"),
+                                    lanes_of(total, w.bits), w.bits)}
       %run = arith.constant {run} : index
       %inner = arith.constant {inner} : index
       %step = arith.constant {step} : index
@@ -135,37 +135,12 @@ def _executable(name: str, w: _Window) -> str:
           %b = arith.minsi %last, %high : index
           %skipped = arith.subi %a, %to : index
           %source = arith.addi %from, %skipped : index
-          {_copied("run", "%source", "%a", "%a", "%b", "%u", source, run, target, w.bits)}
+          %span = arith.subi %b, %a : index
+          %seen = arith.maxsi %span, %c0 : index
+          {copied("run", "%seen", ("%u", source, "%source"), ("%y", target, "%a"),
+                  lanes_of(run, w.bits), w.bits)}
         }}
       }}""")
-
-
-def _copied(tag: str, source: str, to: str, begin: str, end: str, array: str, kind: str,
-            longest: int, target: str, bits: int) -> str:
-    """Elements of an array from `source` on become those of %y from `to` on, as many as lie between
-    `begin` and `end`: by vectors, then one by one."""
-    lanes = min(8 * VECTOR // bits, 1 << (longest.bit_length() - 1))
-    vector = f"vector<{lanes}xi{bits}>"
-    several = f"""
-          scf.for %j = %c0 to %{tag}_whole step %{tag}_lanes {{
-            %p = arith.addi {source}, %j : index
-            %q = arith.addi {to}, %j : index
-            %v = vector.load {array}[%p] : {kind}, {vector}
-            vector.store %v, %y[%q] : {target}, {vector}
-          }}"""
-    return f"""
-          %{tag}_span = arith.subi {end}, {begin} : index
-          %{tag}_length = arith.maxsi %{tag}_span, %c0 : index
-          %{tag}_lanes = arith.constant {lanes} : index
-          %{tag}_count = arith.divui %{tag}_length, %{tag}_lanes : index
-          %{tag}_whole = arith.muli %{tag}_count, %{tag}_lanes : index
-          {several if lanes > 1 else ""}
-          scf.for %j = {f"%{tag}_whole" if lanes > 1 else "%c0"} to %{tag}_length step %c1 {{
-            %p = arith.addi {source}, %j : index
-            %q = arith.addi {to}, %j : index
-            %v = memref.load {array}[%p] : {kind}
-            memref.store %v, %y[%q] : {target}
-          }}"""
 
 
 def _first(w: _Window) -> str:

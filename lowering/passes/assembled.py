@@ -57,7 +57,7 @@ def _assemble(finder: Finder, i: int, e: Equation) -> None:
     axis, at = e.params["dimension"], 0
     parts: dict[int, dict[Var, tuple[int, Shape]]] = {}  # of groups, by what they compute
     moved: list[tuple[Equation, tuple[int, Shape]]] = []  # what is in memory, or a number
-    members = {i}
+    members, views = {i}, set[int]()
     inner = math.prod(e.outputs[0].aval.shape[axis + 1:])
     narrow = False
     for a in e.inputs:
@@ -78,8 +78,10 @@ def _assemble(finder: Finder, i: int, e: Equation) -> None:
             if view is None or not _is_moved(view):
                 view = Equation(registry["reshape"], (a,), (Var(a.aval),), {
                     "new_sizes": shape, "dimensions": None, "sharding": None})
-            elif a not in finder.results and finder.users[a] == {i}:
-                members.add(k)
+            else:
+                views.add(k)
+                if a not in finder.results and finder.users[a] == {i}:
+                    members.add(k)
             moved.append((view, (at, shape)))
         at += shape[axis]
     for j, found in parts.items():  # all that a group computes, or it stays what it is
@@ -101,7 +103,8 @@ def _assemble(finder: Finder, i: int, e: Equation) -> None:
             tuple(found[v] for v in group.outputs)))
     pieces += [_copy(q, inputs, place) for q, place in moved]
     ordered = sorted(members, key=finder.position.__getitem__)
-    whole = Program(inputs, [finder.equations[k] for k in ordered], e.outputs, name="assembled")
+    inside = sorted(members | views, key=finder.position.__getitem__)  # (others read views, too)
+    whole = Program(inputs, [finder.equations[k] for k in inside], e.outputs, name="assembled")
     finder.contract(ordered, Equation(registry["jit"], tuple(inputs), e.outputs, {
         "jaxpr": whole, "name": "assembled", "rows": Assembly(axis, tuple(pieces))}, e.source,
         e.scope), [])

@@ -8,6 +8,7 @@ reduced in passes of their own, and positions number by number on one thread (ar
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -31,24 +32,21 @@ def with_stages(p: Program) -> Program:
     if not any(map(_part, p.equations)):
         return p
     p = flat(p)
-    shapes = _shapes(p)
+    parts = list(map(_part, p.equations))
+    shapes = _shapes(p, parts)
     seen: dict[Atom, Atom] = {}  # what is there in parts
     equations: list[Equation] = []
-    for i, e in enumerate(p.equations):
-        part = _part(e)
-        if i not in shapes:
-            equations.append(e)
-            continue
+    for i, (e, part) in enumerate(zip(p.equations, parts)):
         made = Replacement(e)
         if part:
             x = _as_parts(made, e.inputs[0], shapes[i], seen)
             equations += _folded(made, x, part) if e.name in _FOLDS else _placed(made, x)
         else:
-            equations += _in_parts(made, shapes[i], seen)
+            equations += _in_parts(made, shapes[i], seen) if i in shapes else [e]
     return p.replace(equations=equations)
 
 
-def _shapes(p: Program) -> dict[int, Shape]:
+def _shapes(p: Program, parts: Sequence[int]) -> dict[int, Shape]:
     """The shape in which reductions read their operand, by their positions, and in which
     elementwise equations are taken that only such of one shape read: between the two a reshape
     would stand, and what is computed be written to memory."""
@@ -58,9 +56,8 @@ def _shapes(p: Program) -> dict[int, Shape]:
             users.setdefault(a, set()).add(i)
     results, found = set(p.outputs), dict[int, Shape]()
     for i, e in reversed(list(enumerate(p.equations))):
-        part = _part(e)
-        if part:
-            found[i] = _in_shape(e, part)
+        if parts[i]:
+            found[i] = _in_shape(e, parts[i])
         elif _is_elementwise(e) and not results & set(e.outputs):
             own = e.outputs[0].aval
             wanted = {found.get(k) for k in users.get(e.outputs[0], ())}

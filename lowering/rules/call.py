@@ -4,11 +4,12 @@ from __future__ import annotations
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import gemm, move
+from calque.lowering.kernels.assembly import emit_assembly
 from calque.lowering.kernels.attention import emit_attention
 from calque.lowering.kernels.lists import emit_list
 from calque.lowering.kernels.loop import emit_padded, emit_whole
 from calque.lowering.kernels.points import emit_points
-from calque.lowering.kernels.rows import emit_assembly, emit_rows
+from calque.lowering.kernels.rows import emit_rows
 from calque.lowering.passes.assembled import Assembly
 from calque.lowering.passes.attention import Attention
 from calque.lowering.passes.edges import Edges

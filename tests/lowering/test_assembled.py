@@ -91,3 +91,53 @@ def test_every_so_many_elements(step, dtype):
             np.testing.assert_array_equal(np.asarray(cut), want)
             np.testing.assert_array_equal(np.asarray(flat), x.reshape(-1)[first::step])
             np.testing.assert_array_equal(computed, (want == x[:1, :1]).sum(1))
+
+
+def test_edges_of_joins():
+    """Views that others read, parts without elements, numbers, one row, loops, vmap, gradients."""
+    x, y = RNG.rand(2, 200, 300).astype(np.float32)
+
+    def shared(x, y):
+        cut = x[5:]
+        return jnp.concatenate([y * 2, cut]), cut + 1, x
+
+    for got, want in zip(calque.jit(shared)(x, y), (
+            np.concatenate([y * 2, x[5:]]), x[5:] + 1, x)):
+        np.testing.assert_array_equal(got, want)
+
+    def turned(x):
+        for _ in range(3):
+            x = np.concatenate([x[1:] * 2, x[:1] + 1])
+        return x
+
+    cases = [
+        (lambda x: jnp.concatenate([x * 2, x[:0], jnp.zeros((0, 300)), x + 1]),
+         np.concatenate([x * 2, x + 1])),
+        (lambda x: jnp.concatenate([jnp.zeros((200, 1)), x * 2, jnp.ones((200, 2))], 1),
+         np.concatenate([np.zeros((200, 1)), x * 2, np.ones((200, 2))], 1)),
+        (lambda x: jnp.stack([x.reshape(1, -1) * 2, x.reshape(1, -1)]),
+         np.stack([x.reshape(1, -1) * 2, x.reshape(1, -1)])),
+        (lambda x: calque.lax.fori_loop(
+            0, 3, lambda _, c: jnp.concatenate([c[1:] * 2, c[:1] + 1]), x), turned(x)),
+        (calque.vmap(lambda r: jnp.concatenate([r[:1] * 0, jnp.diff(r)])),
+         np.concatenate([x[:, :1] * 0, np.diff(x)], 1)),
+        (calque.grad(lambda x: (jnp.concatenate([x * 2, x[::-1]]) ** 2).sum()), 10 * x),
+        (lambda x: jnp.concatenate([jnp.ones((100, 300)) * 2, jnp.zeros((1, 300))]),
+         np.concatenate([np.full((100, 300), 2), np.zeros((1, 300))])),
+    ]
+    for f, want in cases:
+        np.testing.assert_allclose(calque.jit(f)(x), want, rtol=1e-6)
+
+
+def test_of_sizes_known_at_the_call():
+    from calque import export
+    made = export.export(calque.jit(lambda x: (
+        jnp.argmax(x), jnp.concatenate([x * 2, x + 1]), x.at[3].set(0), (x % 0.25).sum())))(
+        calque.ShapeDtypeStruct(export.symbolic_shape("n"), np.float32))
+    for n in (7, 40_000, 600_000):
+        x = RNG.rand(n).astype(np.float32)
+        place, joined, updated, total = made.call(x)
+        assert place == x.argmax()
+        np.testing.assert_array_equal(joined, np.concatenate([x * 2, x + 1]))
+        np.testing.assert_array_equal(updated, np.where(np.arange(n) == 3, 0, x))
+        np.testing.assert_allclose(total, np.fmod(x, 0.25).sum(dtype=np.float64), rtol=1e-5)

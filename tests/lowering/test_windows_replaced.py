@@ -141,3 +141,29 @@ def test_joins_of_long_arrays_need_no_list_of_their_places():
     np.testing.assert_array_equal(got, np.roll(np.concatenate([x, x[::-1][:5]]), 3))
     np.testing.assert_array_equal(turned, np.concatenate([rows, rows[::-1]]))
     assert max(seen, default=0) <= edges.LONGEST
+
+
+def test_an_argument_that_is_read_behind_its_update():
+    x = array((200, 150), "float32")
+
+    def f(x, i):
+        y = x.at[i].set(0.0)
+        return y.at[1].add(x[0]), x, x.sum(0), y
+
+    want = x.copy()
+    want[7] = 0
+    more = want.copy()
+    more[1] += x[0]
+    first, same, total, y = calque.jit(f)(x, np.int32(7))
+    np.testing.assert_array_equal(first, more)
+    np.testing.assert_array_equal(same, x)
+    np.testing.assert_array_equal(y, want)
+    np.testing.assert_allclose(total, x.sum(0, dtype=np.float64), rtol=2e-6)  # 200 sums in f32
+
+
+def test_nothing_is_an_argument():
+    got = calque.jit(lambda: jnp.zeros((200, 150)).at[3].set(1.0).at[:, 0].add(2.0))()
+    want = np.zeros((200, 150))
+    want[3] = 1
+    want[:, 0] += 2
+    np.testing.assert_array_equal(got, want)
