@@ -491,7 +491,7 @@ def test_numbers_among_residuals_stay_pythons() -> None:
     for g in (calque.grad(f), calque.jit(calque.grad(f)),
               lambda x: calque.vmap(calque.grad(f))((jnp.full(2, x[0]), None))):
         np.testing.assert_allclose(g((2.0, None))[0], 6.0)
-    assert all(type(n) is int and flag is True for flag, n in seen) and len(seen) == 3
+    assert all(isinstance(n, int) and flag is True for flag, n in seen) and len(seen) == 3
 
 
 def test_arguments_without_a_derivative_may_be_mapped_or_traced() -> None:

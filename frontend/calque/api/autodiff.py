@@ -28,7 +28,7 @@ from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.core.zeros import is_zero
 from calque.dispatch.array import as_values, to_array
-from calque.dispatch.eager import lazy_eval
+from calque.dispatch.eager import as_given, lazy_eval, operands, remembered, results
 from calque.dispatch.jit import jit
 from calque.dispatch.tracing import (
     argument_path,
@@ -200,10 +200,10 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False,
         fun, tree_util.tree_structure((primals, {})), i))
     with lazy_eval("vjp"):
         flat = _Flat(fun, in_tree, has_aux)
-        leaves = as_values(leaves)
+        leaves = operands(leaves)
         outs, pullback = _vjp(flat, leaves, [_differentiable(x) for x in leaves], whole_tree)
         count = flat.out_tree.num_leaves
-        out = flat.out_tree.unflatten(as_values(outs[:count]))
+        out = flat.out_tree.unflatten(results(outs[:count]))
         pullback.program = pullback.program.replace(name=name)
         if has_aux:
             return out, pullback.split(leaves), flat.aux(outs[count:])
@@ -314,7 +314,7 @@ def _value_and_grad(fun: Any, leaves: Sequence[Any], in_tree: Any, has_aux: bool
                     holomorphic: bool) -> tuple[Any, list[Any]]:
     """The value (and aux), and the gradients of all leaves."""
     flat = _Flat(fun, in_tree, has_aux)
-    values = as_values(leaves)
+    values = operands(leaves)
     outs, pullback = _vjp(flat, values, [_differentiable(x) for x in values], in_tree)
     _check_scalar(flat, outs, holomorphic)
     one = ew.const(outs[0], 1)
@@ -421,15 +421,15 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any],
             fix="pass one tangent per primal, in the same containers."))
     check_arguments("jvp", leaves, tree_util.flatten((tuple(primals), {}))[1])
     with lazy_eval("jvp"):
-        values = as_values(leaves)
-        ts = [_no_weaker(check_tangent(t, aval_of(x)), aval_of(x))
-              for t, x in zip(t_leaves, values)]
+        values = operands(leaves)
+        ts = remembered(t_leaves, [check_tangent(t, aval_of(x)) for t, x in zip(t_leaves, values)])
+        ts = [_no_weaker(t, aval_of(x)) for t, x in zip(ts, values)]
         flat = _Flat(fun, in_tree, has_aux)
         outs, out_ts = jvp_module.jvp_flat(flat, values, ts)
         count = flat.out_tree.num_leaves
-        primal_out = flat.out_tree.unflatten(as_values(outs[:count]))
+        primal_out = flat.out_tree.unflatten(results(outs[:count]))
         tangent_out = flat.out_tree.unflatten([
-            shown(t, aval_of(o)) for t, o in zip(out_ts[:count], outs)])
+            as_given(shown(t, aval_of(o))) for t, o in zip(out_ts[:count], outs)])
         if has_aux:
             return primal_out, tangent_out, flat.aux(outs[count:])
         return primal_out, tangent_out
@@ -461,7 +461,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     leaves, in_tree = tree_util.flatten(primals)
     check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1])
     with lazy_eval("linearize"):
-        values = as_values(leaves)
+        values = operands(leaves)
         nonzero = [_differentiable(x) for x in values]
         flat = _Flat(fun, in_tree, has_aux)
         outs, mask, program = linearize_module.linearize_flat(flat, values, nonzero)
@@ -470,7 +470,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
 
         apply = Linearized(program, tuple(map(aval_of, values)), tuple(nonzero), tuple(mask),
                            tuple(out_avals), in_tree, flat.out_tree)
-        out = flat.out_tree.unflatten(as_values(outs[:count]))
+        out = flat.out_tree.unflatten(results(outs[:count]))
         return (out, apply, flat.aux(outs[count:])) if has_aux else (out, apply)
 
 

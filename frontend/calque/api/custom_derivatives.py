@@ -24,6 +24,7 @@ from calque.core.config import config
 from calque.core.errors import UnexpectedTracerError, explain
 from calque.core.lists import as_tuple, flagged
 from calque.core.naming import dress, name_of
+from calque.core.numbers import typed
 from calque.core.refs import Ref, bound_to_rules, check_distinct
 from calque.core.trace import Tracer
 from calque.core.types import Function
@@ -98,6 +99,7 @@ def _flatten(name: str, fun: Function, args: tuple[Any, ...]) -> tuple[Sequence[
     """Arrays of arguments and their structure, in which references stay."""
     leaves, tree = tree_util.flatten(args)
     check_arguments(name, leaves, tree_util.tree_structure((args, {})), refs=True)
+    leaves = [typed(x) for x in leaves]
     if not any(type(x) is Ref for x in leaves):
         return leaves, tree
     path = tree_util.tree_structure((args, {}))

@@ -39,7 +39,7 @@ from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.core.zeros import Zero, is_zero, zeros
 from calque.dispatch.array import Array, to_array
-from calque.dispatch.eager import lazy_eval
+from calque.dispatch.eager import as_given, lazy_eval, remembered
 from calque.primitives import elementwise as ew
 from calque.primitives.custom import Rule
 from calque.transforms.stage import replay
@@ -249,8 +249,10 @@ class VJP(_LinearMap):
                 f"to match {out_tree}.",
                 fix="pass cotangents with the structure of the function's output."))
         with lazy_eval("vjp"):
-            given = [check_cotangent(c, a) for c, a in zip(leaves, out_avals)]
-            return in_tree.unflatten([shown(c, a) for c, a in zip(self.flat(given), in_avals)])
+            given = remembered(leaves, [
+                check_cotangent(c, a) for c, a in zip(leaves, out_avals)])
+            return in_tree.unflatten([
+                as_given(shown(c, a)) for c, a in zip(self.flat(given), in_avals)])
 
     def with_refs(self, *wanted: Any) -> Callable[[Any], Any]:
         """The pullback that adds cotangents to references.
@@ -301,11 +303,11 @@ class Linearized(_LinearMap):
                 f"linearized function called with tangents of structure {tree}, but the primals "
                 f"had {in_tree}."))
         with lazy_eval("linearized"):
-            ts = [_check_linearized(t, a) for t, a in zip(given, in_avals)]
+            ts = remembered(given, [_check_linearized(t, a) for t, a in zip(given, in_avals)])
             found = iter(replay(self.program, *flagged(ts, nonzero)))
             full = [next(found) if m else Zero(a.tangent()) for m, a in zip(mask, out_avals)]
             return out_tree.unflatten([
-                shown(t, a) for t, a in zip(full[:out_tree.num_leaves], out_avals)])
+                as_given(shown(t, a)) for t, a in zip(full[:out_tree.num_leaves], out_avals)])
 
 
 class Transposed(_LinearMap):

@@ -3,7 +3,7 @@
   program.py     Program, Equation, Var, Literal: flat, typed, immutable
   blocks.py      layouts of blocks of numbers of a few bits
   avals.py       ShapedArray: shape and dtype of a value
-  dtypes.py      dtypes, their promotion, keys
+  dtypes.py      dtypes, their promotion, keys; numbers.py: Python's numbers with a dtype
   types.py       names for the types of annotations: Shape, Params, Function
   primitive.py   the record of a primitive: rules and facts; weights.py: what an element costs
   precision.py   how exactly float32 is multiplied

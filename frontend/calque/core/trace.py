@@ -53,6 +53,11 @@ class Trace:
         """x as a value of this trace: a tracer is one already."""
         return x
 
+    def number(self, x: Any) -> Any:
+        """The Python number that a value was made of, where a transformation took one as its
+        argument and nothing has touched it since; else the value."""
+        return x
+
     def how_static(self, x: Any) -> str:
         """How the argument that a value comes from is marked as static; "" where no one knows."""
         return ""

@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes, errors
+from calque.core import dtypes, errors, numbers
 from calque.core.avals import aval_of
 from calque.core.config import config
+from calque.core.lists import flagged
 from calque.core.memo import Memo, Recent
 from calque.core.primitive import Primitive
 from calque.core.program import (
@@ -49,6 +50,7 @@ from calque.core.types import Function, Params
 from calque.dispatch import numpy_rules, shape_polymorphic
 from calque.dispatch.array import (
     Array,
+    as_values,
     current_device,
     from_numpy,
     from_scalar,
@@ -400,19 +402,23 @@ LONGEST = 1000  # equations recorded before they are run
 class LazyTrace(Trace):
     """Records eager operations; their results are Arrays whose values come at `flush`."""
 
-    __slots__ = ("equations", "inputs", "arrays", "lock", "name")
+    __slots__ = ("equations", "inputs", "arrays", "lock", "name", "numbers")
     kind = "lazy"
 
     def __init__(self, name: str) -> None:
         super().__init__(eval_trace)
         self.name = name
         self.lock = threading.RLock()
+        self.numbers: dict[int, tuple[Array, Any]] = {}  # arguments that are Python's
         self._reset()
 
     def _reset(self) -> None:
         self.equations: list[Equation] = []
         self.inputs: dict[int, tuple[Var, Array]] = {}
         self.arrays: list[weakref.ref[Array]] = []
+
+    def number(self, x: Any) -> Any:
+        return self.numbers[id(x)][1] if id(x) in self.numbers else x
 
     def atom(self, x: Any, prim: Primitive) -> Atom:
         if isinstance(x, Tracer):
@@ -481,6 +487,40 @@ class LazyTrace(Trace):
                 a._own, a._pending = r._own, None
 
 
+def operands(leaves: Sequence[Any]) -> list[Any]:
+    """Arguments of a transformation as arrays or tracers, whose numbers are `remembered`."""
+    return remembered(leaves, as_values(leaves))
+
+
+def remembered(leaves: Sequence[Any], values: list[Any]) -> list[Any]:
+    """The values; outside of other transformations the trace knows those made of Python's numbers
+    again (Trace.number)."""
+    trace = current.get()
+    if type(trace) is LazyTrace:
+        for x, a in zip(leaves, values):
+            if type(x) in numbers.KINDS and type(a) is Array:
+                trace.numbers[id(a)] = (a, x)
+    return values
+
+
+def results(outs: Sequence[Any]) -> list[Any]:
+    """What a transformed function returns, as arrays or tracers; outside of other transformations
+    its Python numbers stay what they are."""
+    if type(current.get()) is not LazyTrace:
+        return as_values(outs)
+    known = list(map(as_given, outs))
+    numeric = [isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)
+               for x in known]
+    for x in flagged(known, numeric):
+        dtypes.check_fits(x)
+    return [x if n else as_values([x])[0] for x, n in zip(known, numeric)]
+
+
+def as_given(x: Any) -> Any:
+    """A value, or the Python number that it was made of (Trace.number)."""
+    return current.get().number(x)
+
+
 def is_literal(x: Any, prim: Primitive) -> bool:
     """Whether a scalar is written into the program of an operation; other scalars are arguments."""
     if isinstance(x, (complex, np.complexfloating)):
@@ -508,6 +548,6 @@ def lazy_eval(name: str = "eager") -> Iterator[None]:
         trace.flush()
 
 
-__all__ = ["Compiled", "LazyTrace", "check_floats", "compile_program",
+__all__ = ["Compiled", "LazyTrace", "as_given", "check_floats", "compile_program",
            "compiled", "evaluate", "from_scalar", "is_literal", "lazy_eval", "named_target",
-           "run_program", "target_of"]
+           "operands", "remembered", "results", "run_program", "target_of"]

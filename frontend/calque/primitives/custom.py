@@ -13,6 +13,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import CustomVJPException, explain
 from calque.core.lists import flagged, without
+from calque.core.numbers import typed
 from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program
 from calque.core.refs import Frame
@@ -117,6 +118,16 @@ def taken(tangents: Sequence[Any]) -> list[Any]:
             Zero(ShapedArray(t.shape, dtypes.float0)) if _is_float0(t) else t for t in tangents]
 
 
+def _untouched(values: Sequence[Any]) -> list[Any]:
+    """Values as a rule is given them: the Python number again where one is made of it."""
+    return list(map(current.get().number, values))
+
+
+def _as_given(primals: Sequence[Any]) -> list[Any]:
+    """Arguments as a rule is given them: their numbers say which dtype they have."""
+    return list(map(typed, _untouched(primals)))
+
+
 def _is_float0(x: Any) -> bool:
     return getattr(x, "dtype", None) == dtypes.float0
 
@@ -206,7 +217,8 @@ class _Batch:
 def _jvp_of(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, jvp: Rule,
             num_consts: int, symbolic_zeros: bool) -> Any:
     _no_closed_tangents("custom_jvp", tangents[:num_consts])
-    outs, moved = jvp(list(primals[num_consts:]), shown(tangents[num_consts:], symbolic_zeros))
+    outs, moved = jvp(_as_given(primals[num_consts:]),
+                      _untouched(shown(tangents[num_consts:], symbolic_zeros)))
     return outs, taken(moved)
 
 
@@ -278,7 +290,10 @@ def _linearize_vjp(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any,
     if any(nonzero[:num_consts]):
         _no_closed_tangents("custom_vjp", [None])
     own = list(primals[num_consts:])
-    outs, residuals = fwd(own, list(nonzero[num_consts:]))
+    given = _as_given(own)
+    outs, residuals = fwd(given, list(nonzero[num_consts:]))
+    arrays = {id(g): x for g, x in zip(given, own)}
+    residuals = [arrays.get(id(r), r) for r in residuals]  # (a pullback is made of arrays)
     numbers = tuple((i, r) for i, r in enumerate(residuals)  # Python's stay what they are
                     if type(r) in (bool, int, float, complex))
     residuals = [r for r in residuals if type(r) not in (bool, int, float, complex)]
@@ -378,7 +393,7 @@ def _lin_transpose(cts: Sequence[Any], *args: Any, bwd: Rule, num_res: int,
     assert not any(is_linear(r) for r in residuals)
     for i, number in numbers:
         residuals.insert(i, number)
-    found = bwd(residuals, shown(cts, symbolic_zeros))
+    found = bwd([typed(r) for r in residuals], _untouched(shown(cts, symbolic_zeros)))
     kept = [Zero(a.cotangent()) if f is None else f for f, a, n in zip(found, inputs, nonzero) if n]
     return [None] * num_res + kept
 

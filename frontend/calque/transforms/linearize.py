@@ -50,6 +50,10 @@ class SplitTrace(Trace):
         super().__init__(parent)
         self.tangents = tangents
 
+    def number(self, x: Any) -> Any:
+        assert self.parent is not None
+        return self.parent.number(x)
+
     def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         assert self.parent is not None
         mine = [type(a) is StageTracer and a._trace is self.tangents for a in args]
