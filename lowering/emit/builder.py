@@ -22,7 +22,8 @@ from calque.lowering.emit.sizes import Sizes
 from calque.lowering.emit.value import Scalar
 from calque.lowering.emit.value import Value as Value
 
-SOFT_BF16 = frozenset(("add", "subtract", "multiply", "divide", "negate", "abs", "floor", "ceil"))
+ARITHMETIC = frozenset(("add", "subtract", "multiply", "divide"))
+SOFT_BF16 = ARITHMETIC | {"negate", "abs", "floor", "ceil"}
 ROUNDED = frozenset(("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum"))
 # Whether f32 to f16 is to be done by bits in the module that is being emitted.
 soft_f16: contextvars.ContextVar[bool] = contextvars.ContextVar("soft_f16", default=False)
@@ -220,7 +221,7 @@ class Builder:
             # keeps one and writes it twice, once outside of the loops over workgroups
             # (tests/lowering/test_refusals.py)
             return -self.select(x, self.splat(-1, x.shape, dtype), self.splat(0, x.shape, dtype))
-        if self.relaxed and dtype == BF16 != x.dtype:
+        if dtype == BF16 != x.dtype and (self.relaxed or self.bodies and x.dtype in (F16, F32)):
             return self.bfloat16(x)
         if self.soft_f16 and dtype == F16 != x.dtype:
             return self.float16(x)
@@ -229,8 +230,10 @@ class Builder:
     def bfloat16(self, x: Value) -> Value:
         """x as bf16, to nearest even, by the bits of f32.
 
-        For SPIR-V: MLIR makes one conversion of an integer's to f32 and then to bf16, which IREE's
-        bf16 there (an integer with the upper half of an f32's bits) has no form for
+        IREE makes nothing of f32 to bf16 to f32 (it marks its own forms of bf16 as `contract`); a
+        rounding by bits it keeps (tests/lowering/test_math_needs_cures.py).  For SPIR-V: MLIR
+        makes one conversion of an integer's to f32 and then to bf16, which IREE's bf16 there (an
+        integer with the upper half of an f32's bits) has no form for
         (tests/lowering/test_vulkan_needs_cures.py).  NaN is known by its bits: drivers take x != x
         for false, and NVIDIA's NaN of 31 bits, rounded as a number, became -0.
         """

@@ -17,13 +17,13 @@ at the builder's insertion point; f16 and bf16 are computed in f32 and rounded o
     incomplete.py  igamma igammac igamma_grad_a random_gamma_grad betainc
     bessel.py      bessel_i0e bessel_i1e
     complex_.py, complex_inverse.py   the same functions of complex64 and complex128
-    basic.py       floor ceil round sign rem maximum minimum clamp nextafter is_finite
+    basic.py       arithmetic, floor ceil round sign rem maximum minimum clamp nextafter is_finite
     convert.py     conversions between all dtypes
 """
-from calque.lowering.math.basic import clamp, is_finite, maximum, minimum, nextafter
-from calque.lowering.math.convert import convert, narrowed
+from calque.lowering.math.basic import arithmetic, clamp, is_finite, maximum, minimum, nextafter
+from calque.lowering.math.convert import convert
 from calque.lowering.math.power import integer_pow, pow_const
 from calque.lowering.math.table import TABLE
 
-__all__ = ["TABLE", "clamp", "convert", "integer_pow", "is_finite", "maximum", "minimum",
-           "narrowed", "nextafter", "pow_const"]
+__all__ = ["TABLE", "arithmetic", "clamp", "convert", "integer_pow", "is_finite", "maximum",
+           "minimum", "nextafter", "pow_const"]

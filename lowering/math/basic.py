@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from calque.lowering.emit.builder import Builder, Value
-from calque.lowering.emit.dtypes import BOOL, F32, F64, I32, U8, U32, U64, signed, unsigned
+from calque.lowering.emit.dtypes import BF16, BOOL, F32, F64, I32, U8, U32, U64, signed, unsigned
 from calque.lowering.math.common import (
     BIAS,
     MANTISSA,
@@ -19,7 +19,7 @@ from calque.lowering.math.common import (
     with_sign,
 )
 from calque.lowering.math.convert import SMALL, convert
-from calque.lowering.math.region import BodyBuilder
+from calque.lowering.math.region import BodyBuilder, elementwise
 
 
 @floating
@@ -214,6 +214,19 @@ def _long_division(b: BodyBuilder, a: Value, d: Value) -> Value:
 
 
 # ---- integers
+def arithmetic(b: Builder, name: str, x: Value, y: Value) -> Value:
+    """`add`, `subtract`, `multiply` or `divide` as IREE has it, where it is right; of bf16 rounded
+    each time (IREE's own forms of these round what is stored only; NumPy and XLA do each)."""
+    if x.dtype != BF16 or b.relaxed:  # (where b is relaxed all are by bits)
+        return b.binary(name, x, y)
+    return elementwise(b, lambda e, p, q: e.binary(name, p, q), [x, y], [BF16])[0]
+
+
+def quotient(b: Builder, x: Value, y: Value) -> Value:
+    """Floats."""
+    return arithmetic(b, "divide", x, y)
+
+
 def divide(b: Builder, x: Value, y: Value) -> Value:
     """Integers, towards zero; x / 0 has all bits set, the least / -1 is the least, as in XLA."""
     if not b.relaxed:

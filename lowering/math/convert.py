@@ -80,19 +80,9 @@ def convert(b: Builder, x: Value, dtype: Dtype) -> Value:
         return _upper_half(_few_bits(x).astype(F32))
     if source == F64 and dtype in (F16, BF16):
         return elementwise(b, lambda _, v: _round_to_odd(v).astype(dtype), [x], [dtype])[0]
+    if dtype == BF16 and b.bodies and not b.relaxed:  # (where b is relaxed all are by bits)
+        return elementwise(b, lambda _, v: v.astype(BF16), [x], [BF16])[0]
     return x.astype(dtype)
-
-
-def narrowed(b: Builder, x: Value, dtype: Dtype) -> Value:
-    """`convert` as a user asks for it: of a bf16 that is widened again only its digits are left.
-
-    IREE makes nothing of f32 to bf16 to f32 (it marks its own forms of bf16 as `contract`); a
-    rounding by bits it keeps (tests/lowering/test_math_needs_cures.py).
-    """
-    if dtype != BF16 or x.dtype not in (F16, F32, F64) or b.relaxed or _converted_bool(x):
-        return convert(b, x, dtype)  # (where b is relaxed all are by bits)
-    wide = _to_f32_for_rounding(b, x)
-    return elementwise(b, lambda e, v: e.bfloat16(v), [wide], [BF16])[0]
 
 
 def _converted_bool(x: Value) -> Value | None:

@@ -60,7 +60,12 @@ _LARGEST_LOG2 = {F32: 160.0, F64: 1200.0}
 
 
 def sqrt(b: Builder, x: Value) -> Value:
-    """Square root (IREE's own: correctly rounded)."""
+    """Square root (IREE's own: correctly rounded; of bf16 that of f32, rounded again)."""
+    return _of_f32(b, x) if x.dtype == BF16 else b.sqrt(x)
+
+
+@floating
+def _of_f32(b: Builder, x: Value) -> Value:
     return b.sqrt(x)
 
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from calque.core.types import Dtype, Shape
 from calque.lowering.emit import mlir
-from calque.lowering.emit.builder import ROUNDED, SOFT_BF16, Builder, Value
-from calque.lowering.emit.dtypes import BF16, BOOL, F16
+from calque.lowering.emit.builder import ARITHMETIC, ROUNDED, SOFT_BF16, Builder, Value
+from calque.lowering.emit.dtypes import BF16, BOOL, F16, F32
 from calque.lowering.emit.folding import guarded_from_one_number
 
 _ARITH = {  # StableHLO name -> (float op, signed op, unsigned op)
@@ -83,7 +83,8 @@ class BodyBuilder(Builder):
         assert shape == ()
         if self.soft_f16 and dtype == F16 and name in ROUNDED:
             return self._widened(name, operands, shape)
-        if self.relaxed and dtype == BF16 and name in SOFT_BF16:
+        if dtype == BF16 and name in (SOFT_BF16 if self.relaxed else ARITHMETIC):
+            # (IREE's own forms are marked as `contract`: they round what is stored only)
             return self._by_bits(name, operands, shape)
         return self._make(_ARITH[name][_kind(operands[-1].dtype)], operands, dtype)
 
@@ -115,7 +116,7 @@ class BodyBuilder(Builder):
     def convert(self, x: Value, dtype: Dtype) -> Value:
         if x.dtype == dtype:
             return x
-        if self.relaxed and dtype == BF16:
+        if dtype == BF16 and (self.relaxed or x.dtype in (F16, F32)):
             return self.bfloat16(x)
         if self.soft_f16 and dtype == F16:
             return self.float16(x)

@@ -89,7 +89,7 @@ TABLE: dict[str, Function] = {
     "atanh": by_kind("atanh", hyperbolic.atanh, complex_inverse.atanh),
     "abs": by_kind("abs", _native("abs"), complex_.abs_, _magnitude),
     "pow": _pow,
-    "div": by_kind("div", _native("divide"), complex_.div, integers=basic.divide),
+    "div": by_kind("div", basic.quotient, complex_.div, integers=basic.divide),
     "rem": by_kind("rem", basic.rem, integers=basic.remainder),
     "erf": by_kind("erf", special.erf),
     "erfc": by_kind("erfc", special.erfc),

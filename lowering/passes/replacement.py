@@ -32,6 +32,13 @@ class Replacement:
             "reshape", [a], shape, a.aval.dtype,
             new_sizes=tuple(shape), dimensions=None, sharding=None)
 
+    def cut(self, a: Atom, start: int, stop: int) -> Atom:
+        """From start to stop of the last axis."""
+        *lead, length = a.aval.shape
+        return a if (start, stop) == (0, length) else self.emit(
+            "slice", [a], (*lead, stop - start), a.aval.dtype,
+            start_indices=(0,) * len(lead) + (start,), limit_indices=(*lead, stop), strides=None)
+
     def transposed(self, a: Atom, order: Sequence[int]) -> Atom:
         return a if list(order) == list(range(a.aval.ndim)) else self.emit(
             "transpose", [a], [a.aval.shape[i] for i in order], a.aval.dtype,

@@ -3,7 +3,8 @@
 A kernel over rows takes a whole row at a time (passes/rows), so that the largest of a million
 numbers, its position, or a logsumexp over all of an array were IREE's, which computes what is
 reduced in passes of their own, and positions number by number on one thread (argmax of 1000 x 1000
-4.7 to 0.3 ms).  Start reading at `with_stages`.
+4.7 to 0.3 ms).  A length that has no divisor is cut into parts and a rest.  Start reading at
+`with_stages`.
 """
 from __future__ import annotations
 
@@ -14,17 +15,25 @@ from functools import lru_cache
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.program import Atom, Equation, Literal, Program
 from calque.core.types import Shape
+from calque.lowering.emit.dtypes import BOOL
 from calque.lowering.passes import cost
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.replacement import Replacement
 from calque.lowering.passes.rows import ROW_BYTES
 
 LEAST, MOST = 256, 1 << 15  # elements of a part
+BEFORE_A_REST = 1 << 13  # the same of a length that none of these divides
 LARGEST = 1 << 42  # bytes of what is reduced
 _FOLDS = frozenset(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"))
 _POSITIONS = {"argmax": "reduce_max", "argmin": "reduce_min"}
+_JOINED = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min"}
+_BEYOND = {"argmax": "gt", "argmin": "lt"}
+
+# How an array is read: what of its last axis, from where, in which shape.
+Cut = tuple[tuple[int, Shape], ...]
+Pieces = dict[tuple[Atom, Cut], list[Atom]]
 
 
 def with_stages(p: Program) -> Program:
@@ -33,37 +42,39 @@ def with_stages(p: Program) -> Program:
         return p
     p = flat(p)
     parts = list(map(_part, p.equations))
-    shapes = _shapes(p, parts)
-    seen: dict[Atom, Atom] = {}  # what is there in parts
+    cuts = _cuts(p, parts)
+    seen: Pieces = {}  # what is there in parts
     equations: list[Equation] = []
     for i, (e, part) in enumerate(zip(p.equations, parts)):
         made = Replacement(e)
         if part:
-            x = _as_parts(made, e.inputs[0], shapes[i], seen)
-            equations += _folded(made, x, part) if e.name in _FOLDS else _placed(made, x)
+            pieces = _as_parts(made, e.inputs[0], cuts[i], seen)
+            equations += _folded(made, pieces, part) if e.name in _FOLDS else _placed(
+                made, pieces, cuts[i])
         else:
-            equations += _in_parts(made, shapes[i], seen) if i in shapes else [e]
+            equations += _in_parts(made, cuts[i], seen) if i in cuts else [e]
     return p.replace(equations=equations)
 
 
-def _shapes(p: Program, parts: Sequence[int]) -> dict[int, Shape]:
-    """The shape in which reductions read their operand, by their positions, and in which
-    elementwise equations are taken that only such of one shape read: between the two a reshape
-    would stand, and what is computed be written to memory."""
+def _cuts(p: Program, parts: Sequence[int]) -> dict[int, Cut]:
+    """How reductions read their operand, by their positions, and how elementwise equations are
+    taken that only such of one cut read: between the two a reshape would stand, and what is
+    computed be written to memory."""
     users: dict[Atom, set[int]] = {}
     for i, e in enumerate(p.equations):
         for a in e.inputs:
             users.setdefault(a, set()).add(i)
-    results, found = set(p.outputs), dict[int, Shape]()
+    results, found = set(p.outputs), dict[int, Cut]()
     for i, e in reversed(list(enumerate(p.equations))):
         if parts[i]:
-            found[i] = _in_shape(e, parts[i])
+            found[i] = _cut(e, parts[i])
         elif _is_elementwise(e) and not results & set(e.outputs):
             own = e.outputs[0].aval
             wanted = {found.get(k) for k in users.get(e.outputs[0], ())}
-            shape = wanted.pop() if len(wanted) == 1 else None
-            if shape is not None and shape != own.shape and math.prod(shape) == own.size:
-                found[i] = shape
+            cut = wanted.pop() if len(wanted) == 1 else None
+            if cut is not None and cut != ((0, own.shape),) and own.size == sum(
+                    math.prod(shape) for _, shape in cut):
+                found[i] = cut
     return found
 
 
@@ -78,27 +89,33 @@ def _is_elementwise(e: Equation) -> bool:
         a.aval.shape in ((), shape) for a in e.inputs)
 
 
-def _as_parts(made: Replacement, a: Atom, shape: Shape, seen: dict[Atom, Atom]) -> Atom:
-    if a not in seen:
-        seen[a] = made.reshaped(a, shape)
-    return seen[a]
+def _as_parts(made: Replacement, a: Atom, cut: Cut, seen: Pieces) -> list[Atom]:
+    if (a, cut) not in seen:
+        lead, length = a.aval.shape[:-1], a.aval.shape[-1]
+        seen[a, cut] = []
+        for start, shape in cut:
+            size = length if len(cut) == 1 else math.prod(shape[len(lead):])
+            seen[a, cut].append(made.reshaped(made.cut(a, start, start + size), shape))
+    return seen[a, cut]
 
 
-def _in_parts(made: Replacement, shape: Shape, seen: dict[Atom, Atom]) -> list[Equation]:
-    """An elementwise equation of another shape."""
-    e, last = made.e, made.e.outputs[0].aval.ndim - 1
-    params = e.params
-    if e.name == "broadcast_in_dim":
-        a, axes = e.inputs[0], params["broadcast_dimensions"]
-        if last in axes:  # (its last axis is one element)
-            a, axes = made.reshaped(a, (*a.aval.shape, 1)), (*axes, last + 1)
-        inputs: list[Atom] = [a]
-        params = {**params, "shape": shape, "broadcast_dimensions": tuple(axes)}
-    else:
-        inputs = [_as_parts(made, a, shape, seen) if a.aval.shape else a for a in e.inputs]
-    out = Var(e.outputs[0].aval.update(shape=shape))
-    seen[e.outputs[0]] = out
-    return [*made.made, e.replace(inputs=tuple(inputs), outputs=(out,), params=params)]
+def _in_parts(made: Replacement, cut: Cut, seen: Pieces) -> list[Equation]:
+    """An elementwise equation of other shapes."""
+    e = made.e
+    ndim = e.outputs[0].aval.ndim
+    of_parts = [_as_parts(made, a, cut, seen) if a.aval.shape and e.name != "broadcast_in_dim"
+                else [a] * len(cut) for a in e.inputs]
+    pieces = seen[e.outputs[0], cut] = []
+    for k, (_, shape) in enumerate(cut):
+        inputs, params = [x[k] for x in of_parts], e.params
+        if e.name == "broadcast_in_dim":
+            axes = tuple(params["broadcast_dimensions"])
+            if ndim - 1 in axes and len(shape) > ndim:  # (its last axis is one element)
+                axes = (*axes, ndim)
+                inputs = [made.reshaped(inputs[0], (*inputs[0].aval.shape, 1))]
+            params = {**params, "shape": shape, "broadcast_dimensions": axes}
+        pieces.append(made.emit(e.name, inputs, shape, e.outputs[0].aval.dtype, **params))
+    return made.made
 
 
 def _part(e: Equation) -> int:
@@ -116,14 +133,18 @@ def _part(e: Equation) -> int:
     fits = [n for n in inner if LEAST <= n <= MOST]
     if fits:
         return fits[0]
-    return _divisor(sizes[-1]) if sizes[-1] > MOST else 0
+    return (_divisor(sizes[-1]) or BEFORE_A_REST) if sizes[-1] > MOST else 0
 
 
-def _in_shape(e: Equation, part: int) -> Shape:
-    """The shape in which the operand is read: its own where last axes make a part, else with its
-    last axis cut."""
-    shape = e.inputs[0].aval.shape
-    return shape if shape[-1] <= part else (*shape[:-1], shape[-1] // part, part)
+def _cut(e: Equation, part: int) -> Cut:
+    """How the operand is read: as it is where last axes make a part, else with its last axis cut,
+    and what is left of it."""
+    *lead, length = e.inputs[0].aval.shape
+    if length <= part:
+        return ((0, (*lead, length)),)
+    count, rest = divmod(length, part)
+    whole: Cut = ((0, (*lead, count, part)),)
+    return (*whole, (count * part, (*lead, rest))) if rest else whole
 
 
 @lru_cache(4096)
@@ -136,37 +157,62 @@ def _divisor(n: int) -> int:
     return 0
 
 
-def _folded(made: Replacement, x: Atom, part: int) -> list[Equation]:
-    e, shape, dtype = made.e, x.aval.shape, x.aval.dtype
+def _folded(made: Replacement, pieces: Sequence[Atom], part: int) -> list[Equation]:
+    e, (x, *rest) = made.e, pieces
+    shape, dtype, kept = x.aval.shape, x.aval.dtype, e.outputs[0].aval.shape
     where = {"out_sharding": None} if "out_sharding" in e.params else {}
-    kept = e.outputs[0].aval.shape
+
+    def fold(x: Atom, left: Shape) -> Atom:
+        return made.emit(e.name, [x], left, dtype, axes=tuple(range(len(left), x.aval.ndim)),
+                         **where)
     last = next(k for k in range(1, len(shape)) if math.prod(shape[-k:]) == part)
-    first = made.emit(e.name, [x], shape[:-last], dtype, axes=tuple(
-        range(len(shape) - last, len(shape))), **where)
-    return made.ending(made.emit(e.name, [first], kept, dtype, axes=tuple(
-        range(len(kept), len(shape) - last)), **where))
+    total = fold(fold(x, shape[:-last]), kept)
+    for r in rest:
+        total = made.emit(_JOINED[e.name], [total, fold(r, kept)], kept, dtype)
+    return made.ending(total)
 
 
-def _placed(made: Replacement, x: Atom) -> list[Equation]:
+def _placed(made: Replacement, pieces: Sequence[Atom], cut: Cut) -> list[Equation]:
     """The first part with the extremum of all, and the extremum's place in it; NaN is one."""
-    e, (*kept, count, part) = made.e, x.aval.shape
+    e, (x, *rest) = made.e, pieces
+    *kept, count, part = x.aval.shape
     along = len(kept)
     kind = np.dtype(e.params["index_dtype"])
     wide = kind if kind.itemsize >= 4 else np.dtype(np.int32)
     shape = (*kept, count)
-    inside = made.emit(e.name, [x], shape, wide, axes=(along + 1,), index_dtype=wide)
-    best = made.emit(_POSITIONS[e.name], [x], shape, x.aval.dtype, axes=(along + 1,),
-                     out_sharding=None)
-    which = made.emit(e.name, [best], kept, wide, axes=(along,), index_dtype=wide)
+    inside, best = _first(made, x, wide)
+    which, most = _first(made, best, wide)
     numbers = made.emit("iota", [], shape, wide, dtype=wide, shape=shape, dimension=along,
                         sharding=None)
-    chosen = made.emit("eq", [numbers, made.spread(which, shape, range(along))], shape,
-                       np.dtype(bool))
+    chosen = made.emit("eq", [numbers, made.spread(which, shape, range(along))], shape, BOOL)
     zeros = made.spread(_number(0, wide), shape, ())
     picked = made.emit("select_n", [chosen, zeros, inside], shape, wide)
     place = made.emit("reduce_sum", [picked], kept, wide, axes=(along,), out_sharding=None)
     start = made.emit("mul", [which, made.spread(_number(part, wide), kept, ())], kept, wide)
-    return made.ending(made.emit("add", [start, place], kept, wide))
+    place = made.emit("add", [start, place], kept, wide)
+    for (begin, _), r in zip(cut[1:], rest):
+        behind, other = _first(made, r, wide)
+        there = made.emit("add", [behind, made.spread(_number(begin, wide), kept, ())], kept, wide)
+        place = made.emit("select_n", [_is_beyond(made, other, most), place, there], kept, wide)
+    return made.ending(place)
+
+
+def _first(made: Replacement, x: Atom, wide: np.dtype) -> tuple[Atom, Atom]:
+    """The place of the extremum along the last axis, and the extremum."""
+    shape, axes = x.aval.shape[:-1], (x.aval.ndim - 1,)
+    return (made.emit(made.e.name, [x], shape, wide, axes=axes, index_dtype=wide),
+            made.emit(_POSITIONS[made.e.name], [x], shape, x.aval.dtype, axes=axes,
+                      out_sharding=None))
+
+
+def _is_beyond(made: Replacement, x: Atom, y: Atom) -> Atom:
+    """Whether x, which comes later, is the extremum of the two."""
+    shape = x.aval.shape
+    beyond = made.emit(_BEYOND[made.e.name], [x, y], shape, BOOL)
+    if x.aval.dtype.kind != "f":
+        return beyond
+    nan, number = (made.emit(name, [v, v], shape, BOOL) for name, v in (("ne", x), ("eq", y)))
+    return made.emit("or", [beyond, made.emit("and", [nan, number], shape, BOOL)], shape, BOOL)
 
 
 def _number(value: int, dtype: np.dtype) -> Literal:

@@ -45,11 +45,11 @@ def pointwise(*names: str) -> Callable[[Emit], Emit]:
 # ---- arithmetic
 @pointwise("add", "add_any")
 def _add(b: Builder, x: Value, y: Value) -> Value:
-    return x | y if x.dtype == BOOL else x + y
+    return x | y if x.dtype == BOOL else math.arithmetic(b, "add", x, y)
 
 
-pointwise("sub")(lambda b, x, y: x - y)
-pointwise("mul")(lambda b, x, y: x * y)
+pointwise("sub")(lambda b, x, y: math.arithmetic(b, "subtract", x, y))
+pointwise("mul")(lambda b, x, y: math.arithmetic(b, "multiply", x, y))
 pointwise("neg")(lambda b, x: -x)
 pointwise("integer_pow")(lambda b, x, *, y: math.TABLE["div"](  # of infinite complex numbers, too
     b, b.like(x, 1), math.integer_pow(b, x, -y)) if x.dtype.kind == "c" and y < 0
@@ -60,7 +60,7 @@ pointwise("population_count")(lambda b, x: b.unary("popcnt", x))
 @pointwise("square")
 def _square(b: Builder, x: Value) -> Value:
     if x.dtype.kind != "c":
-        return x * x
+        return math.arithmetic(b, "multiply", x, x)
     re, im = b.real(x), b.imag(x)  # exact where the parts cancel, which re re - im im is not
     product = re * im
     return b.complex((re - im) * (re + im), product + product)
@@ -124,7 +124,7 @@ def _conj(b: Builder, x: Value) -> Value:
 # ---- conversion
 @rule("convert_element_type")
 def _convert(op: Op) -> Value:
-    return op.ctx.fusion.note(math.narrowed(op.b, op.x, op.out.dtype), op.operands)
+    return op.ctx.fusion.note(math.convert(op.b, op.x, op.out.dtype), op.operands)
 
 
 @rule("bitcast_convert_type")

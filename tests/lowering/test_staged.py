@@ -6,15 +6,16 @@ import calque
 import calque.numpy as jnp
 
 RNG = np.random.RandomState(11)
-SHAPES = [(600_000,), (2, 300_000), (700, 900), (3, 40, 5_000), (599_930,)]
-PRIME = [(599_999,), (2, 299_993)]  # these have no parts
+# (the last three are cut into parts and a rest: 2 primes, and one number more than whole parts)
+SHAPES = [(600_000,), (2, 300_000), (700, 900), (3, 40, 5_000), (599_930,), (599_999,),
+          (2, 299_993), (2, 262_147)]
 
 
 def is_of_kernels(f, *args):
     return "IREE" not in str(calque.jit(f).lower(*args).plan()).split("\n", 1)[0]
 
 
-@pytest.mark.parametrize("shape", SHAPES + PRIME)
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_the_first_extremum_of_all(shape, name):
     x = RNG.randint(-30_000, 30_000, shape).astype(np.float32)  # with equal ones
@@ -25,6 +26,24 @@ def test_the_first_extremum_of_all(shape, name):
     assert calque.jit(f)(small) == g(small)
     x.reshape(-1)[[123_456, 234_567]] = np.nan  # the first NaN
     assert calque.jit(f)(x) == 123_456
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float16])
+@pytest.mark.parametrize("f, g", [(jnp.argmax, np.argmax), (jnp.argmin, np.argmin)])
+def test_extrema_in_the_rest_and_before_it(dtype, f, g):
+    n = 786_433  # prime: 96 parts of 8,192, and one number
+    x = (RNG.rand(n) * 100).astype(dtype)
+    value = 1000 if f is jnp.argmax else -1000
+    for places in ([n - 1], [n - 2], [3, n - 1], [n - 2, n - 1]):
+        y = x.copy()
+        y[places] = value
+        assert calque.jit(f)(y) == places[0] == g(y)
+        if dtype != np.int32:
+            y[-1] = np.nan  # behind an extremum
+            assert calque.jit(f)(y) == n - 1
+            y[5] = np.nan
+            assert calque.jit(f)(y) == 5
+    assert calque.jit(f)(np.zeros(n, dtype)) == 0
 
 
 def test_of_equal_elements_it_is_the_first():
