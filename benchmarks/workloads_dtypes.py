@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from workloads import Made, normal, uniform, whole, workload
 
@@ -56,3 +57,12 @@ def largest_of_halves_1m(j: Any, more: int) -> Made:
 @workload
 def exponential_of_a_matrix(j: Any, more: int) -> Made:
     return lambda a: j.slinalg.expm(a), (uniform(50 + more, 50 + more) / 50,)
+
+
+@workload
+def layer_norm_and_gelu_bfloat16(j: Any, more: int) -> Made:
+    def f(x: Any, scale: Any, bias: Any) -> Any:
+        mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+        return j.nn.gelu((x - mean) * j.lax.rsqrt(variance + 1e-5) * scale + bias)
+    return f, tuple(x.astype(ml_dtypes.bfloat16) for x in (
+        normal(2048 + more, 768), normal(768, seed=1), normal(768, seed=2)))

@@ -29,6 +29,11 @@ def logsumexp_of_a_vector(j: Any, more: int) -> Made:
 
 
 @workload
+def variance_of_a_prime_length(j: Any, more: int) -> Made:
+    return lambda x: x.var(), (normal(999_983 + 20 * more),)  # (more: 1,000,003, prime, too)
+
+
+@workload
 def total_variation(j: Any, more: int) -> Made:
     def f(x: Any) -> Any:
         return j.np.abs(x[1:] - x[:-1]).sum() + j.np.abs(x[:, 1:] - x[:, :-1]).sum()
