@@ -38,6 +38,7 @@ HEAVY = 30  # work of all uses of a function from which on it is written once an
 GROUPS = 64  # workgroups that rows are spread over at most
 BLOCKS, WORTH = 4, 20_000  # vectors that one takes at least, or what they compute
 SHARE = 1 << 14  # numbers of what is done once that are worth a workgroup
+SHORT, MANY = 100, 512  # numbers of a step, rows: of such loops vectors are twice as long
 WIDE = 8  # numbers of a row up to which rows are read and written as they lie, and sorted by lanes;
 BLOCK = 8  # others in blocks of so many rows and numbers, turned round, up to
 WIDEST = 64  # numbers of a row
@@ -45,7 +46,7 @@ WIDEST = 64  # numbers of a row
 
 def width(plan: Plan, arrays: Sequence[Memory]) -> int:
     """Lanes: several vectors of one row's numbers hide what each waits for, where there are few."""
-    lanes = 128 // max(4, *[m.dtype.itemsize for m in arrays])
+    lanes = (256 if _wide(plan) else 128) // max(4, *[m.dtype.itemsize for m in arrays])
     if plan.flat is None and plan.state > 1:
         lanes //= 2
     if "tables" in plan.params and any(
@@ -54,6 +55,13 @@ def width(plan: Plan, arrays: Sequence[Memory]) -> int:
     while lanes > plan.rows:
         lanes //= 2
     return max(1, lanes)
+
+
+def _wide(plan: Plan) -> bool:
+    """Whether a row's numbers wait for one another more than for registers: short steps, whose
+    count is known (else all wait for the last), of rows enough for all cores."""
+    return (plan.flat is not None and "length" in plan.params and plan.numbers <= SHORT
+            and plan.rows >= MANY)
 
 
 def emit(shell: Shell, name: str, plan: Plan) -> None:
