@@ -12,8 +12,9 @@ import numpy as np
 
 from calque.core.errors import explain
 from calque.core.naming import signature_of
+from calque.trees import util as tree_util
 
-__all__ = ["Inline", "as_ints", "as_names", "resolve"]
+__all__ = ["Inline", "as_ints", "as_names", "check_places", "resolve"]
 
 
 class Inline(enum.Enum):
@@ -89,3 +90,18 @@ def resolve(what: str, fun: Any, nums: tuple[int, ...] | None,
     elif nums is None:
         nums = tuple(i for i, p in enumerate(positional) if p.name in names)
     return nums or (), names
+
+
+def check_places(device: Any, backend: Any, in_shardings: Any, out_shardings: Any) -> None:
+    """ValueError where device or backend, and the shardings, say it twice."""
+    if device is not None and backend is not None:
+        raise ValueError(explain(
+            f"can't specify both a device and a backend for jit, got device={device} and "
+            f"backend={backend}", fix="leave one of them out."))
+    if device is None and backend is None:
+        return
+    for name, given in (("in", in_shardings), ("out", out_shardings)):
+        if tree_util.tree_leaves(given):
+            raise ValueError(explain(
+                f"If backend or device is specified on jit, then {name}_shardings should not be "
+                "specified.", fix="leave device and backend out."))
