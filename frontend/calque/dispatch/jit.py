@@ -103,8 +103,10 @@ class _Entry:
     def lay_out(self, name: str, ins: Sequence[Any], layouts: Sequence[Any] = ()) -> None:
         """Note how arguments and results lie in memory, where one is not row-major."""
         plain = self.uses is not None or self.spans
-        self.layouts, self.orders = layouts, orders_for(name, self.program, ins, layouts, plain)
-        self._slow = self._slow or self.orders is not None
+        orders = orders_for(name, self.program, ins, layouts, plain)
+        if orders is not None and self.orders is None:
+            self._checked, self._slow = self._slow or bool(self.donated), True
+        self.layouts, self.orders = layouts, orders
 
     @property
     def given(self) -> tuple[int, ...]:
@@ -148,7 +150,7 @@ class _Entry:
             self.run = made.executable if made.identity_abi else made
             self.slow_path = self._slow or bool(self.given)
             self.donates = bool(self.given) and not self._slow
-            self.quick = self.spans and not self._checked
+            self.quick = (self.spans or self.orders is not None) and not self._checked
         return made
 
 
@@ -244,8 +246,13 @@ class JitFunction:
     def _run_slow_path(self, entry: _Entry, leaves: Sequence[Any], buffers: list[Any]) -> Any:
         """The first run of an entry, donation, other devices, checks of results."""
         if entry.quick and (not buffers or buffers[0].device is entry.device):
-            outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
-            return entry.out_tree.unflatten(map(spanning.made, outs, entry.out_avals))
+            if entry.orders is None:
+                outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
+                return entry.out_tree.unflatten(map(spanning.made, outs, entry.out_avals))
+            buffers = entry.orders.buffers(leaves)
+            if all([b.device is entry.device for b in buffers]):
+                outs = entry.run([*entry.consts, *buffers])
+                return entry.out_tree.unflatten(entry.orders.arrays(outs, entry.out_avals))
         arrays: list[Any]
         if (entry.donates and buffers[0].device is entry.device
                 and all([type(leaves[i]) is Array for i in entry.given])  # (numbers: see below)

@@ -59,16 +59,16 @@ def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) 
     checked = False
     for x in leaves:  # one loop: three comprehensions took three times as long
         if type(x) is not Array and type(x) is not GlobalArray and type(x) is not PartialArray:
+            if type(x) is LaidArray:  # programs read its memory as it lies
+                signature.append(laid_type(x, x.aval))
+                buffers.append(x._memory)
+                continue
             if not checked:  # all leaves at once
                 check_arguments(name, leaves, whole_tree(tree), refs=True)
                 checked = True
             if type(x) is Ref:
                 signature.append(x.abstract)
                 buffers.append(None)
-                continue
-            if type(x) is LaidArray:  # programs read its memory as it lies
-                signature.append(laid_type(x, x.aval))
-                buffers.append(x._memory)
                 continue
             x = (number(x, config) if type(x) in _NUMBERS else
                  ndarray(x, config) if type(x) is np.ndarray else to_array(x))
