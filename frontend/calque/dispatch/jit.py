@@ -35,7 +35,14 @@ from calque.dispatch.eager import Compiled, check_floats, compiled
 from calque.dispatch.laid import laid_type
 from calque.dispatch.mismatch import argument_names
 from calque.dispatch.orders import Orders, orders_for, split
-from calque.dispatch.positions import Inline, as_ints, as_names, check_places, resolve
+from calque.dispatch.positions import (
+    Inline,
+    as_ints,
+    as_names,
+    check_hashable,
+    check_places,
+    resolve,
+)
 from calque.dispatch.sharded import labels, spanning
 from calque.dispatch.sharded.partial_programs import expanded, is_partial
 from calque.dispatch.sharded.partition import has_own, name_messages, own_program
@@ -102,8 +109,9 @@ class _Entry:
 
     def lay_out(self, name: str, ins: Sequence[Any], layouts: Sequence[Any] = ()) -> None:
         """Note how arguments and results lie in memory, where one is not row-major."""
-        plain = self.uses is not None or self.spans
-        orders = orders_for(name, self.program, ins, layouts, plain)
+        if self.uses is not None:  # its operands are copied where they are read
+            ins = ()
+        orders = orders_for(name, self.program, ins, layouts, self.spans or self.uses is not None)
         if orders is not None and self.orders is None:
             self._checked, self._slow = self._slow or bool(self.donated), True
         self.layouts, self.orders = layouts, orders
@@ -414,7 +422,7 @@ class JitFunction:
         fixed = {i: args[i] for i in nums}
         fixed_kw = {n: kwargs[n] for n in names}
         for where, v in (*fixed.items(), *fixed_kw.items()):
-            _check_hashable(self._name, where, v)
+            check_hashable(self._name, where, v)
         dynamic = without(args, fixed)
         rest = {k: v for k, v in kwargs.items() if k not in fixed_kw}
         fun, total = self._fun, len(args)
@@ -550,21 +558,6 @@ def clear_caches() -> None:
       >>> calque.clear_caches()
     """
     forget()
-
-
-def _check_hashable(name: str, where: Any, value: Any) -> None:
-    if isinstance(value, Tracer):
-        raise trace.concretization_error(
-            value, f"{name}: static argument {where!r} is a traced value {value.aval}.",
-            "pass a Python value, or do not mark it as static.")
-    try:
-        hash(value)
-    except TypeError:
-        raise ValueError(explain(
-            f"Non-hashable static arguments are not supported, and are used in a jit function: "
-            f"{name} got static argument {where!r} of type {type(value)}.",
-            fix="pass a hashable value (a tuple instead of a list), or make it dynamic.")
-        ) from None
 
 
 def jit(fun: Function | None = None, *, static_argnums: Any = None,

@@ -18,6 +18,7 @@ from calque.core.formats import AUTO, LaidOut, Order, order_of
 from calque.core.program import Atom, Equation, Program, Var, eliminate_dead_code
 from calque.dispatch.array import Array
 from calque.dispatch.laid import held_in, inverse, laid, turned
+from calque.dispatch.sharded.spanning import made
 from calque.primitives.shape import transpose_p
 from calque.runtime import Buffer
 
@@ -46,7 +47,8 @@ class Orders:
 
     def arrays(self, outs: Sequence[Buffer], avals: Sequence[ShapedArray]) -> list[Array]:
         """The results of what the program returned."""
-        return [laid(b, a, order) for b, a, order in zip(outs, avals, self.outs)]
+        return [made(b, a) if order is None else laid(b, a, order)
+                for b, a, order in zip(outs, avals, self.outs)]
 
 
 def split(avals: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -63,7 +65,7 @@ def orders_for(name: str, p: Program, ins: Sequence[Any], layouts: Sequence[Any]
     AUTO (as it comes), or None (row-major, but as a with_layout_constraint says that it is made
     by); plain: the program runs on row-major arrays only, of which arguments are copies
     """
-    given = tuple(None if o is AUTO else o for o in ins)
+    ins = given = tuple(None if o is AUTO else o for o in ins)
     constrained = any([e.name == "layout_constraint" for e in p.equations])
     if not (any(given) or any(layouts) or constrained):
         return None
@@ -81,7 +83,9 @@ def orders_for(name: str, p: Program, ins: Sequence[Any], layouts: Sequence[Any]
         raise NotImplementedError(explain(
             f"{name}: results of functions that use references, or run over several processes, are "
             f"row-major, got orders {outs}.", fix="leave the layout out."))
-    return None if plain or not (any(given) or any(outs)) else Orders(given, tuple(outs))
+    if plain:
+        given = (None,) * len(given)
+    return Orders(given, tuple(outs)) if any(ins) or any(outs) else None
 
 
 def _constrained(p: Program, o: Atom) -> Any:
