@@ -580,8 +580,9 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
       inline: when called in another traced function, write the operations out there (True, or a
         member of `Inline`).
       in_shardings: tree prefix of the positional arguments, without static ones: NamedShardings, or
-        PartitionSpecs over the context's mesh; None: as they are.
-      out_shardings: tree prefix of the results, likewise; None: what propagation says.
+        PartitionSpecs over the context's mesh, or Formats; None: as they are.
+      out_shardings: tree prefix of the results, likewise; None: what propagation says.  A Format's
+        layout is how they lie in memory (experimental.layout); Layout.AUTO: what needs no copy.
       compiler_options: None or no options.
 
     Returns:

@@ -258,7 +258,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     Args:
       x: tree of arrays and numbers.
       device: where to: a Device, a Sharding, a PartitionSpec over the context's mesh, a backend's
-        name, or a tree prefix of x of these; None: the default device, which commits to nothing.
+        name, a Format, which says how it lies in memory, too, or a tree prefix of x of these; None:
+        the default device, which commits to nothing.
       src: accepted for compatibility.
       donate: whether what is put elsewhere is dead afterwards (a tree prefix of x).
       may_alias: whether the result may share memory; False: it is a copy; None: where it can (a
@@ -270,7 +271,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     Raises:
       TypeError: a leaf is no array or number.
       ValueError: `device` is none of these, its tree is no prefix, a spec is longer than an array
-        has dimensions, its axes do not divide a dimension, or donate and may_alias are both True.
+        has dimensions, its axes do not divide a dimension, a layout is not of the array's rank, or
+        donate and may_alias are both True.
 
     Example:
       >>> import calque, numpy as np
@@ -342,7 +344,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
 
     Args:
       shape: of the whole array.
-      sharding: how it is spread.
+      sharding: how it is spread; a Format says how it lies in memory, too.
       data_callback: called with the index of a part (a tuple of slices), returns an array like it;
         once for equal parts, and only for those of this process's devices.
       dtype: of the array; None: that of the first part.
