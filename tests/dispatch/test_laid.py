@@ -246,6 +246,12 @@ def test_programs_read_memory_as_it_lies() -> None:
     entry = g.lower(jnp.asarray(a)).entry
     assert [e.name for e in entry.orders.program(entry.program).equations] == ["mul"]
     check(f(x), a.T, (0, 1))
+    assert "transpose" not in g.lower(jnp.asarray(a)).compile().as_text()
+    assert Layout([1, 0]) == Layout((1, 0))  # type: ignore[arg-type]
+    plain = calque.device_put(a, x.sharding)  # under a transformation nothing is refused
+    h = calque.jit(lambda v: (v * v).sum(), in_shardings=fmt((1, 0)))
+    check(calque.grad(h)(plain), 2 * a)
+    check(calque.vmap(h)(calque.device_put(a[None], x.sharding)), h(x)[None], rtol=1e-6)  # (sums)
 
 
 def test_over_a_mesh() -> None:

@@ -48,6 +48,9 @@ class Layout:
 
     AUTO: ClassVar[_AutoLayout] = AUTO
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "major_to_minor", tuple(self.major_to_minor))
+
     def check_compatible_aval(self, aval_shape: Any) -> None:
         """ValueError where the shape has another number of axes."""
         if len(self.major_to_minor) != len(aval_shape):

@@ -238,7 +238,10 @@ class Lowered(_Stage):
 
     def _lowered(self, locations: bool = False, whole: bool = False) -> LoweredModule:
         from calque.dispatch.eager import target_of
-        return lower(self._entry.logical_program(), target_of(current_device()), LowerOptions(
+        program, orders = self._entry.logical_program(), self._entry.orders
+        if whole and orders is not None:  # (what is compiled, over what lies in memory)
+            program = orders.program(program)
+        return lower(program, target_of(current_device()), LowerOptions(
             locations=locations, in_process=True, name=f"jit_{self._name}", whole=whole))
 
     def _module(self, locations: bool = False, whole: bool = False) -> bytes | None:

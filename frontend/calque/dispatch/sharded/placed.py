@@ -13,6 +13,7 @@ from calque.core.errors import explain
 from calque.core.formats import AUTO, Layout, layout_in, layout_of, order_of, sharding_in
 from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from calque.core.trace import at_bottom
 from calque.core.types import Function
 from calque.dispatch.jit import JitFunction, _Entry, placed
 from calque.dispatch.orders import check_donated, split
@@ -113,7 +114,7 @@ class PlacedFunction(JitFunction):
             if layout is None or type(avals[i]) is AbstractRef:
                 continue
             order = order_of(f"jit of {self._name}", layout, avals[i].shape)
-            committed = avals[i].placement is not None and have[i] != ""
+            committed = avals[i].placement is not None and have[i] != "" and at_bottom()
             if committed and (layout is AUTO or order != have[i]):
                 raise ValueError(explain(
                     "Layout passed to jit does not match the layout on the respective arg. Got jit "
