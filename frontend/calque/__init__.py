@@ -177,8 +177,8 @@ from calque.dispatch.devices import (  # noqa: E402
     process_indices as process_indices,
     thread_guard as thread_guard,
 )
+from calque.dispatch.sharded.parts import Shard as Shard  # noqa: E402
 from calque.dispatch.sharded.shards import (  # noqa: E402
-    Shard as Shard,
     device_put as device_put,
     make_array_from_callback as make_array_from_callback,
     make_array_from_process_local_data as make_array_from_process_local_data,

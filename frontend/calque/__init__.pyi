@@ -50,7 +50,7 @@ from calque.core.sharding import PartitionSpec as P
 from calque.nn.quantized import QuantizedArray as QuantizedArray
 from calque.core.refs import Ref as Ref
 from calque.dispatch.tracing import ShapeDtypeStruct as ShapeDtypeStruct
-from calque.dispatch.sharded.shards import Shard as Shard
+from calque.dispatch.sharded.parts import Shard as Shard
 __version__: str
 from calque import ad as ad
 from calque import ad_checkpoint as ad_checkpoint

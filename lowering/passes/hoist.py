@@ -25,8 +25,8 @@ CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call":
          "checkpoint": "jaxpr"}  # (but for a second computation: it stays one)
 EXPANDED = ("shard_map", "pallas_call")  # what they are on whole arrays is a call
 MARKS = frozenset((
-    "sharding_constraint", "pvary", "inspect_sharding", "preduced", "reduced_invary_cast",
-    "reduced_vary_cast", "vary_unreduced_cast"))
+    "sharding_constraint", "layout_constraint", "pvary", "inspect_sharding", "preduced",
+    "reduced_invary_cast", "reduced_vary_cast", "vary_unreduced_cast"))
 LARGEST = 1 << 24  # elements of a value that is worth keeping
 
 

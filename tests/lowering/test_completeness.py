@@ -40,6 +40,7 @@ ELSEWHERE = {  # what they do is no function of arrays
     "psum_invariant": "tests/devices/test_collectives.py",
     "pvary": "tests/devices/test_collectives.py",
     "sharding_constraint": "tests/devices/test_jit.py",
+    "layout_constraint": "tests/dispatch/test_laid.py",
     "inspect_sharding": "tests/devices/test_arrays.py",
     "shard_map": "tests/devices/test_shard_map.py"}
 MESSAGES = ("message_reduce", "message_gather", "message_exchange", "message_scatter",
@@ -49,8 +50,8 @@ CASTS = ("preduced", "reduced_invary_cast", "reduced_vary_cast", "vary_unreduced
 ELSEWHERE |= dict.fromkeys(
     (*CASTS, "invary_unreduced_cast", "unreduced_psum", "unreduced_reduce_scatter",
      "all_gather_reduced"), "tests/devices/test_unreduced_maps.py")
-PLACED = (*CASTS, "pvary", "sharding_constraint", "inspect_sharding", "shard_map", "pallas_call",
-          "message_shift")  # gone before lowering:
+PLACED = (*CASTS, "pvary", "sharding_constraint", "layout_constraint", "inspect_sharding",
+          "shard_map", "pallas_call", "message_shift")  # gone before lowering:
 # passes/hoist writes out what one device's part is, and what a kernel is on whole arrays
 
 

@@ -234,7 +234,8 @@ def check(target_name: str, *args: Any, rtol: float | None = None, atol: float |
       >>> ffi.check("add_one", jnp.arange(5.0))
     """
     kernels = _found(target_name, "ffi.check")
-    place = next((x._buffer.device for x in tree_util.tree_leaves(args) if type(x) is Array),
+    place = next((x._memory.device for x in tree_util.tree_leaves(args)
+                  if issubclass(type(x), Array)),
                  None) or current_device()
     if kernels.get(place.platform) is None or kernels.plain is None:
         raise ValueError(explain(

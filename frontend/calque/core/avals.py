@@ -18,6 +18,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.dims import Dim, as_size
 from calque.core.errors import explain
+from calque.core.memories import Space
 from calque.core.mesh import AbstractMesh, get_abstract_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.core.types import Shape
@@ -231,9 +232,13 @@ class ShapedArray(AbstractValue):
         """What users are told of its type: over a mesh without devices, what its Explicit axes say.
         """
         s = self.placement
+        if s is None:
+            return self
+        kind = s.memory_kind if _is_of_host(s) else None
         if getattr(s, "spec", None) is None:
-            return self if s is None else self.marked(None, self.vma)
-        return self.marked(_as_type(type(s)(s.mesh.abstract_mesh, s.spec), self.ndim), self.vma)
+            return self.marked(kind and _in_memory(kind, self.ndim), self.vma)
+        made = type(s)(s.mesh.abstract_mesh, s.spec, memory_kind=kind)
+        return self.marked(_as_type(made, self.ndim), self.vma)
 
     @property
     def sharding(self) -> Any:
@@ -246,7 +251,24 @@ class ShapedArray(AbstractValue):
           NamedSharding(mesh=AbstractMesh((), axis_types=()), spec=P(None, None))
         """
         told = self.told().placement
+        if told is not None and _is_of_host(told):  # (that is `memory_space`)
+            told = None if told.mesh.empty else NamedSharding(told.mesh, told.spec)
         return _replicated(get_abstract_mesh(), self.ndim) if told is None else told
+
+    @property
+    def memory_space(self) -> Space:
+        """Whether it is in the device's memory, or was put into its host's.
+
+        Example:
+          >>> import calque, calque.numpy as jnp
+          >>> calque.typeof(jnp.ones(2)).memory_space
+          MemorySpace.Device
+        """
+        return Space.Host if _is_of_host(self.placement) else Space.Device
+
+    def in_memory(self, kind: str) -> ShapedArray:
+        """The type of an array that nobody placed, in this of the device's memories."""
+        return self.marked(_in_memory(kind, self.ndim), self.vma)
 
     @property
     def mat(self) -> ManualAxisType:
@@ -315,6 +337,15 @@ class ShapedArray(AbstractValue):
 @lru_cache
 def _replicated(mesh: AbstractMesh, ndim: int) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(*(None,) * ndim))
+
+
+@lru_cache
+def _in_memory(kind: str, ndim: int) -> NamedSharding:
+    return NamedSharding(AbstractMesh((), ()), PartitionSpec(*(None,) * ndim), memory_kind=kind)
+
+
+def _is_of_host(sharding: Any) -> bool:
+    return sharding is not None and sharding.memory_kind in ("pinned_host", "unpinned_host")
 
 
 def is_unplaced(sharding: Any) -> bool:

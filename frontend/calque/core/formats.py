@@ -1,7 +1,9 @@
 """Formats: a layout in memory beside a sharding, as jax.experimental.layout has them.
 
-Arrays are row-major here, so that is the layout that every array has; a Format of another one is
-refused where arrays would have to take it.  Start reading at `Format`.
+An order is what of a layout is left of use here: the axes of an array from the one with the largest
+stride to the one with the smallest; None: row-major, as nearly all arrays are.  The memory of an
+array that lies in another order is that of its transposition by the order (dispatch/laid.py).
+Tiles are refused.  Start reading at `Format`, then `order_of`.
 """
 from __future__ import annotations
 
@@ -45,6 +47,9 @@ class Layout:
     sub_byte_element_size_in_bits: int = 0
 
     AUTO: ClassVar[_AutoLayout] = AUTO
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "major_to_minor", tuple(self.major_to_minor))
 
     def check_compatible_aval(self, aval_shape: Any) -> None:
         """ValueError where the shape has another number of axes."""
@@ -104,38 +109,78 @@ class Format:
         return f"Format(layout={self.layout}, sharding={self.sharding})"
 
 
-def format_of(ndim: int, sharding: Any) -> Format:
-    """The format of an array: row-major."""
-    return Format(Layout(tuple(range(ndim)), ()), sharding)
+Order = tuple[int, ...]
 
 
-def sharding_in(what: str, given: Any, shape: Any = None) -> Any:
-    """The sharding of a Format whose layout arrays have; anything else as it is."""
-    if not isinstance(given, Format):
-        return given
-    if what in ("ShapeDtypeStruct", "make_array_from_callback"):
-        if given.layout is AUTO:
-            raise TypeError(explain(
-                "`Layout.AUTO` cannot be used in place of a device-local layout in a "
-                f"`{what}`, got {given}.", fix="give a Layout, or None."))
-        if what != "ShapeDtypeStruct" and given.sharding is None:
-            raise TypeError(explain(
-                f"{what}: sharding should be an instance of `jax.sharding`, got {given}.",
-                fix="pass NamedSharding(mesh, spec)."))
-    check_layout(what, given.layout, shape)
-    return given.sharding
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """The type of an array that lies in another order, in keys of signatures; AUTO: nobody said in
+    which order an argument that is only described lies."""
+
+    aval: Any
+    order: Any
+
+    @property
+    def weak_type(self) -> bool:
+        return bool(self.aval.weak_type)
+
+    def short(self) -> str:
+        """f32[2,3] laid out (1, 0)"""
+        return f"{self.aval.short()} laid out {self.order}"
 
 
-def check_layout(what: str, layout: Any, shape: Any = None) -> None:
-    """NotImplementedError for a layout that arrays do not have."""
+def layout_in(order: Order | None, ndim: int) -> Layout:
+    """The layout of arrays that lie in an order."""
+    return Layout(tuple(range(ndim)) if order is None else order, ())
+
+
+def format_of(ndim: int, sharding: Any, order: Order | None = None) -> Format:
+    """The format of an array."""
+    return Format(layout_in(order, ndim), sharding)
+
+
+def order_of(what: str, layout: Any, shape: Any) -> Order | None:
+    """The order that a layout says of an array of this shape: None of no layout and of AUTO.
+
+    ValueError where the layout is of another rank or no permutation; NotImplementedError for tiles.
+    """
     if not isinstance(layout, Layout):
-        return
-    if shape is not None:
-        layout.check_compatible_aval(shape)
-    if layout.major_to_minor != tuple(range(len(layout.major_to_minor))) or layout.tiling:
+        return None
+    layout.check_compatible_aval(shape)
+    order = layout.major_to_minor
+    if sorted(order) != list(range(len(order))):
+        raise ValueError(explain(
+            f"{what}: major_to_minor names each axis once, got {order} for shape {tuple(shape)}.",
+            fix=f"Layout({tuple(range(len(order)))})."))
+    if layout.tiling:
         raise NotImplementedError(explain(
-            f"{what}: arrays are row-major, got {layout}.",
-            fix="transpose the array, or leave the layout to Layout.AUTO."))
+            f"{what}: arrays do not lie in tiles, got {layout}.", fix="leave tiling out."))
+    return None if order == tuple(range(len(order))) else tuple(order)
 
 
-__all__ = ["AUTO", "Format", "Layout", "check_layout", "format_of", "sharding_in"]
+def check_format(what: str, given: Any) -> None:
+    """TypeError for a Format that does not say what an array's must."""
+    if not isinstance(given, Format):
+        return
+    if given.layout is AUTO:
+        raise TypeError(explain(
+            "`Layout.AUTO` cannot be used in place of a device-local layout in a "
+            f"`{what}`, got {given}.", fix="give a Layout, or None."))
+    if what != "ShapeDtypeStruct" and given.sharding is None:
+        raise TypeError(explain(
+            f"{what}: sharding should be an instance of `jax.sharding`, got {given}.",
+            fix="pass NamedSharding(mesh, spec)."))
+
+
+def sharding_in(given: Any) -> Any:
+    """The sharding of a Format; anything else as it is."""
+    return given.sharding if isinstance(given, Format) else given
+
+
+def layout_of(given: Any) -> Any:
+    """The layout of a Format (a Layout, AUTO or None); None of anything else."""
+    return given.layout if isinstance(given, Format) else None
+
+
+__all__ = ["AUTO", "Format", "LaidOut", "Layout", "Order", "check_format", "format_of", "layout_in",
+           "layout_of", "order_of", "sharding_in"]

@@ -144,13 +144,20 @@ class Array(Exporter, metaclass=_ArrayMeta):
             raise RuntimeError(explain(f"Array has been deleted: it was {self.aval}."))
         return buffer
 
+    # as it lies: of arrays that are not row-major (laid.LaidArray) another one than `_buffer`
+    _memory = _buffer
+
+    def _row_major(self) -> Array:
+        return self
+
     def _numpy(self) -> Ndarray:
         """The value as a read-only NumPy array (no copy on the CPU); keys as their words."""
         if self.aval.dtype == dtypes.float0:  # (in memory it is False: lowering.context.physical)
             return np.zeros(self.aval.shape, dtypes.float0)
-        if config.guards and not self._buffer.device.is_host:
+        buffer = self._buffer
+        if config.guards and not buffer.device.is_host:
             transfers.check("device_to_host", self)
-        return self._buffer.numpy()
+        return buffer.numpy()
 
     def _content(self) -> bytes | None:
         """The bytes of a value that is from NumPy."""
@@ -183,7 +190,7 @@ class Array(Exporter, metaclass=_ArrayMeta):
           >>> jnp.zeros(2).block_until_ready()
           Array([0., 0.], dtype=float32)
         """
-        self._buffer.wait()
+        self._memory.wait()
         return self
 
     def is_ready(self) -> bool:
@@ -194,7 +201,7 @@ class Array(Exporter, metaclass=_ArrayMeta):
           >>> jnp.zeros(2).block_until_ready().is_ready()
           True
         """
-        return self._buffer.is_ready()
+        return self._memory.is_ready()
 
     def copy_to_host_async(self) -> None:
         """Start what np.asarray will need; on the CPU the data is in host memory already.
@@ -206,7 +213,7 @@ class Array(Exporter, metaclass=_ArrayMeta):
           >>> np.asarray(x)
           array([0., 0.], dtype=float32)
         """
-        _ = self._buffer
+        _ = self._memory
 
     def __await__(self) -> Generator[Any, None, Array]:
         """`await x`: the event loop runs on while the device works.
@@ -221,7 +228,7 @@ class Array(Exporter, metaclass=_ArrayMeta):
         return self._await().__await__()
 
     async def _await(self) -> Array:
-        buffer = self._buffer
+        buffer = self._memory
         if not buffer.is_ready():
             import asyncio  # (a twentieth of what `import calque` takes)
             await asyncio.get_running_loop().run_in_executor(None, buffer.wait)
@@ -238,7 +245,7 @@ class Array(Exporter, metaclass=_ArrayMeta):
           >>> x.is_deleted()
           True
         """
-        self._buffer.delete()
+        self._memory.delete()
 
     def is_deleted(self) -> bool:
         """Whether the array was deleted or donated.
@@ -248,7 +255,7 @@ class Array(Exporter, metaclass=_ArrayMeta):
           >>> jnp.zeros(2).is_deleted()
           False
         """
-        return self._pending is None and self._buffer.is_deleted()
+        return self._pending is None and self._memory.is_deleted()
 
     # ---- where it is
     def devices(self) -> set[Device]:
@@ -260,7 +267,7 @@ class Array(Exporter, metaclass=_ArrayMeta):
           {CpuDevice(id=0)}
         """
         sharding = self.aval.placement
-        return {self._buffer.device} if sharding is None else sharding.device_set
+        return {self._memory.device} if sharding is None else sharding.device_set
 
     @property
     def device(self) -> Any:
@@ -273,7 +280,7 @@ class Array(Exporter, metaclass=_ArrayMeta):
         """
         sharding = self.aval.placement
         if sharding is None:
-            return self._buffer.device
+            return self._memory.device
         return sharding._device if isinstance(sharding, SingleDeviceSharding) else sharding
 
     @property
@@ -286,7 +293,7 @@ class Array(Exporter, metaclass=_ArrayMeta):
           SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)
         """
         found = self.aval.placement
-        return SingleDeviceSharding(self._buffer.device) if found is None else found
+        return SingleDeviceSharding(self._memory.device) if found is None else found
 
     @property
     def format(self) -> Format:
@@ -539,17 +546,17 @@ def from_scalar(value: Any) -> Array:
 
 
 def to_array(x: Any) -> Array:
-    """Any array-like outside a trace as an Array (concrete values only)."""
+    """Any array-like outside a trace as a row-major Array (concrete values only)."""
     if type(x) is Array:
         return x
     if isinstance(x, np.ndarray):
         return from_numpy(x)
-    return x if issubclass(type(x), Array) else from_scalar(x)  # (one that spans processes)
+    return x._row_major() if issubclass(type(x), Array) else from_scalar(x)  # (other classes of it)
 
 
 def on_device(x: Any, device: Device) -> Buffer:
     """The buffer of an array-like on a device, copied there when it is elsewhere."""
-    buffer = (to_array(x) if type(x) is Array else transfers.explicit(
+    buffer = (to_array(x) if isinstance(x, Array) else transfers.explicit(
         lambda: to_array(x), "ours"))._buffer
     if config.guards and buffer.device is not device:
         transfers.check("device_to_device", x)
@@ -560,7 +567,7 @@ def on_one(leaves: Sequence[Any], buffers: Sequence[Buffer]) -> tuple[Device, li
     """The device of a call whose arguments lie on several, and its arguments there: committed ones
     stay (they are on one, or tracing said so), the others move."""
     device = next((b.device for x, b in zip(leaves, buffers)
-                   if type(x) is Array and x.aval.placement is not None), buffers[0].device)
+                   if isinstance(x, Array) and x.aval.placement is not None), buffers[0].device)
     for x, b in zip(leaves, buffers) if config.guards else ():
         if b.device is not device:
             transfers.check("device_to_device", x)
@@ -589,8 +596,12 @@ def live_arrays() -> list[Array]:
       True
     """
     return [x for x in gc.get_objects()
-            if type(x) is Array and x._pending is None and x._own is not None
-            and not x._own.is_deleted()]
+            if issubclass(type(x), Array) and x._pending is None and not _is_gone(x)]
+
+
+def _is_gone(x: Array) -> bool:
+    """Whether an array has no memory."""
+    return x._own is None and type(x)._memory is Array._memory or x._memory.is_deleted()
 
 
 concrete.install(Array)

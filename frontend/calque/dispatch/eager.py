@@ -24,6 +24,7 @@ import numpy as np
 from calque.core import dtypes, errors, numbers
 from calque.core.avals import aval_of
 from calque.core.config import config
+from calque.core.formats import order_of
 from calque.core.lists import flagged
 from calque.core.memo import Memo, Recent
 from calque.core.primitive import Primitive
@@ -58,6 +59,7 @@ from calque.dispatch.array import (
     on_one,
     to_array,
 )
+from calque.dispatch.laid import relaid
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partial_arrays import unreduced_axes
 from calque.dispatch.sharded.partition import has_own, name_messages, own_program
@@ -376,6 +378,15 @@ def _placed(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     return Array(x._buffer.with_shape(x._buffer.shape), out)
 
 
+def _relaid(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
+    """A constraint of how an array lies moves it."""
+    (x,) = args
+    aval = aval_of(x)
+    if elsewhere([aval]):
+        return None
+    return relaid(x, order_of("with_layout_constraint", params["layout"], aval.shape))
+
+
 def _called(prim: Primitive, args: Sequence[Any], params: Params) -> list[Any] | None:
     """A callback on concrete values needs no program."""
     if elsewhere([aval_of(a) for a in args]):
@@ -386,7 +397,7 @@ def _called(prim: Primitive, args: Sequence[Any], params: Params) -> list[Any] |
 
 _SHORTCUTS: dict[str, Function] = {
     "reshape": _reshaped, "squeeze": _reshaped, "convert_element_type": _converted,
-    "sharding_constraint": _placed}
+    "sharding_constraint": _placed, "layout_constraint": _relaid}
 
 # "How a call is dispatched" in docs/eager.md: ways to run an operation now, the cheapest first.
 # One gives None for what it leaves to the next; what all leave is a program of its shapes

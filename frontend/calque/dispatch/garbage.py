@@ -25,7 +25,7 @@ def _collecting(phase: str, _: dict[str, int]) -> None:
     """Python's collector begins or has ended."""
     if phase == "start":
         if config.read(_OPTION) in ("log", "fatal"):
-            _watched.extend(_reference(x) for x in gc.get_objects() if type(x) is Array)
+            _watched.extend(_reference(x) for x in gc.get_objects() if issubclass(type(x), Array))
         return
     _watched.clear()
     told = [_deleted.pop() for _ in range(len(_deleted))]

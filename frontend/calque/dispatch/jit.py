@@ -32,8 +32,17 @@ from calque.core.types import Function
 from calque.dispatch import donation, signatures, stages
 from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
 from calque.dispatch.eager import Compiled, check_floats, compiled
+from calque.dispatch.laid import laid_type
 from calque.dispatch.mismatch import argument_names
-from calque.dispatch.positions import Inline, as_ints, as_names, resolve
+from calque.dispatch.orders import Orders, orders_for, split
+from calque.dispatch.positions import (
+    Inline,
+    as_ints,
+    as_names,
+    check_hashable,
+    check_places,
+    resolve,
+)
 from calque.dispatch.sharded import labels, spanning
 from calque.dispatch.sharded.partial_programs import expanded, is_partial
 from calque.dispatch.sharded.partition import has_own, name_messages, own_program
@@ -44,6 +53,7 @@ from calque.dispatch.tracing import (
     described,
     trace_with_refs,
     type_of,
+    with_numbers,
 )
 from calque.primitives.call import call
 from calque.runtime import Device
@@ -51,7 +61,6 @@ from calque.runtime.watch import span, watchers
 from calque.transforms.stage import replay
 from calque.trees import util as tree_util
 
-MOST_NUMBERS = 16  # captured, that are arguments of a program; more are written into it
 _READER_AT = (3, 30, 300, 3000)  # calls of structures without a reader, at which one is written
 _log = logging.getLogger(__name__)
 _current = current.get
@@ -63,7 +72,8 @@ class _Entry:
 
     __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
                  "donated", "captures_tracers", "slow_path", "run", "device", "spans", "uses",
-                 "_slow", "_checked", "_given", "quick", "told", "has_float0", "donates")
+                 "_slow", "_checked", "_given", "quick", "told", "has_float0", "donates", "orders",
+                 "layouts")
 
     def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
                  uses: Uses) -> None:
@@ -75,6 +85,8 @@ class _Entry:
         self.in_avals: Sequence[ShapedArray] = program.in_avals
         self.out_avals = program.out_avals[:uses.count]
         self.told: Sequence[Any] = ()  # the sharding that out_shardings says of each result
+        self.orders: Orders | None = None  # of what is not row-major
+        self.layouts: Sequence[Any] = ()  # what out_shardings says of each result: Layouts, AUTO
         self.single = tree_util.treedef_is_leaf(out_tree)
         self.donated = tuple(i for i in donated if i not in uses.places)
         self._given: tuple[int, ...] | None = None
@@ -94,6 +106,15 @@ class _Entry:
         """Note where its arrays are; calls over several processes take the slow path."""
         self._checked = self._slow or bool(self.donated)
         self.spans, self._slow = spans, self._slow or spans
+
+    def lay_out(self, name: str, ins: Sequence[Any], layouts: Sequence[Any] = ()) -> None:
+        """Note how arguments and results lie in memory, where one is not row-major."""
+        if self.uses is not None:  # its operands are copied where they are read
+            ins = ()
+        orders = orders_for(name, self.program, ins, layouts, self.spans or self.uses is not None)
+        if orders is not None and self.orders is None:
+            self._checked, self._slow = self._slow or bool(self.donated), True
+        self.layouts, self.orders = layouts, orders
 
     @property
     def given(self) -> tuple[int, ...]:
@@ -124,7 +145,9 @@ class _Entry:
                 program = self.own_program()
                 consts = [*program.consts, *self.program.consts]
             else:
-                program = _with_numbers(self.program)
+                program = with_numbers(self.program)
+                if self.orders is not None:
+                    program = self.orders.program(program)
                 consts = list(program.consts)
             made = compiled(program, device, tuple(d + len(consts) for d in self.given), reason,
                             lasting=False)
@@ -135,24 +158,15 @@ class _Entry:
             self.run = made.executable if made.identity_abi else made
             self.slow_path = self._slow or bool(self.given)
             self.donates = bool(self.given) and not self._slow
-            self.quick = self.spans and not self._checked
+            self.quick = (self.spans or self.orders is not None) and not self._checked
         return made
-
-
-def _with_numbers(p: Program) -> Program:
-    """A program that captured many numbers, with their values in it: as arguments each would cost
-    time at every call, and kernels read few."""
-    numbers = {v: c for v, c in zip(p.const_vars, p.consts)
-               if not v.aval.shape and v.aval.dtype.kind in "biufcV"}
-    if len(numbers) <= MOST_NUMBERS:
-        return p
-    return p.with_numbers({v: np.asarray(c) for v, c in numbers.items()})
 
 
 class JitFunction:
     """A function compiled per signature; see `jit`."""
 
     _internals: ClassVar[frozenset[str]] = frozenset()
+    _in_formats: Any = None  # in_shardings where they say how arguments lie: sharded/placed.py
 
     def __init__(self, fun: Function, static_argnums: tuple[int, ...],
                  static_argnames: tuple[str, ...], donate_argnums: tuple[int, ...],
@@ -240,8 +254,13 @@ class JitFunction:
     def _run_slow_path(self, entry: _Entry, leaves: Sequence[Any], buffers: list[Any]) -> Any:
         """The first run of an entry, donation, other devices, checks of results."""
         if entry.quick and (not buffers or buffers[0].device is entry.device):
-            outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
-            return entry.out_tree.unflatten(map(spanning.made, outs, entry.out_avals))
+            if entry.orders is None:
+                outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
+                return entry.out_tree.unflatten(map(spanning.made, outs, entry.out_avals))
+            buffers = entry.orders.buffers(leaves)
+            if all([b.device is entry.device for b in buffers]):
+                outs = entry.run([*entry.consts, *buffers])
+                return entry.out_tree.unflatten(entry.orders.arrays(outs, entry.out_avals))
         arrays: list[Any]
         if (entry.donates and buffers[0].device is entry.device
                 and all([type(leaves[i]) is Array for i in entry.given])  # (numbers: see below)
@@ -257,6 +276,8 @@ class JitFunction:
             escaped = next(c for c in entry.program.consts if isinstance(c, Tracer))
             raise trace.escaped_tracer_error(escaped, self._name)
         given = leaves
+        if entry.orders is not None:
+            buffers = entry.orders.buffers(leaves)
         for i in entry.given:  # a number's memory is that of other calls' numbers
             if type(leaves[i]) in (bool, int, float, complex):
                 buffers[i] = to_array(leaves[i])._buffer
@@ -276,8 +297,11 @@ class JitFunction:
         outs = entry.ready(device, reason)([*entry.consts, *buffers])
         for i in entry.given:
             buffers[i].delete()
+            if entry.orders is not None and isinstance(given[i], Array):  # (maybe it was a copy)
+                given[i].delete()
         make = spanning.made if entry.spans else Array
-        arrays = [make(b, a) for b, a in zip(outs, entry.out_avals)]
+        arrays = ([make(b, a) for b, a in zip(outs, entry.out_avals)] if entry.orders is None else
+                  entry.orders.arrays(outs, entry.out_avals))
         if entry.has_float0:
             arrays = [x if a.dtype != dtypes.float0 else np.zeros(a.shape, dtypes.float0)
                       for x, a in zip(arrays, entry.out_avals)]
@@ -292,6 +316,7 @@ class JitFunction:
                avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         """donated: positions of the arguments of fun whose memory is given away."""
         start, why = time.perf_counter(), self._explain_miss(key)
+        avals, orders = split(avals)
         if config.jax_no_tracing:
             raise RuntimeError(explain(
                 f"re-tracing function {self._name} for `jit`, but 'no_tracing' is set",
@@ -316,6 +341,7 @@ class JitFunction:
             entry.place_in(has_own(program, [*avals, *entry.out_avals]))
         else:
             entry.out_avals = tuple(labels.in_context(entry.out_avals, mesh))
+        entry.lay_out(self._name, orders)
         if self.replicates and mesh is not None:
             entry.out_avals = tuple(labels.in_context(labels.stripped(entry.out_avals), mesh))
         if not entry.captures_tracers:
@@ -396,7 +422,7 @@ class JitFunction:
         fixed = {i: args[i] for i in nums}
         fixed_kw = {n: kwargs[n] for n in names}
         for where, v in (*fixed.items(), *fixed_kw.items()):
-            _check_hashable(self._name, where, v)
+            check_hashable(self._name, where, v)
         dynamic = without(args, fixed)
         rest = {k: v for k, v in kwargs.items() if k not in fixed_kw}
         fun, total = self._fun, len(args)
@@ -443,6 +469,7 @@ class JitFunction:
                specs: bool = False) -> tuple[_Entry, list[Any]]:
         fun, dynamic, rest, static = self._split_static(args, kwargs)
         leaves, tree = tree_util.flatten((dynamic, rest))
+        given = leaves
         if specs:
             leaves = [described(x) for x in leaves]
             leaves = [x.aval if isinstance(x, ShapeDtypeStruct) and not x.is_ref else x
@@ -451,7 +478,8 @@ class JitFunction:
                                        sharding=x.placement)
                       if isinstance(x, ShapedArray) else x for x in leaves]
         check_arguments(self._name, leaves, tree, refs=True)
-        avals = [type_of(x) for x in leaves]
+        avals = [laid_type(x, type_of(y), self._in_formats is not None)
+                 for x, y in zip(given, leaves)]
         short = signatures.short_tree(tree, bool(rest))
         now = config.key()
         if env := trace.axis_env.get():  # what it means depends on the axes that are mapped
@@ -532,21 +560,6 @@ def clear_caches() -> None:
     forget()
 
 
-def _check_hashable(name: str, where: Any, value: Any) -> None:
-    if isinstance(value, Tracer):
-        raise trace.concretization_error(
-            value, f"{name}: static argument {where!r} is a traced value {value.aval}.",
-            "pass a Python value, or do not mark it as static.")
-    try:
-        hash(value)
-    except TypeError:
-        raise ValueError(explain(
-            f"Non-hashable static arguments are not supported, and are used in a jit function: "
-            f"{name} got static argument {where!r} of type {type(value)}.",
-            fix="pass a hashable value (a tuple instead of a list), or make it dynamic.")
-        ) from None
-
-
 def jit(fun: Function | None = None, *, static_argnums: Any = None,
         static_argnames: Any = None, donate_argnums: Any = None, donate_argnames: Any = None,
         keep_unused: bool = False, device: Any = None, backend: Any = None,
@@ -567,8 +580,9 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
       inline: when called in another traced function, write the operations out there (True, or a
         member of `Inline`).
       in_shardings: tree prefix of the positional arguments, without static ones: NamedShardings, or
-        PartitionSpecs over the context's mesh; None: as they are.
-      out_shardings: tree prefix of the results, likewise; None: what propagation says.
+        PartitionSpecs over the context's mesh, or Formats; None: as they are.
+      out_shardings: tree prefix of the results, likewise; None: what propagation says.  A Format's
+        layout is how they lie in memory (experimental.layout); Layout.AUTO: what needs no copy.
       compiler_options: None or no options.
 
     Returns:
@@ -602,7 +616,7 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
     check_callable(fun)
     inline = inline is Inline.JAX_EARLY if isinstance(inline, Inline) else bool(inline)
     stages.check_options("jit", compiler_options)
-    _check_places(device, backend, in_shardings, out_shardings)
+    check_places(device, backend, in_shardings, out_shardings)
     nums, names = resolve("static", fun, as_ints(static_argnums), as_names(static_argnames))
     d_nums, d_names = resolve("donate", fun, as_ints(donate_argnums), as_names(donate_argnames))
     for kind, both in (("argnames", {*names} & {*d_names}), ("argnums", {*nums} & {*d_nums})):
@@ -615,21 +629,6 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
         return placed[0](fun, nums, names, d_nums, d_names, inline, keep_unused, in_shardings,
                          out_shardings, device)
     return JitFunction(fun, nums, names, d_nums, d_names, inline, keep_unused)
-
-
-def _check_places(device: Any, backend: Any, in_shardings: Any, out_shardings: Any) -> None:
-    """ValueError where device or backend, and the shardings, say it twice."""
-    if device is not None and backend is not None:
-        raise ValueError(explain(
-            f"can't specify both a device and a backend for jit, got device={device} and "
-            f"backend={backend}", fix="leave one of them out."))
-    if device is None and backend is None:
-        return
-    for name, given in (("in", in_shardings), ("out", out_shardings)):
-        if tree_util.tree_leaves(given):
-            raise ValueError(explain(
-                f"If backend or device is specified on jit, then {name}_shardings should not be "
-                "specified.", fix="leave device and backend out."))
 
 
 placed: list[Any] = []  # the class of functions with shardings: sharded/placed.py puts it here

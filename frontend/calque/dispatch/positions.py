@@ -12,8 +12,10 @@ import numpy as np
 
 from calque.core.errors import explain
 from calque.core.naming import signature_of
+from calque.core.trace import Tracer, concretization_error
+from calque.trees import util as tree_util
 
-__all__ = ["Inline", "as_ints", "as_names", "resolve"]
+__all__ = ["Inline", "as_ints", "as_names", "check_hashable", "check_places", "resolve"]
 
 
 class Inline(enum.Enum):
@@ -89,3 +91,34 @@ def resolve(what: str, fun: Any, nums: tuple[int, ...] | None,
     elif nums is None:
         nums = tuple(i for i, p in enumerate(positional) if p.name in names)
     return nums or (), names
+
+
+def check_places(device: Any, backend: Any, in_shardings: Any, out_shardings: Any) -> None:
+    """ValueError where device or backend, and the shardings, say it twice."""
+    if device is not None and backend is not None:
+        raise ValueError(explain(
+            f"can't specify both a device and a backend for jit, got device={device} and "
+            f"backend={backend}", fix="leave one of them out."))
+    if device is None and backend is None:
+        return
+    for name, given in (("in", in_shardings), ("out", out_shardings)):
+        if tree_util.tree_leaves(given):
+            raise ValueError(explain(
+                f"If backend or device is specified on jit, then {name}_shardings should not be "
+                "specified.", fix="leave device and backend out."))
+
+
+def check_hashable(name: str, where: Any, value: Any) -> None:
+    """ValueError for a static argument without a hash; a traced one is an error, too."""
+    if isinstance(value, Tracer):
+        raise concretization_error(
+            value, f"{name}: static argument {where!r} is a traced value {value.aval}.",
+            "pass a Python value, or do not mark it as static.")
+    try:
+        hash(value)
+    except TypeError:
+        raise ValueError(explain(
+            f"Non-hashable static arguments are not supported, and are used in a jit function: "
+            f"{name} got static argument {where!r} of type {type(value)}.",
+            fix="pass a hashable value (a tuple instead of a list), or make it dynamic.")
+        ) from None

@@ -18,9 +18,11 @@ import optree
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
+from calque.core.formats import LaidOut
 from calque.core.refs import AbstractRef, Ref
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.host_arguments import NUMBERS, ndarray, number
+from calque.dispatch.laid import LaidArray, laid_type
 from calque.dispatch.sharded.partial_arrays import PartialArray
 from calque.dispatch.sharded.spanning import GlobalArray
 from calque.dispatch.tracing import argument_path, check_arguments
@@ -57,6 +59,10 @@ def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) 
     checked = False
     for x in leaves:  # one loop: three comprehensions took three times as long
         if type(x) is not Array and type(x) is not GlobalArray and type(x) is not PartialArray:
+            if type(x) is LaidArray:  # programs read its memory as it lies
+                signature.append(laid_type(x, x.aval))
+                buffers.append(x._memory)
+                continue
             if not checked:  # all leaves at once
                 check_arguments(name, leaves, whole_tree(tree), refs=True)
                 checked = True
@@ -221,6 +227,9 @@ def short_tree(tree: Any, keywords: bool) -> Any:
 
 
 # ---- what a signature has that others have not
+_TYPED = (ShapedArray, AbstractRef, LaidOut)  # what stands for arguments
+
+
 def distance(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
     """How much two signatures differ: a number to compare."""
     return int(abs(len(a) - len(b)) * 100 + sum(_apart(x, y) for x, y in zip(a, b)))
@@ -246,9 +255,9 @@ def differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
     for i, (a, b) in enumerate(zip(old[2:], new[2:])):
         if a is b or a == b:
             continue
-        if isinstance(b, (ShapedArray, AbstractRef)):
+        if isinstance(b, _TYPED):
             where = argument_path(whole_tree(new[0]), i - sum(
-                not isinstance(v, (ShapedArray, AbstractRef)) for v in new[2:2 + i]))
+                not isinstance(v, _TYPED) for v in new[2:2 + i]))
             found.append(f"{where} was {getattr(a, 'short', lambda a=a: a)()}, is {b.short()}"
                          + (" (weak)" if b.weak_type else ""))
         else:

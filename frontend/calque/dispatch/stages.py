@@ -17,7 +17,7 @@ import numpy as np
 from calque.core.avals import ShapedArray, aval_of, same_type
 from calque.core.dims import is_static
 from calque.core.errors import explain
-from calque.core.formats import format_of
+from calque.core.formats import Format, Layout, format_of, layout_in
 from calque.core.mesh import AbstractMesh, Mesh
 from calque.core.program import Program
 from calque.core.refs import Ref
@@ -25,7 +25,8 @@ from calque.core.sharding import NamedSharding, PartitionSpec, SingleDeviceShard
 from calque.core.trace import Tracer
 from calque.core.types import Function, Shape
 from calque.dispatch import costs
-from calque.dispatch.array import current_device, to_array
+from calque.dispatch.array import Array, current_device, to_array
+from calque.dispatch.laid import LaidArray, order_in
 from calque.dispatch.mismatch import argument_names
 from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, type_of
 from calque.lowering.driver.module import Lowered as LoweredModule
@@ -149,9 +150,11 @@ class _Stage:
 def out_info(entry: _Entry, lowered: bool = False) -> Any:
     """The results as a tree of ShapeDtypeStructs; when it is lowered, its mesh is of devices."""
     told = entry.told or [None] * len(entry.out_avals)
+    layouts = entry.layouts or [None] * len(entry.out_avals)
     return entry.out_tree.unflatten([
-        struct_of(a, a.placement if lowered and s is None and is_explicit(a) else s)
-        for a, s in zip(entry.out_avals, told)])
+        struct_of(a, a.placement if lowered and s is None and is_explicit(a) else
+                  Format(layout, s) if isinstance(layout, Layout) else s)
+        for a, s, layout in zip(entry.out_avals, told, layouts)])
 
 
 def struct_of(a: ShapedArray, told: Any = None) -> ShapeDtypeStruct:
@@ -235,7 +238,10 @@ class Lowered(_Stage):
 
     def _lowered(self, locations: bool = False, whole: bool = False) -> LoweredModule:
         from calque.dispatch.eager import target_of
-        return lower(self._entry.logical_program(), target_of(current_device()), LowerOptions(
+        program, orders = self._entry.logical_program(), self._entry.orders
+        if whole and orders is not None:  # (what is compiled, over what lies in memory)
+            program = orders.program(program)
+        return lower(program, target_of(current_device()), LowerOptions(
             locations=locations, in_process=True, name=f"jit_{self._name}", whole=whole))
 
     def _module(self, locations: bool = False, whole: bool = False) -> bytes | None:
@@ -414,14 +420,18 @@ class Compiled(_Stage):
     @property
     def input_formats(self) -> Any:
         """(args, kwargs) of the arguments' formats."""
+        avals, orders = self._entry.in_avals[:len(self._avals)], self._entry.orders
+        ins = [None] * len(avals) if orders is None else orders.ins
         return self._in_tree.unflatten([
-            format_of(a.ndim, _sharding(a)) for a in self._entry.in_avals[:len(self._avals)]])
+            format_of(a.ndim, _sharding(a), order) for a, order in zip(avals, ins)])
 
     @property
     def output_formats(self) -> Any:
         """The results' formats, in their structure."""
+        avals, orders = self._entry.out_avals, self._entry.orders
+        outs = [None] * len(avals) if orders is None else orders.outs
         return self._entry.out_tree.unflatten([
-            format_of(a.ndim, _sharding(a)) for a in self._entry.out_avals])
+            format_of(a.ndim, _sharding(a), order) for a, order in zip(avals, outs)])
 
     def memory_analysis(self) -> CompiledMemoryStats:
         """Bytes of code, arguments and results."""
@@ -460,5 +470,24 @@ class Compiled(_Stage):
                 f"{self._name}. The "
                 "mismatches are:\n" + "\n".join(rows),
                 fix="cast or reshape the argument, or lower again for this type."))
+        self._check_orders(leaves, args, kwargs)
         buffers = [] if self._entry.uses else [to_array(x)._buffer for x in leaves]
         return self._fun._run_slow_path(self._entry, leaves, buffers)
+
+    def _check_orders(self, leaves: Sequence[Any], args: Any, kwargs: Any) -> None:
+        """ValueError where a committed array lies in another order than it was compiled for."""
+        orders = self._entry.orders
+        ins = [None] * len(leaves) if orders is None else orders.ins
+        if orders is None and not any([type(x) is LaidArray for x in leaves]):
+            return
+        wrong = [(i, x) for i, (x, order) in enumerate(zip(leaves, ins))
+                 if isinstance(x, Array) and x.committed and order_in(x) != order]
+        if wrong:
+            names = argument_names(self._fun._fun, args, kwargs)
+            raise ValueError(explain(
+                "Computation was compiled for input layouts that disagree with the layouts of "
+                f"arguments passed to it. Here are the {len(wrong)} mismatches:\n" + "\n".join(
+                    f"Argument {names[i]} with shape {x.aval.plain}:\n"
+                    f"  Passed layout: {x.format.layout}\n"
+                    f"  Required layout: {layout_in(ins[i], x.ndim)}" for i, x in wrong),
+                fix="calque.device_put the arguments with the formats of input_formats."))

@@ -19,7 +19,7 @@ from calque.core.avals import (
     refuse_jax,
 )
 from calque.core.errors import explain
-from calque.core.formats import Format, format_of, sharding_in
+from calque.core.formats import Format, check_format, layout_of, order_of, sharding_in
 from calque.core.mesh import get_mesh
 from calque.core.naming import dress, makes_generators, name_of, signature_of
 from calque.core.program import Program
@@ -32,6 +32,18 @@ from calque.transforms.explicit import of_types
 from calque.transforms.stage import Marking, stage
 from calque.trees import util as tree_util
 from calque.trees.spec import structure_of
+
+MOST_NUMBERS = 16  # captured, that are arguments of a program; more are written into it
+
+
+def with_numbers(p: Program) -> Program:
+    """A program that captured many numbers, with their values in it: as arguments each would cost
+    time at every call, and kernels read few."""
+    numbers = {v: c for v, c in zip(p.const_vars, p.consts)
+               if not v.aval.shape and v.aval.dtype.kind in "biufcV"}
+    if len(numbers) <= MOST_NUMBERS:
+        return p
+    return p.with_numbers({v: np.asarray(c) for v, c in numbers.items()})
 
 
 def check_callable(fun: Any) -> None:
@@ -64,7 +76,8 @@ class ShapeDtypeStruct:
       shape: sizes of the axes.
       dtype: of the elements.
       weak_type: whether the dtype gives way in promotion, as that of a Python scalar does.
-      sharding: how such an array is spread over devices; None: no matter.
+      sharding: how such an array is spread over devices; None: no matter; a Format says how it lies
+        in memory, too.
       is_ref: whether a reference to such an array is meant.
       manual_axis_type: inside shard_map: the mapped axes over which it varies, is unreduced or
         reduced (a sharding.ManualAxisType); None: none.
@@ -80,7 +93,8 @@ class ShapeDtypeStruct:
       ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "is_ref", "manual_axis_type")
+    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "_layout", "is_ref",
+                 "manual_axis_type")
 
     def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False,
                  sharding: Any = None, is_ref: bool = False, manual_axis_type: Any = None
@@ -92,7 +106,9 @@ class ShapeDtypeStruct:
                 fix="pass sharding.ManualAxisType(varying={name})."))
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        sharding = sharding_in("ShapeDtypeStruct", sharding, tuple(shape))
+        check_format("ShapeDtypeStruct", sharding)
+        self._layout, sharding = layout_of(sharding), sharding_in(sharding)
+        order_of("ShapeDtypeStruct", self._layout, tuple(shape))
         if isinstance(sharding, PartitionSpec):
             if len(sharding) > len(tuple(shape)):
                 raise ValueError(explain(
@@ -140,7 +156,7 @@ class ShapeDtypeStruct:
           >>> calque.ShapeDtypeStruct((2, 3), "float32").format
           Format(layout=None, sharding=None)
         """
-        return Format() if self.sharding is None else format_of(self.ndim, self.sharding)
+        return Format(self._layout, self.sharding)
 
     @property
     def size(self) -> int:
@@ -220,7 +236,8 @@ class ShapeDtypeStruct:
         """
         return ShapeDtypeStruct(
             changed.pop("shape", self.shape), changed.pop("dtype", self.dtype),
-            **{"weak_type": self.weak_type, "sharding": self.sharding,
+            **{"weak_type": self.weak_type,
+               "sharding": self.sharding if self._layout is None else self.format,
                "manual_axis_type": self.manual_axis_type, **changed})
 
     def __repr__(self) -> str:
@@ -228,14 +245,18 @@ class ShapeDtypeStruct:
         place = "" if self.sharding is None else f", sharding={self.sharding}"
         kind = "" if self.manual_axis_type is None else (
             f", manual_axis_type={self.manual_axis_type}")
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{place}{kind})"
+        lies = "" if self._layout is None else f", format={self._layout}"
+        return (f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{place}{lies}"
+                f"{kind})")
 
     __str__ = __repr__
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapeDtypeStruct) and (
-            (self.shape, self.dtype, self.weak_type, self.sharding, self.manual_axis_type)
-            == (other.shape, other.dtype, other.weak_type, other.sharding, other.manual_axis_type))
+            (self.shape, self.dtype, self.weak_type, self.sharding, self._layout,
+             self.manual_axis_type)
+            == (other.shape, other.dtype, other.weak_type, other.sharding, other._layout,
+                other.manual_axis_type))
 
     def __hash__(self) -> int:
         return hash((self.shape, self.dtype, self.weak_type, self.sharding))

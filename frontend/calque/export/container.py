@@ -48,20 +48,23 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Aval:
-    """Sizes as text (they may be symbolic) and the dtype."""
+    """Sizes as text (they may be symbolic), the dtype, and the memory."""
 
     shape: tuple[str, ...]
     dtype: Any
+    memory: int = 1  # the device's; 2: the host's, 3: any
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A sharding: sizes, names and kinds of a mesh's axes; of each dimension the axes."""
+    """A sharding: sizes, names and kinds of a mesh's axes; of each dimension the axes; the kind of
+    memory."""
 
     sizes: tuple[int, ...]
     names: tuple[str, ...]
     kinds: tuple[int, ...]  # 1 Auto, 2 Explicit, 3 Manual
     parts: tuple[tuple[str, ...], ...]
+    memory: str = "device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ def _exported(b: Any, r: Record) -> int:
         15: _numbers(b, r.kept, 2),
         19: _offsets(b, [_aval(b, a) for a in unique]),
         20: _offsets(b, [_mesh(b, p, r.platforms[0]) for p in dict.fromkeys(
-            replace(p, parts=()) for p in places)]),
+            replace(p, parts=(), memory="") for p in places)]),
         21: _offsets(b, [_placement(b, p, r.platforms[0]) for p in places]),
         22: _numbers(b, [number[a] for a in r.in_avals], 4),
         23: _numbers(b, [number[a] for a in r.out_avals], 4),
@@ -163,7 +166,7 @@ def _aval(b: Any, a: Aval) -> int:
             f"JAX's container has no arrays of {a.dtype}.\n  Fix: pass random.key_data(key).")
     shape = _offsets(b, [b.CreateString(n) for n in a.shape])
     return _table(b, {1: shape}, 4, [(2, b.PrependUint8Slot, _CODES[a.dtype]),
-                                     (3, b.PrependUint8Slot, 1)])  # in the device's memory
+                                     (3, b.PrependUint8Slot, a.memory)])
 
 
 def _mesh(b: Any, p: Placement, platform: str) -> int:
@@ -176,7 +179,7 @@ def _mesh(b: Any, p: Placement, platform: str) -> int:
 def _placement(b: Any, p: Placement, platform: str) -> int:
     parts = [_table(b, {0: _offsets(b, [b.CreateString(a) for a in axes])}, 1) for axes in p.parts]
     spec = _table(b, {0: _offsets(b, parts), 1: _offsets(b, []), 2: _offsets(b, [])}, 3)
-    return _table(b, {0: _mesh(b, p, platform), 1: spec, 2: b.CreateString("device")}, 3)
+    return _table(b, {0: _mesh(b, p, platform), 1: spec, 2: b.CreateString(p.memory)}, 3)
 
 
 def _check(b: Any, kind: int, target: str) -> int:
@@ -328,7 +331,8 @@ class _Reader:
         mesh, spec = (self.table(t[i] + self.number(t[i])) for i in (0, 1))
         return Placement(self.numbers(mesh[0], "<I"), self.texts(mesh[1]),
                          tuple(self.bytes(mesh[2])),
-                         tuple(self.texts(part[0]) for part in self.tables(spec[0])))
+                         tuple(self.texts(part[0]) for part in self.tables(spec[0])),
+                         self.text(t[2]) if t[2] else "device")
 
     def aval(self, a: _Fields) -> Aval:
         code = self.byte(a[2])
@@ -336,7 +340,7 @@ class _Reader:
             raise UnsupportedOperationError(
                 f"An argument or result has a type (kind {self.byte(a[0])}, dtype {code}) that is "
                 "not supported.\n  Fix: export the function with plain arrays.")
-        return Aval(self.texts(a[1]), _DTYPES[code])
+        return Aval(self.texts(a[1]), _DTYPES[code], self.byte(a[3]) or 1)
 
     def tree(self, position: int) -> Node:
         f = self.table(position)

@@ -38,6 +38,8 @@ from calque.export.hlo import Module, walk
 from calque.transforms.stage import replay
 from calque.trees import util as tree_util
 
+_DONATING = frozenset(("cpu", "cuda", "rocm", "tpu", "neuron", "vulkan"))
+
 
 def default_export_platform() -> str:
     """The platform that functions are exported for by default: the current device's.
@@ -108,12 +110,15 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
             raise ValueError(explain("platforms is empty.", fix="name one platform or more."))
         with config.exporting(chosen):
             traced = fun_jit.trace(*args, **kwargs)
+        _check_donation(chosen, traced.donate_argnums)
         p = whole(traced.jaxpr)
         placed = bool(tree_util.tree_leaves(getattr(fun_jit, "_in", None)))
         count = len(p.inputs)
         given = leaves if len(leaves) == count else [None] * count  # (some are static)
         where = placements.of_program(p, given, placed)
+        labels = traced.out_tree.flatten_up_to(traced.out_avals)
         return _exported(p, traced.fun_name, traced.in_tree, traced.out_tree, chosen, checks,
+                         out_avals=placements.of_memories(p.out_avals, labels),
                          keep_unused=getattr(fun_jit, "_keep_unused", False), where=where)
 
     return exporter
@@ -145,6 +150,16 @@ def _exported(p: Program, name: str, in_tree: Any, out_tree: Any, platforms: tup
         config.jax_export_calling_convention_version, kept,
         several or any(not shapes.is_static(a) for a in ins)
         or any(e.uses_global_constants for e in called(p)), near, far, _vjp_in_process, p)
+
+
+def _check_donation(platforms: tuple[str, ...], donated: Sequence[int]) -> None:
+    """NotImplementedError where arguments are donated and only some of the platforms know that."""
+    able = [p for p in platforms if p in _DONATING]
+    if donated and able and len(able) < len(platforms):
+        raise NotImplementedError(explain(
+            "In multi-platform lowering either all or no lowering platforms should support "
+            f"donation. Lowering for {platforms} of which only {able} support donation",
+            fix="export for the platforms apart, or a function without donate_argnums."))
 
 
 def _check_targets(module: Module, checks: Sequence[DisabledSafetyCheck]) -> None:

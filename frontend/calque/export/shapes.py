@@ -11,6 +11,7 @@ from calque.core.avals import ShapedArray
 from calque.core.dimension import Dim, floordiv, is_nonnegative, mod
 from calque.core.dims import SymbolicScope, symbolic_shape
 from calque.core.errors import explain
+from calque.core.memories import Space
 from calque.export.container import Aval
 from calque.export.solve import PAGE, Step, plan, unsolved, value_of
 from calque.export.stream import damaged
@@ -25,14 +26,17 @@ def is_static(a: ShapedArray) -> bool:
 
 def written(avals: Sequence[ShapedArray]) -> tuple[Aval, ...]:
     """For the container."""
-    return tuple(Aval(tuple(map(str, a.shape)), a.dtype) for a in avals)
+    return tuple(Aval(tuple(map(str, a.shape)), a.dtype, 2 if a.memory_space is Space.Host else 1)
+                 for a in avals)
 
 
 def read(ins: Sequence[Aval], outs: Sequence[Aval]
          ) -> tuple[tuple[ShapedArray, ...], tuple[ShapedArray, ...]]:
     """From the container: symbolic sizes of one scope."""
     scope = SymbolicScope()
-    made = [ShapedArray(_sizes(a, scope), a.dtype) for a in (*ins, *outs)]
+    plain = [ShapedArray(_sizes(a, scope), a.dtype) for a in (*ins, *outs)]
+    made = [p.in_memory("pinned_host") if a.memory == 2 else p
+            for p, a in zip(plain, (*ins, *outs))]
     return tuple(made[:len(ins)]), tuple(made[len(ins):])
 
 

@@ -60,7 +60,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
         raise TypeError(explain(
             f"new_ref of a value of type {type(init_val)}, which is no array.",
             fix="pass an array; convert lists with jnp.asarray, read references with ref[...]."))
-    if type(init_val) is Array:  # what is donated later is another array
+    if issubclass(type(init_val), Array):  # what is donated later is another array
         init_val = copy.copy(init_val)
     elif not isinstance(init_val, (Array, Tracer)):
         init_val = asarray(init_val)

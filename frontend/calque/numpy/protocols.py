@@ -2,7 +2,7 @@
 platform, __contains__, __array_namespace__, __array_namespace_info__.
 
 Installed by methods.py; what is spread over devices is in dispatch/array.py and
-dispatch/sharded/shards.py.
+dispatch/sharded/shards.py and parts.py.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calque.core.trace import Tracer, concretization_error
 from calque.dispatch import devices as dv
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
-from calque.dispatch.sharded import shards
+from calque.dispatch.sharded import parts, shards
 from calque.numpy import convert, reductions, ufuncs, util
 from calque.numpy.creation import array as make_array
 from calque.primitives import shape as sh
@@ -188,7 +188,7 @@ def _size(self: Array) -> int:
 
 
 # ---- the parts that devices have
-def _shards(self: Array) -> list[shards.Shard]:
+def _shards(self: Array) -> list[parts.Shard]:
     """The parts that this process's devices have, as Shards; data is made when it is asked for.
 
     Example:
@@ -196,7 +196,7 @@ def _shards(self: Array) -> list[shards.Shard]:
       >>> jnp.zeros(2).addressable_shards[0].device
       CpuDevice(id=0)
     """
-    return shards.shards_of(self)
+    return parts.shards_of(self)
 
 
 def _data(self: Array, index: int) -> Array:
@@ -216,7 +216,7 @@ def _data(self: Array, index: int) -> Array:
       >>> jnp.zeros(2).addressable_data(0)
       Array([0., 0.], dtype=float32)
     """
-    return shards.shards_of(self)[index].data
+    return parts.shards_of(self)[index].data
 
 
 def _addressable(self: Array) -> bool:
@@ -230,7 +230,7 @@ def _addressable(self: Array) -> bool:
     return self.sharding.is_fully_addressable
 
 
-def _global(self: Array) -> list[shards.Shard]:
+def _global(self: Array) -> list[parts.Shard]:
     """The parts that all devices have, as Shards; data is None for those of other processes.
 
     Example:
@@ -238,7 +238,7 @@ def _global(self: Array) -> list[shards.Shard]:
       >>> len(jnp.zeros(2).global_shards)
       1
     """
-    return shards.shards_of(self, everywhere=True)
+    return parts.shards_of(self, everywhere=True)
 
 
 def _replicated(self: Array) -> bool:

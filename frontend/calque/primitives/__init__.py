@@ -8,7 +8,7 @@
   cumulative.py   cumsum, cumprod, cummax, cummin, cumlogsumexp
   fft.py          fft
   shard_map.py    a Program of each device's part; device_sums.py: its sums of products
-  placement.py    sharding_constraint, inspect_sharding
+  placement.py    sharding_constraint, layout_constraint, inspect_sharding
   factors.py      which dimension of an operand is which of a result, for every primitive
   index.py        dynamic_slice, dynamic_update_slice
   linalg.py       cholesky, triangular_solve, lu, lu_pivots_to_permutation

@@ -1,15 +1,19 @@
-"""sharding_constraint: a value as it is, said to be spread over devices in some way; and
-inspect_sharding: a function is told what propagation chose.
+"""sharding_constraint: a value as it is, said to be spread over devices in some way;
+layout_constraint: said to lie in memory in some way; and inspect_sharding: a function is told what
+propagation chose.
 
-In one process neither moves anything: the first pins what transforms/propagate may choose.
+In one process none moves anything: the first pins what transforms/propagate may choose, the second
+says how a result lies that is this value (dispatch/orders.py); outside of programs it moves arrays.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
+from calque.core.formats import Layout
 from calque.core.mesh import AxisType, Mesh
 from calque.core.primitive import Primitive
 from calque.core.program import Program, Var
@@ -77,6 +81,28 @@ def _nothing(*avals: ShapedArray, **_: Any) -> Program:
 
 
 sharding_constraint_p.program = _nothing
+
+layout_constraint_p = Primitive("layout_constraint", keys=True)
+
+
+def _laid(x: Any, layout: Layout) -> Any:
+    return layout_constraint_p.bind(x, layout=layout)
+
+
+def _laid_batch(size: int, args: Sequence[Any], dims: Sequence[int], *, layout: Layout) -> Any:
+    """Each element of the batch lies so: the batch's axis has the largest stride."""
+    (d,) = dims
+    order = (d, *[a + (a >= d) for a in layout.major_to_minor])
+    return _laid(args[0], replace(layout, major_to_minor=order)), d
+
+
+layout_constraint_p.abstract = lambda x, *, layout: x
+layout_constraint_p.jvp = lambda primals, tangents, *, layout: (
+    _laid(primals[0], layout),
+    tangents[0] if is_zero(tangents[0]) else _laid(tangents[0], layout))
+layout_constraint_p.transpose = lambda ct, x, *, layout: [_laid(ct, layout)]
+layout_constraint_p.batch = _laid_batch
+layout_constraint_p.program = _nothing
 
 inspect_sharding_p = Primitive("inspect_sharding", multiple_results=True, differentiable=False,
                                effects=lambda params: True)

@@ -24,7 +24,7 @@ LINEAR = frozenset((
     "convert_element_type", "transpose", "reshape", "broadcast_in_dim", "squeeze", "slice",
     "reduce_sum", "concatenate", "pad", "select_n", "reduce_precision", "copy", "real",
     "imag", "conj", "stop_gradient", "dynamic_update_slice", "optimization_barrier", "fft", "name",
-    "add_any", "inspect_sharding", "sharding_constraint", "dynamic_slice"))
+    "add_any", "inspect_sharding", "sharding_constraint", "layout_constraint", "dynamic_slice"))
 SAY = "calque.sharding.reshard the operand first."
 
 

@@ -212,7 +212,7 @@ def _core() -> Names:
     from calque.core.sharding import ShardingTypeError  # (which is not public in JAX either)
     return {"reset_trace_state": lambda: True, "get_aval": jax.typeof, "typeof": jax.typeof,
             "trace_state_clean": lambda: True, "Tracer": jax.core.Tracer,
-            "ShardingTypeError": ShardingTypeError,
+            "MemorySpace": jax.memory.Space, "ShardingTypeError": ShardingTypeError,
             "is_constant_dim": lambda d: isinstance(d, int), "is_constant_shape": lambda s: True,
             "NamedShape": Private("core.NamedShape"),
             "concrete_or_error": Private("core.concrete_or_error")}

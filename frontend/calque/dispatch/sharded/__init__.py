@@ -1,6 +1,6 @@
 """Arrays over several devices and processes.
 
-  shards.py       device_put, arrays made of pieces, and the pieces of an array
+  shards.py       device_put, arrays made of pieces; parts.py: the pieces of an array
   stacked.py      device_put_sharded, device_put_replicated
   labels.py       the shardings of results, from those of arguments
   placing.py      out_sharding= and device=: where the result of one operation is

@@ -9,7 +9,7 @@ from typing import Any
 
 from calque.core.avals import aval_of, shape_of
 from calque.core.errors import explain
-from calque.core.formats import sharding_in
+from calque.core.formats import AUTO, Format, Layout, order_of
 from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, placing_mesh, spec_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.trace import at_bottom
@@ -17,11 +17,11 @@ from calque.dispatch.array import Array, as_values
 from calque.dispatch.sharded.placing import concrete
 from calque.dispatch.sharded.shards import check_devices, check_rank, prefix_leaves
 from calque.dispatch.tracing import check_arguments
-from calque.primitives.placement import constrain
+from calque.primitives.placement import constrain, layout_constraint_p
 from calque.transforms.explicit import is_explicit
 from calque.trees import util as tree_util
 
-__all__ = ["with_sharding_constraint"]
+__all__ = ["laid_out", "with_sharding_constraint"]
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
@@ -117,8 +117,27 @@ def _check_alike(x: Any, mesh: AbstractMesh) -> None:
             fix="name the axes of the mesh that the array is spread over."))
 
 
+def _formatted(v: Any, given: Format) -> Any:
+    """Spread and laid out as a Format says."""
+    if given.layout is AUTO:
+        raise TypeError(explain(
+            f"with_sharding_constraint: the layout of a value is said, or left out; got {given}.",
+            fix="Layout.AUTO is for jit's in_shardings and out_shardings."))
+    x = _constrained(v, given.sharding)
+    return laid_out("with_sharding_constraint", x, given.layout) if isinstance(
+        given.layout, Layout) else x
+
+
+def laid_out(what: str, v: Any, layout: Layout) -> Any:
+    """A value that is said to lie so; an array that does."""
+    (x,) = as_values([v])
+    order_of(what, layout, shape_of(x))
+    return layout_constraint_p.bind(x, layout=layout)
+
+
 def _constrained(v: Any, given: Any) -> Any:
-    given = sharding_in("with_sharding_constraint", given)
+    if isinstance(given, Format):
+        return _formatted(v, given)
     sharding = as_sharding("with_sharding_constraint", "shardings", given)
     if sharding is None:
         raise ValueError(explain(

@@ -10,11 +10,13 @@ from typing import Any
 
 from calque.core.avals import shape_of
 from calque.core.errors import explain
-from calque.core.formats import sharding_in
+from calque.core.formats import AUTO, Layout, layout_in, layout_of, order_of, sharding_in
 from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from calque.core.trace import at_bottom
 from calque.core.types import Function
 from calque.dispatch.jit import JitFunction, _Entry, placed
+from calque.dispatch.orders import check_donated, split
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.constraints import as_sharding, check_not_empty
 from calque.dispatch.sharded.shards import check_rank, is_place, prefix_leaves
@@ -32,10 +34,11 @@ class PlacedFunction(JitFunction):
                  in_shardings: Any, out_shardings: Any, device: Any) -> None:
         super().__init__(fun, static_argnums, static_argnames, donate_argnums, donate_argnames,
                          inline, keep_unused)
-        in_shardings, out_shardings = _of_formats(in_shardings), _of_formats(out_shardings)
-        _check_leaves("in_shardings", in_shardings)
-        _check_leaves("out_shardings", out_shardings)
-        self._in, self._out, self._device = in_shardings, out_shardings, device
+        self._given = in_shardings, out_shardings
+        (self._in, self._in_formats), (self._out, self._out_formats) = map(_parted, self._given)
+        _check_leaves("in_shardings", self._in)
+        _check_leaves("out_shardings", self._out)
+        self._device = device
         self.share()
 
     @property
@@ -44,16 +47,17 @@ class PlacedFunction(JitFunction):
 
     def share(self, *more: Any) -> None:
         if hasattr(self, "_device"):  # (first it is made as a function without shardings)
-            leaves, tree = tree_util.flatten((self._in, self._out))
+            leaves, tree = tree_util.flatten(self._given)
             super().share(*more, "placed", tree, *leaves, self._device)
 
     def __reduce__(self) -> Any:
         kind, given = super().__reduce__()
-        return kind, (*given, self._in, self._out, self._device)
+        return kind, (*given, *self._given, self._device)
 
     def _trace(self, key: tuple[Any, ...], fun: Function, tree: Any,
                avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
         wanted: list[Any] = [None] * len(avals)
+        avals, orders = self._orders(tree, avals)
         if self._in is not None:
             wanted = [None if type(a) is AbstractRef else s
                       for a, s in zip(avals, self._of_arguments(tree, avals))]
@@ -61,12 +65,16 @@ class PlacedFunction(JitFunction):
                      else a.marked(s, a.vma) for a, s in zip(avals, wanted)]
 
         said: list[Any] = []  # of each result
+        layouts: list[Any] = []
 
         def constrained(*args: Any, **kwargs: Any) -> Any:
             leaves, own = tree_util.flatten((args, kwargs))
             args, kwargs = own.unflatten([x if s is None else constrain(x, s)
                                           for x, s in zip(leaves, wanted)])
             out = fun(*args, **kwargs)
+            if self._out_formats is not None:
+                flat = prefix_leaves("pjit out_shardings", self._out_formats, out)
+                layouts[:] = map(layout_of, flat)
             if self._out is None:
                 return out
             outs, out_tree = tree_util.flatten(out)
@@ -75,6 +83,11 @@ class PlacedFunction(JitFunction):
             return out_tree.unflatten([_result(o, s) for o, s in zip(outs, said)])
 
         entry = super()._trace(key, constrained, tree, avals, donated)
+        try:
+            self._lay_out(entry, orders, layouts)
+        except Exception:
+            self._cache.pop(key, None)
+            raise
         self._check_devices(entry, tree, said)
         if said:
             entry.told = tuple(said)
@@ -84,6 +97,38 @@ class PlacedFunction(JitFunction):
             where = SingleDeviceSharding(self._device)
             entry.out_avals = tuple(a.plain.marked(where, a.vma) for a in entry.out_avals)
         return entry
+
+    def _orders(self, tree: Any, avals: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """(types, orders) of the arguments; an order is AUTO where it may be chosen, "" where none
+        is known.  ValueError where one lies otherwise than in_shardings says."""
+        avals, have = split(avals)
+        have = ["" if o is AUTO or o is None and a.placement is None else o
+                for a, o in zip(avals, have)]
+        if self._in_formats is None:
+            return avals, have
+        args, kwargs = tree.unflatten(list(range(len(avals))))
+        given = self._in_formats
+        flat = prefix_leaves(
+            "pjit in_shardings", tuple(given) if isinstance(given, list) else given, args)
+        for i, layout in enumerate(map(layout_of, flat)):  # (of keywords nothing is said)
+            if layout is None or type(avals[i]) is AbstractRef:
+                continue
+            order = order_of(f"jit of {self._name}", layout, avals[i].shape)
+            committed = avals[i].placement is not None and have[i] != "" and at_bottom()
+            if committed and (layout is AUTO or order != have[i]):
+                raise ValueError(explain(
+                    "Layout passed to jit does not match the layout on the respective arg. Got jit "
+                    f"layout: {layout},\narg layout: {layout_in(have[i], avals[i].ndim)} for arg "
+                    f"type: {avals[i].plain} ({self._argument(tree, i)}).",
+                    fix="where the layout is AUTO, describe the argument, ShapeDtypeStruct(...); "
+                        "else put it into the layout with calque.device_put."))
+            have[i] = layout if layout is AUTO else order
+        return avals, have
+
+    def _lay_out(self, entry: _Entry, orders: Sequence[Any], layouts: Sequence[Any]) -> None:
+        """How arguments and results lie; ValueError where AUTO is one side of a donation."""
+        check_donated(self._name, entry.in_avals, orders, entry.out_avals, layouts, entry.donated)
+        entry.lay_out(self._name, [o or None for o in orders], layouts)
 
     def _check_devices(self, entry: _Entry, tree: Any, said: Sequence[Any]) -> None:
         """ValueError where a result is to be on one device and others take part; arguments go where
@@ -155,9 +200,18 @@ def _result(o: Any, s: Any) -> Any:
     return constrain(o, s)
 
 
-def _of_formats(given: Any) -> Any:
-    """Shardings where formats stand; NotImplementedError where a layout is not row-major."""
-    return tree_util.tree_map(lambda x: sharding_in("jit", x), given)
+def _parted(given: Any) -> tuple[Any, Any]:
+    """(tree of shardings, the tree as it is given where a Format in it has a layout, else None)."""
+    leaves = tree_util.tree_leaves(given)
+    for x in leaves:
+        if x is AUTO or isinstance(x, Layout):
+            raise ValueError(explain(
+                "`jax.jit` does not accept device-local layouts directly. Create a `Format` "
+                "instance wrapping this device-local layout and pass that to `jit` instead. Got "
+                f"{x}",
+                fix="Format(layout, sharding)."))
+    laid = any(layout_of(x) is not None for x in leaves)
+    return tree_util.tree_map(sharding_in, given), given if laid else None
 
 
 def _check_leaves(what: str, given: Any) -> None:

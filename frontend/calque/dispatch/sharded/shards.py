@@ -1,8 +1,8 @@
-"""Placing arrays: device_put, arrays made of pieces, and the pieces of an array.
+"""Placing arrays: device_put, and arrays made of pieces.
 
 A CPU device is a name: all of them share memory, so putting an array on one, or spreading it over
 a mesh of them, gives it a label (Array.aval.placement) and moves nothing.  Start reading at
-`device_put` and `Shard`.
+`device_put`.
 """
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, is_arraylike, shape_of
 from calque.core.config import config
 from calque.core.errors import UnexpectedTracerError, explain
-from calque.core.formats import AUTO, Format, sharding_in
+from calque.core.formats import (
+    AUTO,
+    Format,
+    check_format,
+    layout_of,
+    order_of,
+    sharding_in,
+)
 from calque.core.memories import Space
 from calque.core.mesh import Mesh, get_mesh
 from calque.core.processes import agree
@@ -32,95 +39,30 @@ from calque.core.sharding import (
 from calque.core.trace import Tracer
 from calque.core.types import Ndarray, Shape
 from calque.dispatch import transfers
-from calque.dispatch.array import Array, current_device, from_numpy
+from calque.dispatch.array import Array, current_device, from_numpy, to_array
 from calque.dispatch.devices import devices
+from calque.dispatch.laid import (
+    LaidArray,
+    copied,
+    memory_of,
+    of_memory,
+    relaid,
+)
 from calque.dispatch.sharded.partial_arrays import (
     PartialArray,
     of_summands,
     refuse_index,
-    summand,
-    unreduced_axes,
 )
 from calque.dispatch.sharded.spanning import GlobalArray, local_index, local_shape, piece_of
 from calque.dispatch.sharded.spanning import made as spanning_made
-from calque.primitives.placement import constrain
+from calque.primitives.placement import constrain, layout_constraint_p
 from calque.primitives.random import impl_of, random_unwrap_p, random_wrap_p
 from calque.runtime import Buffer, Device
 from calque.trees import util as tree_util
 from calque.trees.differences import mismatches
 
-__all__ = ["Shard", "device_put", "make_array_from_callback", "make_array_from_process_local_data",
+__all__ = ["device_put", "make_array_from_callback", "make_array_from_process_local_data",
            "make_array_from_single_device_arrays"]
-
-
-class Shard:
-    """One device's part of an array.
-
-    Attributes:
-      device: the Device.
-      index: the slices of the array that it has.
-      replica_id: which of the equal parts it is.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.arange(2.0).addressable_shards
-      [Shard(device=CpuDevice(id=0), index=(slice(None, None, None),), replica_id=0, data=[0. 1.])]
-    """
-
-    __slots__ = ("device", "index", "replica_id", "_whole")
-
-    def __init__(self, device: Device, index: tuple[slice, ...], replica_id: int, whole: Array
-                 ) -> None:
-        self.device, self.index, self.replica_id = device, index, replica_id
-        self._whole = whole
-
-    @property
-    def data(self) -> Any:
-        """The part as an Array on the device; None where that is another process's.
-
-        Example:
-          >>> import calque.numpy as jnp
-          >>> jnp.arange(2.0).addressable_shards[0].data
-          Array([0., 1.], dtype=float32)
-        """
-        x = self._whole
-        if not self.device.is_local:
-            return None
-        if unreduced_axes(x.aval):
-            part = summand(x, self.device, self.index)
-            return Array(part, x.aval.plain.update(shape=part.shape).marked(
-                SingleDeviceSharding(self.device)))
-        whole = all(s == slice(None) for s in self.index)
-        if whole and x.aval.placement is None:
-            return x
-        index = self.index
-        sharding: Any = x.sharding
-        if sharding.spans:
-            index = tuple(s if s == slice(None) else slice(s.start - o.start, s.stop - o.start)
-                          for s, o in zip(self.index, local_index(x.shape, sharding)))
-        part = x._buffer.with_shape(x._buffer.shape) if whole else Buffer.from_numpy(
-            np.ascontiguousarray(x._buffer.numpy()[index]), x._buffer.device)
-        shape = part.shape[:x.ndim]
-        return Array(part, x.aval.plain.update(shape=shape).marked(
-            SingleDeviceSharding(self.device)))
-
-    def __repr__(self) -> str:
-        return (f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, "
-                f"data={self.data})")
-
-
-def shards_of(x: Array, everywhere: bool = False) -> list[Shard]:
-    """The parts of an array in the order of the mesh's devices: those that this process has, or
-    all."""
-    sharding = x.sharding
-    seen: dict[Any, int] = {}
-    found = []
-    for device, index in sharding.devices_indices_map(x.shape).items():
-        key = tuple((s.start, s.stop) for s in index)
-        if everywhere or device.is_local:
-            found.append(Shard(device, index, seen.get(key, 0), x))
-        seen[key] = seen.get(key, 0) + 1
-    return found
 
 
 def check_rank(what: str, shape: Sequence[int], sharding: Any) -> None:
@@ -192,8 +134,12 @@ def _put(x: Any, where: Any) -> Any:
 
 
 def _placed(x: Any, where: Any) -> Any:
-    if isinstance(where, (Space, Format)):
-        where = _place_for(x, where)
+    if isinstance(where, Format):
+        return _formatted(x, where)
+    if isinstance(where, Space):
+        where = _in_memory(x, where)
+    if type(x) is LaidArray:
+        return _laid_placed(x, where)
     if isinstance(x, Tracer):
         if where is None:
             return x
@@ -233,18 +179,39 @@ def _distribute(x: Any, where: NamedSharding) -> Array:
     return piece_of(a, where)
 
 
-def _place_for(x: Any, given: Space | Format) -> Any:
-    """The sharding of an array in another memory, or of a format."""
-    if isinstance(given, Space):
-        if isinstance(x, Tracer):  # memories are one: a label of results only
-            return None
-        have = x.sharding if isinstance(x, Array) else SingleDeviceSharding(current_device())
-        return have.with_memory_kind(given.kind)
+def _in_memory(x: Any, space: Space) -> Any:
+    """The sharding of an array in another memory."""
+    if isinstance(x, Tracer):  # memories are one: a label of results only
+        return None
+    have = x.sharding if isinstance(x, Array) else SingleDeviceSharding(current_device())
+    return have.with_memory_kind(space.kind)
+
+
+def _formatted(x: Any, given: Format) -> Any:
+    """What device_put gives for a Format: an array that is spread and lies so."""
     if given.layout is AUTO:
         raise ValueError(explain(
             "sharding and layout in `Layout` instance should be concrete. Got layout: "
             f"{given} for input {aval_of(x).short()}", fix="give a Layout, or None."))
-    return place(sharding_in("device_put", given, shape_of(x)))
+    order = order_of("device_put", given.layout, shape_of(x))
+    if isinstance(x, Tracer):
+        made = _placed(x, place(given.sharding))
+        return made if given.layout is None else layout_constraint_p.bind(
+            made, layout=given.layout)
+    if order is None and type(x) is LaidArray:
+        x = to_array(x)
+    return relaid(_placed(x, place(given.sharding)), order)
+
+
+def _laid_placed(x: LaidArray, where: Any) -> Any:
+    """An array that is not row-major elsewhere, as it lies."""
+    if where is None or x.aval.placement == where:
+        return x
+    check_divides("device_put", x.shape, where)
+    if where.spans or getattr(where, "unreduced", None):
+        return _placed(to_array(x), where)
+    memory = _moved(labelled(memory_of(x), None), where._assignment[0])
+    return of_memory(memory, x, where)
 
 
 def place(given: Any) -> Any:
@@ -291,7 +258,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     Args:
       x: tree of arrays and numbers.
       device: where to: a Device, a Sharding, a PartitionSpec over the context's mesh, a backend's
-        name, or a tree prefix of x of these; None: the default device, which commits to nothing.
+        name, a Format, which says how it lies in memory, too, or a tree prefix of x of these; None:
+        the default device, which commits to nothing.
       src: accepted for compatibility.
       donate: whether what is put elsewhere is dead afterwards (a tree prefix of x).
       may_alias: whether the result may share memory; False: it is a copy; None: where it can (a
@@ -303,7 +271,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     Raises:
       TypeError: a leaf is no array or number.
       ValueError: `device` is none of these, its tree is no prefix, a spec is longer than an array
-        has dimensions, its axes do not divide a dimension, or donate and may_alias are both True.
+        has dimensions, its axes do not divide a dimension, a layout is not of the array's rank, or
+        donate and may_alias are both True.
 
     Example:
       >>> import calque, numpy as np
@@ -329,12 +298,13 @@ def _put_so(x: Any, where: Any, donate: Any, may_alias: Any) -> Any:
         raise ValueError(explain("may_alias and donate cannot be True at the same time.",
                                  fix="leave one of them out."))
     made = _put(x, where)
-    if type(x) is not Array or type(made) is not Array:
+    own = (Array, LaidArray)
+    if type(x) not in own or type(made) not in own:
         return made
     if donate and made is not x:
         x.delete()
     elif may_alias is False:
-        made = Array(Buffer.from_numpy(np.array(made._numpy()), made._buffer.device), made.aval)
+        made = copied(made)
     return made
 
 
@@ -374,7 +344,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
 
     Args:
       shape: of the whole array.
-      sharding: how it is spread.
+      sharding: how it is spread; a Format says how it lies in memory, too.
       data_callback: called with the index of a part (a tuple of slices), returns an array like it;
         once for equal parts, and only for those of this process's devices.
       dtype: of the array; None: that of the first part.
@@ -393,7 +363,9 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
       Array([0., 1., 2., 3.], dtype=float32)
     """
     shape = _global_shape(shape)
-    sharding = sharding_in("make_array_from_callback", sharding, shape)
+    check_format("make_array_from_callback", sharding)
+    order = order_of("make_array_from_callback", layout_of(sharding), shape)
+    sharding = sharding_in(sharding)
     check_divides("make_array_from_callback", shape, sharding)
     refuse_index("make_array_from_callback", sharding)
     want = sharding.shard_shape(shape)
@@ -410,7 +382,8 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
                     f"callback gives a traced value {given.aval}.",
                     fix="call it outside of jit and the like."))
             if dtypes.is_key(dtype_of(given)):  # by their words
-                return _of_key_words(given, shape, sharding, data_callback)
+                made = _of_key_words(given, shape, sharding, data_callback)
+                return made if order is None else relaid(made, order)
             piece = known[key] = np.asarray(given)
             if piece.shape != want:
                 raise ValueError(explain(
@@ -420,7 +393,8 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
                     fix="return the part that the index names: data[index]."))
         pieces[device] = known[key]
     first = next(iter(pieces.values()))
-    return _pieced(shape, sharding, dtype or first.dtype, pieces)
+    made = _pieced(shape, sharding, dtype or first.dtype, pieces)
+    return made if order is None else relaid(made, order)
 
 
 def _of_key_words(one: Array, shape: Sequence[int], sharding: Sharding,
@@ -466,6 +440,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
         raise TypeError(explain(
             "jax.make_array_from_single_device_arrays `arrays` argument must be a list or tuple of "
             f"Arrays, got {type(arrays)}.", fix="pass [x.data for x in shards]."))
+    arrays = [to_array(a) if type(a) is LaidArray else a for a in arrays]
     if not all(type(a) is Array for a in arrays):
         raise ValueError(explain(
             "jax.make_array_from_single_device_arrays requires a list of concrete arrays as input, "
@@ -497,7 +472,8 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
         words = [random_unwrap_p.bind(a) for a in arrays]
         made = make_array_from_single_device_arrays(
             (*shape, *words[0].shape[len(shape):]), sharding, words)
-        return random_wrap_p.bind(made, **impl_of(arrays[0].dtype))
+        kind: Any = arrays[0].dtype
+        return random_wrap_p.bind(made, **impl_of(kind))
     pieces = {}
     for a in arrays:
         (device,) = a.devices()
