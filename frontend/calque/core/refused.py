@@ -44,10 +44,8 @@ REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
     "extend.xla.PipelineStage": _PASSES,
     "extend.xla.clear_hlo_module_transformation": _PASSES,
     "extend.xla.register_hlo_module_transformation": _PASSES,
-    "ffi.pycapsule": ("XLA's handlers in shared libraries are not called",
-                      "ffi.Kernel takes C source or an object file"),
-    "ffi.register_ffi_type": ("kernels have no state of XLA's types",
-                              "pass the state to the kernel as an array"),
+    "ffi.include_dir": ("XLA's headers are not in calque's wheel",
+                        "they lie in that of jaxlib: jaxlib/include"),
     "lax.precv": _MESSAGES, "lax.psend": _MESSAGES,
     "profiler.register_subprocess": _SERVER, "profiler.start_server": _SERVER}
 
