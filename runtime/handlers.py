@@ -188,9 +188,9 @@ def _state_get(at: int) -> int:
 
 def _allocate(at: int) -> int:
     given = _Allocate.from_address(at)
-    space = _aligned((max(1, given.bytes),), np.dtype("u1"), max(_ALIGNMENT, given.alignment))
-    given.data = space.ctypes.data
-    _memory[given.data] = space
+    space, place = _aligned((given.bytes,), np.dtype("u1"), max(_ALIGNMENT, given.alignment))
+    given.data = place
+    _memory[place] = space
     return 0
 
 
@@ -266,12 +266,19 @@ class _Frame(_Struct):
                 ("attributes", _Attributes), ("future", P)]
 
 
-def _aligned(shape: Sequence[int], dtype: Any, alignment: int = _ALIGNMENT) -> Any:
-    """An array at an address that vector code takes."""
+def _aligned(shape: Sequence[int], dtype: Any, alignment: int = _ALIGNMENT) -> tuple[Any, int]:
+    """An array at an address that vector code takes, and the address."""
     count = math.prod(shape) * dtype.itemsize
     raw = np.empty(count + alignment, np.uint8)
-    first = -raw.ctypes.data % alignment
-    return raw[first:first + count].view(dtype).reshape(shape)
+    place = raw.__array_interface__["data"][0]
+    first = -place % alignment
+    return np.ndarray(shape, dtype, raw, first), place + first
+
+
+def _copied(x: Any) -> tuple[Any, int]:
+    made, place = _aligned(x.shape, x.dtype)
+    made[...] = x
+    return made, place
 
 
 def code_of(dtype: Any) -> int | None:
@@ -315,11 +322,10 @@ def _attributes(given: Sequence[tuple[str, Frozen]], kept: list[Any]) -> Any:
             kept.append(rest[0])
         else:
             dtype = np.dtype(rest[0])
-            data = _aligned((len(rest[1]),), np.dtype("u1"))
-            data[:] = np.frombuffer(rest[1], np.uint8)
+            data, place = _copied(np.frombuffer(rest[1], np.uint8))
             kept.append(data)
-            item = _Scalar(_DTYPES[dtype], data.ctypes.data) if kind == _SCALAR else _Dense(
-                _DTYPES[dtype], len(rest[1]) // dtype.itemsize, data.ctypes.data)
+            item = _Scalar(_DTYPES[dtype], place) if kind == _SCALAR else _Dense(
+                _DTYPES[dtype], len(rest[1]) // dtype.itemsize, place)
         kept += [text, span, item]
         kinds[i], names[i], items[i] = kind, ctypes.addressof(span), ctypes.addressof(item)
     kept += [kinds, names, items]
@@ -327,18 +333,34 @@ def _attributes(given: Sequence[tuple[str, Frozen]], kept: list[Any]) -> Any:
                        ctypes.addressof(names), ctypes.addressof(items))
 
 
-def _list(arrays: Sequence[Any], kept: list[Any]) -> Any:
-    """The structure of arguments or results; what it points to is added to `kept`."""
-    n = len(arrays)
-    kinds, items = (I32 * n)(*[_BUFFER] * n), (P * n)()
-    for i, x in enumerate(arrays):
-        dims = (I64 * x.ndim)(*x.shape)
-        buffer = _Buffer(ctypes.sizeof(_Buffer), None, _DTYPES[x.dtype], x.ctypes.data, x.ndim,
-                         ctypes.addressof(dims))
-        items[i] = ctypes.addressof(buffer)
-        kept += [dims, buffer, x]
+def _list(specs: Sequence[tuple[Any, Any]], kept: list[Any]) -> tuple[Any, list[Any]]:
+    """The structure of arguments or results, and its buffers, which wait for their memory; what it
+    points to is added to `kept`."""
+    n = len(specs)
+    kinds, items, buffers = (I32 * n)(*[_BUFFER] * n), (P * n)(), []
+    for i, (shape, dtype) in enumerate(specs):
+        dims = (I64 * len(shape))(*shape)
+        buffers.append(_Buffer(ctypes.sizeof(_Buffer), None, _DTYPES[dtype], None, len(shape),
+                               ctypes.addressof(dims)))
+        items[i] = ctypes.addressof(buffers[-1])
+        kept.append(dims)
     kept += [kinds, items]
-    return _List(ctypes.sizeof(_List), None, n, ctypes.addressof(kinds), ctypes.addressof(items))
+    return _List(ctypes.sizeof(_List), None, n, ctypes.addressof(kinds),
+                 ctypes.addressof(items)), buffers
+
+
+class _Call:
+    """A frame, used by one call at a time."""
+
+    def __init__(self, specs: Sequence[tuple[Any, Any]], results: Sequence[tuple[Any, Any]],
+                 attributes: Any, context: int) -> None:
+        self._kept: list[Any] = []
+        args, first = _list(specs, self._kept)
+        rets, second = _list(results, self._kept)
+        self.buffers = [*first, *second]
+        self.frame = _Frame(_FRAME_SIZE, None, ctypes.addressof(_api), context, EXECUTE, args, rets,
+                            attributes, None)
+        self.address = ctypes.addressof(self.frame)
 
 
 def checked(name: str, address: int) -> None:
@@ -378,17 +400,21 @@ class Site:
       DeviceError: (when it is called) the handler returns an error.
     """
 
+    borrows = True  # it looks at its arguments while it runs (runtime/callbacks)
+
     def __init__(self, name: str, handlers: Sequence[int], results: Sequence[tuple[Any, Any]],
                  attributes: Sequence[tuple[str, Frozen]], aliases: dict[int, int]) -> None:
         self.__name__ = name
         self._handlers = [Handler(h) if h else None for h in handlers]
-        self._results, self._aliases = results, aliases
+        self._results = [(tuple(s), np.dtype(d)) for s, d in results]
+        self._aliases = aliases
         self._kept: list[Any] = []
         self._attributes = _attributes(attributes, self._kept)
         self.states: dict[int, tuple[int, int]] = {}
         self._context = next(_numbers)
         _sites[self._context] = self
         self._lock, self._ready = threading.Lock(), False
+        self._idle: list[_Call] = []
 
     def __repr__(self) -> str:
         return self.__name__
@@ -398,35 +424,45 @@ class Site:
             if not self._ready:
                 for address in {ctypes.cast(h, P).value for h in self._handlers if h}:
                     checked(self.__name__, address or 0)
-                self._run(INSTANTIATE, (), ())
+                self._run(INSTANTIATE, _Call((), (), self._attributes, self._context))
                 self._ready = True
-        given = []
-        for x in arrays:  # (a part of another array, or one of NumPy's own)
-            if x.flags.c_contiguous and not x.ctypes.data % _ALIGNMENT:
-                given.append(x)
-            else:
-                given.append(_aligned(x.shape, x.dtype))
-                given[-1][...] = x
-        outs = [_aligned(s, np.dtype(d)) for s, d in self._results]
+        outs, given, places = [], [], []
+        for x in arrays:
+            place = x.__array_interface__["data"][0]
+            if place % _ALIGNMENT or not x.flags.c_contiguous:  # a part of another array
+                x, place = _copied(x)
+            given.append(x)
+            places.append(place)
+        for shape, dtype in self._results:
+            x, place = _aligned(shape, dtype)
+            outs.append(x)
+            places.append(place)
         for i, j in self._aliases.items():
             outs[j][...] = given[i]
-            given[i] = outs[j]
+            places[i] = places[len(given) + j]
+        try:
+            call = self._idle.pop()
+        except IndexError:
+            call = _Call([(x.shape, x.dtype) for x in given], self._results, self._attributes,
+                         self._context)
+        for buffer, place in zip(call.buffers, places, strict=True):
+            buffer.data = place
         for stage in (PREPARE, INITIALIZE, EXECUTE):
-            self._run(stage, given, outs)
+            self._run(stage, call)
+        self._idle.append(call)  # (its arguments have one type for as long as this site is)
         return outs
 
-    def _run(self, stage: int, given: Sequence[Any], outs: Sequence[Any]) -> None:
+    def _run(self, stage: int, call: _Call) -> None:
         handler = self._handlers[stage]
         if handler is None:
             return
-        kept: list[Any] = []
-        frame = _Frame(_FRAME_SIZE, None, ctypes.addressof(_api), self._context, stage,
-                       _list(given, kept), _list(outs, kept), self._attributes, None)
-        _raised(self.__name__, handler(ctypes.addressof(frame)))
-        if frame.future:
-            future = _futures[frame.future]
+        call.frame.stage = stage
+        _raised(self.__name__, handler(call.address))
+        if call.frame.future:
+            number, call.frame.future = call.frame.future, None
+            future = _futures[number]
             future.ended.wait()
-            del _futures[frame.future]
+            del _futures[number]
             _raised(self.__name__, future.error)
 
 

@@ -30,15 +30,11 @@ def circuit():
 _ARRAYS = [jnp.asarray(t.data) for t in _STATE]
 
 
-def _energy(arrays):
-    state = _STATE.copy()
-    for tensor, data in zip(state, arrays, strict=True):
-        tensor.modify(data=data)
-    return (state.H & state).contract(all, optimize="greedy")
-
-
-_slope = jax.jit(jax.grad(_energy))
+_NETWORK = qtn.MatrixProductState(_ARRAYS)
+_params, _skeleton = qtn.pack(_NETWORK)
+_both = jax.jit(jax.value_and_grad(lambda p: qtn.unpack(p, _skeleton).norm(squared=True)))
 
 
 def step():
-    return _slope(_ARRAYS)[:3]
+    value, slopes = _both(_params)
+    return value, jax.tree.leaves(slopes)[:3]
