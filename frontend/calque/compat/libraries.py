@@ -162,7 +162,8 @@ def _batching() -> dict[str, Any]:
         return x if spec is None else trace.wrap(x, spec % np.ndim(x))
     return {**{n: getattr(found, n) for n in found.__all__},
             **of("calque.transforms.vmap", "BatchTrace", "BatchTracer"), "to_elt": to_elt,
-            "make_iota": lambda size: calque.lax.iota("int32", size), "is_vmappable": lambda x: type(x) in found.vmappables}
+            "make_iota": lambda size: calque.lax.iota("int32", size),
+            "is_vmappable": lambda x: type(x) in found.vmappables}
 
 
 @_made("jax._src.interpreters.ad")  # diffrax

@@ -1,7 +1,7 @@
 """Kernels of the user's own, as plain records: what calque.ffi registers and Programs carry.
 
-Imports core.errors.  Start reading at `Kernel`, which lowering/kernels/user.py compiles; a `Handler`
-is compiled already, and runtime/handlers calls it.
+Imports core.errors.  Start reading at `Kernel`, which lowering/kernels/user.py compiles; a
+`Handler` is compiled already, and runtime/handlers calls it.
 """
 from __future__ import annotations
 

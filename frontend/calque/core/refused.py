@@ -33,7 +33,7 @@ REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
         "a token is a tree without leaves and has no type", "extend.core.Token"),
     "extend.core.CallPrimitive": (
         "functions are not bound to primitives",
-        "give a Primitive a jaxpr as parameter, or bind extend.core.primitives.call_p"),
+        "extend.core.create_call_primitive makes one that calls a jaxpr"),
     "extend.lowering.upstream_dialects": (
         "StableHLO's operations are written by their names", "interpreters.mlir.ir"),
     "extend.mlir.hlo_to_stablehlo": (

@@ -1,4 +1,4 @@
-"""Linear and quadratic programs by first-order methods, of dense and sparse matrices, in batches."""
+"""Linear and quadratic programs by first-order methods, of dense and sparse matrices."""
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,4 @@
 """Jacobians that are known to be sparse, by colours of their columns and rows."""
-import jax
 import jax.numpy as jnp
 import sparsejac
 from jax.experimental import sparse
