@@ -511,7 +511,7 @@ def erfcinv(y: Any) -> Any:
     Example:
       >>> from calque.scipy import special
       >>> special.erfcinv(0.5)
-      Array(0.47693628, dtype=float32, weak_type=True)
+      Array(0.4769363, dtype=float32)
     """
     (x,) = util.promote_inexact("erfcinv", *_real("erfcinv", y))
     found = ndtri((ew.convert(x, np.dtype("f4")) if dtype_of(x).itemsize < 4 else x) * 0.5)
