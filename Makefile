@@ -109,7 +109,7 @@ else
 	$(BIN)/python tests/clients/libraries.py $(PYTHONS) --sample $(SAMPLE) --seed $(SEED) --write $(LIBRARIES)
 endif
 
-# the main uses of some seventy libraries, with calque and with jax: make libraries [LIBRARIES="keras brax"]
+# the main uses of some ninety libraries, with calque and with jax: make libraries [LIBRARIES="keras brax"]
 $(CLIENTS)/.more: tests/clients/more_requirements.txt $(CLIENTS)/.made
 	$(OURS) -m pip install --disable-pip-version-check --no-deps -r tests/clients/more_requirements.txt
 	$(THEIRS) -m pip install --disable-pip-version-check --no-deps -r tests/clients/more_requirements.txt

@@ -1,13 +1,15 @@
 """Python functions as imports of a compiled program: the module `py` with call0, call1, ...
 
 A call runs on the thread that called the program, in the program's order.  What a function raises
-is kept and raised by the program's caller, a DeviceError besides.  A function whose attribute
+is kept and raised by the program's caller, a DeviceError besides.  One whose attribute `borrows` is
+true looks at its arrays while it is called and no longer: they are not copied.  One whose attribute
 `into` is true is given the memory of its results, and is called by a thread of its own where the
 program is queued (lane.py): its `ask` gives a number where the program comes to it, which the call
 is given, and `drop` is told where that call fails or cannot be made.  Start at `make_module`.
 """
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -92,14 +94,14 @@ def _count(specs: Sequence[Spec]) -> int:
 
 
 def _size(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
+    return math.prod(shape)
 
 
 def _import(call: Call, hal_device: Any) -> Callable[..., Any]:
     function, operands, results = call
     if getattr(function, "into", False):
         return _writing(call, hal_device)
-    mapped = is_host(hal_device)
+    mapped, copied = is_host(hal_device), not getattr(function, "borrows", False)
 
     def run(_: Any, *refs: Any) -> Any:
         *views, wait, signal = refs
@@ -108,7 +110,8 @@ def _import(call: Call, hal_device: Any) -> Callable[..., Any]:
             if fence is not None:
                 fence.wait()
             given = iter(views)
-            args = [_read(given, s, d, None if mapped else hal_device) for s, d in operands]
+            args = [_read(given, s, d, None if mapped else hal_device, copied)
+                    for s, d in operands]
             with span(repr(function), "callback"):
                 outs = function(args)
             made = [ref for o, (s, d) in zip(outs, results, strict=True) if _size(s)
@@ -198,7 +201,7 @@ def _writing(call: Call, hal_device: Any) -> Callable[..., Any]:
     return run
 
 
-def _read(views: Any, shape: tuple[int, ...], dtype: Any, gpu: Any) -> Any:
+def _read(views: Any, shape: tuple[int, ...], dtype: Any, gpu: Any, copied: bool) -> Any:
     """An operand's value; gpu: the IREE device whose memory the host does not see."""
     if not _size(shape):
         return np.zeros(shape, dtype)
@@ -207,7 +210,8 @@ def _read(views: Any, shape: tuple[int, ...], dtype: Any, gpu: Any) -> Any:
     for _ in range(2 if dtype.kind == "c" else 1):
         view = next(views).deref(rt.HalBufferView)
         if gpu is None:
-            parts.append(view.map().asarray(shape, carrier).copy())
+            seen = view.map().asarray(shape, carrier)
+            parts.append(seen.copy() if copied else seen)
         else:
             parts.append(np.empty(shape, carrier))
             fetched(gpu, view.get_buffer(), parts[-1], "copying a callback's operand")

@@ -197,6 +197,11 @@ from calque.dispatch.jit import clear_caches as clear_caches  # noqa: E402
 from calque.dispatch.jit import jit as jit  # noqa: E402
 from calque.dispatch.positions import Inline as Inline  # noqa: E402
 from calque.parallel.mapping import shard_map as shard_map  # noqa: E402
+from calque.sharding import (  # noqa: E402
+    get_abstract_mesh as get_abstract_mesh,
+    get_mesh as get_mesh,
+    use_abstract_mesh as use_abstract_mesh,
+)
 from calque.parallel.single_axis import smap as smap  # noqa: E402
 from calque.dispatch.sharded import placed as _placed  # noqa: E402,F401  (jit with shardings)
 from calque.parallel.pmap import pmap as pmap  # noqa: E402

@@ -434,9 +434,10 @@ def calls_python(p: Program) -> bool:
 
 def is_callback(e: Equation) -> bool:
     """Whether an equation calls a function of the user's, itself or in a Program that it holds: in
-    Python, or a kernel with side effects."""
+    Python, a handler of XLA's, or a kernel with side effects."""
     return e.primitive.calls_python or e.name == "ffi_call" and bool(
-        e.params["has_side_effect"]) or any(map(calls_python, inner_of(e.params)))
+        e.params["has_side_effect"] or e.params["kernels"].handler) or any(
+            map(calls_python, inner_of(e.params)))
 
 
 def writes_in_place(p: Program) -> bool:

@@ -1,4 +1,5 @@
-"""Calls of kernels of the user's: an object linked into the program, or a GPU's code in it."""
+"""Calls of kernels of the user's: an object linked into the program, or a GPU's code in it; and of
+handlers of XLA's, which lie in shared libraries and are called by the host."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,11 +16,16 @@ from calque.lowering.kernels.user_c import call_c
 from calque.lowering.kernels.user_gpu import call_gpu
 from calque.lowering.kernels.user_guard import guarded, wanted
 from calque.lowering.rules.callback import call_host
+from calque.runtime.handlers import Site
 
 
 @rule("ffi_call")
 def _ffi_call(op: Op) -> list[Value]:
     kernels, where = op["kernels"], str(op.ctx.equation.source)
+    if kernels.handler is not None:
+        return call_host(op, Site(
+            kernels.name, kernels.handler.functions, [(a.shape, a.dtype) for a in op.outs],
+            [(k, v) for k, v, _ in op["attributes"]], dict(op["aliases"])))
     platform = "cpu" if op.ctx.cpu else getattr(op.ctx.target, "backend", "").split("-")[0]
     kernel = kernels.get(platform)
     if kernel is None and op["plain"] is not None:

@@ -322,7 +322,7 @@ def test_bad_arguments() -> None:
         (lambda: ffi.register_ffi_target("", SCALE), ValueError, "is no name"),
         (lambda: ffi.register_ffi_target("a", print), TypeError, "must be an ffi.Kernel"),
         (lambda: ffi.register_ffi_target("a", datetime.datetime_CAPI, api_version=0), TypeError,
-         "is a handler of XLA's in a shared library"),
+         "is a handler of XLA's of version 0 in a shared library"),
         (lambda: ffi.register_ffi_target("a", SCALE, "tpu"), ValueError, "'tpu'")]
     for call, kind, words in cases:
         with pytest.raises(kind, match=words):

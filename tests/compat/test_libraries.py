@@ -286,6 +286,27 @@ PROGRAMS = {
         assert copy.deepcopy(jnp.ones(2)).tolist() == [1, 1]
         assert inspect.getsourcefile(jax)
         """,
+    "brainstate: where the batch of a value lies, the current trace, call primitives": """
+        from jax._src.core import JaxprEqnContext, trace_ctx
+        from jax._src.interpreters.batching import BatchTrace, BatchTracer, make_iota, to_elt
+        from jax.extend.core import Primitive, register_call_primitive_rules
+        seen = []
+        jax.vmap(lambda x: seen.append((isinstance(x, BatchTracer), x.batch_dim, x.val.shape,
+                                        isinstance(trace_ctx.trace, BatchTrace))) or x,
+                 in_axes=1)(jnp.ones((2, 3)))
+        assert seen == [(True, 1, (2, 3), True)]
+        assert make_iota(3).tolist() == [0, 1, 2] and JaxprEqnContext().compute_type is None
+        """,
+    "e3x: draws in a disk": """
+        from jax._src.nn.initializers import _complex_truncated_normal, _complex_uniform
+        x = _complex_truncated_normal(jax.random.key(0), 2, (1000,), jnp.float32)
+        assert x.dtype == jnp.complex64 and 1 < float(abs(x).max()) <= 2
+        y = _complex_uniform(jax.random.key(0), (1000,), jnp.complex64)
+        assert float(abs(y).max()) <= 2 ** 0.5 + 1e-6
+        """,
+    "klujax: options by name": """
+        jax.config.update(name="jax_enable_x64", val=False)
+        """,
     "jaxtyping: keys have a dtype with a type": """
         dtype = jax.random.key(0).dtype
         assert issubclass(dtype.type, jax.dtypes.prng_key) and dtype.name == "key<fry>"

@@ -420,3 +420,36 @@ def test_values_only_under_checkpoint() -> None:
     assert float(calque.jvp(f, (2.0,), (1.0,))[1]) == pytest.approx(4 * np.cos(4))
     with pytest.raises(NotImplementedError, match="translation rule"):
         calque.jit(f)(2.0)
+
+
+def test_primitives_that_call_a_jaxpr() -> None:
+    call_p = core.create_call_primitive("my_call")
+    jaxpr = calque.make_jaxpr(lambda x, y: (jnp.sin(x) * y, y + 1))(1.0, 1.0)
+
+    def f(x: Any, y: Any) -> Any:
+        return call_p.bind(x, y, call_jaxpr=jaxpr)
+
+    x, y = 0.3, 2.0
+    for g in (f, calque.jit(f)):
+        np.testing.assert_allclose(g(x, y), (np.sin(x) * y, 3.0), rtol=1e-6)  # one sine's rounding
+        np.testing.assert_allclose(calque.grad(lambda x, g=g: g(x, y)[0])(x), np.cos(x) * y,
+                                   rtol=1e-6)
+        np.testing.assert_allclose(calque.jvp(g, (x, y), (1.0, 1.0))[1],
+                                   (np.cos(x) * y + np.sin(x), 1.0), rtol=1e-6)
+        rows = calque.vmap(g, in_axes=(0, None))(jnp.arange(3.0), y)
+        np.testing.assert_allclose(rows[0], np.sin(np.arange(3)) * y, rtol=1e-6)
+        assert rows[1].shape == (3,)
+    assert "my_call" in str(calque.make_jaxpr(f)(x, y))
+
+
+def test_inputs_that_a_function_finds_while_it_is_traced() -> None:
+    state = jnp.arange(3.0)
+
+    def f(x: Any) -> Any:
+        found = core.find_top_trace().new_arg(api_util.shaped_abstractify(state))
+        return found * x
+
+    jaxpr = calque.make_jaxpr(f)(2.0)
+    assert [a.shape for a in jaxpr.in_avals] == [(), (3,)]
+    (made,) = core.jaxpr_as_fun(jaxpr)(2.0, state)
+    np.testing.assert_array_equal(made, [0, 2, 4])

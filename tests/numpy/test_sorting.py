@@ -152,3 +152,31 @@ def test_unique_under_jit_equals_outside(jit: Any, which: Sequence[int]) -> None
 def test_refusals(error: Any, text: str, f: Any) -> None:
     with pytest.raises(error, match=text):
         f()
+
+
+def test_greatest_and_smallest_with_positions() -> None:
+    for a, axis in ((X, -1), (X, 0), (V, -1), (NAN, 1), (X > 0, 0), (np.zeros((2, 0)), 0)):
+        order = np.argsort(a, axis, kind="stable")  # (NaN last, equal ones in their order)
+        for k in (0, 1, min(2, a.shape[axis])):
+            values, at = jnp.top_k(a, k, axis=axis, mode="smallest")
+            want = order.take(range(k), axis)
+            same((values, at), (np.take_along_axis(a, want, axis), want))
+            values, at = jnp.top_k(a, k, axis=axis)
+            largest = np.sort(a, axis).take(range(a.shape[axis] - k, a.shape[axis]), axis)
+            same((values, np.take_along_axis(a, np.asarray(at), axis)),
+                 (np.flip(largest, axis), np.flip(largest, axis)))
+    got = calque.jit(lambda x: calque.grad(lambda x: jnp.top_k(x, 2, mode="smallest")[0].sum())(x))
+    same(got(np.array([3.0, 1.0, 2.0], np.float32)), np.array([0, 1, 1]))
+    for bad in (lambda: jnp.top_k(X, 2, mode="middle"), lambda: jnp.top_k(X, 8, mode="smallest"),
+                lambda: jnp.top_k(X * 1j, 2)):
+        with pytest.raises(ValueError):
+            bad()
+
+
+def test_smallest_and_largest() -> None:
+    for axis in (None, 0, (0, 1)):
+        same(jnp.minmax(X, axis), (X.min(axis), X.max(axis)))
+    same(jnp.minmax(X, 1, keepdims=True), (X.min(1, keepdims=True), X.max(1, keepdims=True)))
+    same(jnp.minmax(V, initial=(100, -100), where=V > 4), (V[V > 4].min(), V[V > 4].max()))
+    with pytest.raises(ValueError):
+        jnp.minmax(X, where=X > 0)

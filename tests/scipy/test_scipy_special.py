@@ -353,3 +353,23 @@ def test_what_is_refused(call: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text) as caught:
         call()
     assert str(caught.value)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_inverse_of_erfc(jit: bool) -> None:
+    f = calque.jit(special.erfcinv) if jit else special.erfcinv
+    # no zeros of the result: 1 is beside, where SciPy's own value of a rounded y is exact, too
+    y = np.concatenate([10.0 ** np.arange(-35, 0), np.linspace(0.1, 1.9, 19) + 0.01,
+                        2 - 10.0 ** np.arange(-6, 0)]).astype(np.float32)
+    want = oracle.erfcinv(y.astype(np.float64))
+    # 8 roundings of float32, in ndtri's polynomials and around them
+    np.testing.assert_allclose(f(y), want, rtol=8 * 2.0 ** -23)
+    with np.errstate(all="ignore"):
+        edges = np.array([0, 1, 2, 3, -1, NAN], np.float32)
+        np.testing.assert_array_equal(f(edges), oracle.erfcinv(edges))
+    assert f(jnp.float16(0.5)).dtype == jnp.float16 and f(1).dtype == jnp.float32
+    with pytest.raises((TypeError, ValueError)):
+        f(1j)
+    slope = calque.grad(special.erfcinv)(0.5)
+    np.testing.assert_allclose(slope, -np.sqrt(np.pi) / 2 * np.exp(oracle.erfcinv(0.5) ** 2),
+                               rtol=1e-5)  # float32 throughout

@@ -274,7 +274,7 @@ family("random", "wrap_key_data", "random.bits(@(jnp.arange(2, dtype='uint32')),
 
 # ---- scipy
 family("jsp.special",
-       "digamma entr erf erfc erfinv expit factorial gamma gammaln gammasgn i0 i0e i1 i1e "
+       "digamma entr erf erfc erfcinv erfinv expit factorial gamma gammaln gammasgn i0 i0e i1 i1e "
        "log_ndtr logit ndtr ndtri", "@({x('f')})", "@({x('fi')})")
 family("jsp.special", "xlog1py xlogy kl_div rel_entr boxcox boxcox1p", "@({x('f')}, {mate('f')})",
        "@({x('fi')}, {mate('fi')})")
@@ -380,7 +380,8 @@ left_out("jsp.signal", "held to SciPy: tests/scipy/test_scipy_spectral.py",
 left_out("jax", "over several devices: tests/devices",
        "NamedSharding P device_put_replicated device_put_sharded make_array_from_callback "
        "make_array_from_process_local_data make_array_from_single_device_arrays make_mesh pmap "
-       "reshard set_mesh shard_map sharding")
+       "reshard set_mesh shard_map sharding get_mesh "
+       "get_abstract_mesh use_abstract_mesh")
 left_out("lax", "tokens, which hold no numbers: tests/core/test_contexts_of_users.py",
        "after_all create_token")
 left_out("jax", "matrices of a few bits: tests/nn/test_quantized.py", "QuantizedArray quantize")

@@ -86,6 +86,7 @@ family("jnp", "std var nanstd nanvar", "@({x('fc')}, axis={ax()})", "@({x(A)}, d
 family("jnp", "nanmean", *RED[:3])
 family("jnp", "max min amax amin nanmax nanmin ptp", "@({x(A, nz=1)}, axis={ax()})",
        "@({x('fiu', '1+', nz=1)}, axis={axis()}, keepdims={b()})", "@({x(A)})")
+family("jnp", "minmax", "@({x(A, nz=1)}, axis={ax()})[{i(0, 2)}]")
 family("jnp", "max min nanmax nanmin", "@({x('fiu')}, initial={i(0, 3)}, axis={ax()})",
        "@({x('f', nz=1)}, initial=0.5, where={x('f', of=0)} > 0)")
 family("jnp", "argmax argmin nanargmax nanargmin", "@({x('fiub', nz=1)})",
@@ -262,6 +263,7 @@ family("jnp", "sort argsort", "@({x(A, '1+')}, axis={axis()}, descending={b()})"
        "@({x('fc', '1+')}, stable={b()})", "@({x('fiub')}, axis=None)")
 family("jnp", "sort_complex", "@({x(A, 1)})")
 family("jnp", "lexsort", "@(({x('fiub', 1)}, {same()}))", "@({x('fi', 2)})")
+family("jnp", "top_k", "@({x('fiu', 1, ge=4)}, {i(0, 3)}, mode={one('largest', 'smallest')})[0]")
 family("jnp", "partition", "jnp.sort(@({x('fiu', 1, ge=4)}, {i(0, 3)})[:{i(1, 3)}])[0:1]")
 family("jnp", "argpartition", "{x('fiu', 1, ge=4)}[@({p[0]}, {i(0, 3)})[:1]].sum()*0")
 family("jnp", "searchsorted", "@({ramp('fi', 7)}, {x('fi')}, side={one('left', 'right')})",

@@ -4,6 +4,7 @@ A kernel is compiled with the program and becomes part of it.  Start reading at 
 """
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from calque.api.callbacks import promised_avals
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, same_type
 from calque.core.errors import explain
-from calque.core.kernel import PLATFORMS, Kernel, Kernels
+from calque.core.kernel import PLATFORMS, Handler, Kernel, Kernels, address_of
 from calque.core.lists import types_of
 from calque.core.program import Program
 from calque.core.types import Function
@@ -22,10 +23,12 @@ from calque.dispatch.array import Array, current_device
 from calque.dispatch.jit import jit
 from calque.dispatch.tracing import check_arguments, trace_to_program
 from calque.primitives.ffi import ffi_call_p
+from calque.runtime import handlers
 from calque.transforms.stage import stage
 from calque.trees import util as tree_util
 
-__all__ = ["Kernel", "check", "ffi_call", "ffi_lowering", "register_ffi_target"]
+__all__ = ["Kernel", "check", "ffi_call", "ffi_lowering", "pycapsule", "register_ffi_target",
+           "register_ffi_target_as_batch_partitionable", "register_ffi_type"]
 METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all",
            "legacy_vectorized")
 _targets: dict[str, Kernels] = {}
@@ -40,17 +43,19 @@ def register_ffi_target(name: str, fn: Kernel | Function,
 
     Args:
       name: of any characters, not empty; it may have a kernel and a form elsewhere.
-      fn: a Kernel; with platform="default" a function f(*arrays, **attributes) of calque.numpy's
+      fn: a Kernel; a PyCapsule of a handler that was compiled with XLA's headers, or a dict of them
+        ("instantiate", "prepare", "initialize", "execute"), which the host calls on every
+        platform; with platform="default" a function f(*arrays, **attributes) of calque.numpy's
         operations, which is computed where there is no kernel, and exported.
       platform: "cpu", "cuda", "vulkan" or "default".
-      api_version: of jax.ffi's handlers; it changes nothing.
+      api_version: of a handler: 1, the typed interface.
 
     Returns:
       Nothing.
 
     Raises:
-      TypeError: fn is no Kernel (jax.ffi's handlers in shared libraries are not taken), or no
-        function with platform="default".
+      TypeError: fn is neither, or a handler of the older interface (api_version=0), or no function
+        with platform="default".
       ValueError: name is empty, or the platform another.
 
     Example:
@@ -65,12 +70,16 @@ def register_ffi_target(name: str, fn: Kernel | Function,
         raise ValueError(explain(f"register_ffi_target: no kernels for platform {platform!r}.",
                                  fix=f"pass one of {', '.join(PLATFORMS)}, or 'default' and a "
                                      "function."))
-    if type(fn).__name__ == "PyCapsule":
-        raise TypeError(explain(
-            f"register_ffi_target: {name!r} is a handler of XLA's in a shared library.",
-            fix="IREE has no such calls: give its source as ffi.Kernel(source, name), or a "
-                "function of arrays with platform='default'."))
-    if platform != "default" and not isinstance(fn, Kernel):
+    if type(fn).__name__ == "PyCapsule" or isinstance(fn, dict):
+        if api_version != 1:
+            raise TypeError(explain(
+                f"register_ffi_target: {name!r} is a handler of XLA's of version {api_version} "
+                "in a shared library.", fix="compile it with the headers of the typed interface "
+                "(api_version=1), or give its source as ffi.Kernel(source, name)."))
+        if platform != "cpu":  # of a library that has one for each: there is no stream of XLA's
+            return
+        fn = Handler(_functions(fn), fn)  # type: ignore[assignment]
+    if platform != "default" and not isinstance(fn, (Handler, Kernel)):
         raise TypeError(explain(
             f"register_ffi_target: {name!r} must be an ffi.Kernel, got {type(fn).__name__}.",
             fix="pass ffi.Kernel(source, name of the function); a function of arrays is the "
@@ -83,9 +92,92 @@ def register_ffi_target(name: str, fn: Kernel | Function,
         _targets[name] = _targets.get(name, Kernels(name)).having(platform, fn)
 
 
+def _functions(given: Any) -> tuple[int, int, int, int]:
+    """The addresses of a handler's functions."""
+    stages = given if isinstance(given, dict) else {"execute": given}
+    names = ("instantiate", "prepare", "initialize", "execute")
+    if "execute" not in stages or not set(stages) <= set(names):
+        raise ValueError(explain(
+            f"register_ffi_target: a handler of the stages {', '.join(map(str, stages))}.",
+            fix=f"give one of {', '.join(names)} each, the last of them always."))
+    first, second, third, last = (address_of(stages[n]) if n in stages else 0 for n in names)
+    return first, second, third, last
+
+
+def pycapsule(funcptr: Any) -> Any:
+    """A function of a shared library as register_ffi_target takes it.
+
+    Args:
+      funcptr: the function, from ctypes (ctypes.cdll.LoadLibrary(path).name).
+
+    Returns:
+      A PyCapsule.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> import ctypes
+      >>> from calque import ffi
+      >>> type(ffi.pycapsule(ctypes.pythonapi.Py_IsInitialized)).__name__
+      'PyCapsule'
+    """
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
+    return make(ctypes.cast(funcptr, ctypes.c_void_p), None, None)
+
+
+def register_ffi_type(name: str, type_registration: Any, platform: str = "cpu") -> None:
+    """Give the type of a handler's state its number.
+
+    Args:
+      name: of the type, one for the process.
+      type_registration: a dict with "type_id", a PyCapsule of where the number is written, and
+        "type_info", one of what ends such an object (or without it).
+      platform: accepted.
+
+    Returns:
+      Nothing.
+
+    Raises:
+      TypeError: no capsules.
+      ValueError: the name has another number already.
+
+    Example:
+      >>> from calque import ffi
+      >>> ffi.register_ffi_type.__name__
+      'register_ffi_type'
+    """
+    info = type_registration.get("type_info")
+    if handlers.note_type(name.encode(), address_of(type_registration["type_id"]),
+                 0 if info is None else address_of(info)):
+        raise ValueError(explain(f"register_ffi_type: {name!r} has another number already.",
+                                 fix="register it once in a process."))
+
+
+def register_ffi_target_as_batch_partitionable(name: str) -> None:
+    """Accepted: a handler sees whole arrays, also of those that are split over devices.
+
+    Args:
+      name: of the target.
+
+    Returns:
+      Nothing.
+
+    Raises:
+      Nothing.
+
+    Example:
+      >>> from calque import ffi
+      >>> ffi.register_ffi_target_as_batch_partitionable("scale")
+    """
+
+
 def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: bool = False,
              vmap_method: str | None = None, input_layouts: Any = None, output_layouts: Any = None,
-             input_output_aliases: Mapping[int, int] | None = None) -> Function:
+             input_output_aliases: Mapping[int, int] | None = None,
+             custom_call_api_version: int = 4, legacy_backend_config: str | None = None
+             ) -> Function:
     """A function that calls a registered kernel.
 
     Args:
@@ -101,9 +193,11 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
       input_output_aliases: operand -> result: the kernel finds the operand's values in the result's
         memory (in C it gets the same pointer twice; on GPUs the result has no binding of its own).
         Where nothing reads the operand later, that is its memory, else a copy: it stays as it is.
+      custom_call_api_version, legacy_backend_config: 4 and None, the typed interface's.
 
     Returns:
-      f(*arrays, **attributes) -> the tree of results; attributes are Python or NumPy numbers.
+      f(*arrays, **attributes) -> the tree of results; attributes are Python or NumPy numbers; for
+      handlers of XLA's also text, arrays of NumPy's and dicts (ints and floats have 64 bits).
 
     Raises:
       ValueError: the name is not registered, the vmap_method unknown, a result without shape and
@@ -125,6 +219,10 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     if vmap_method is not None and vmap_method not in METHODS:
         raise ValueError(explain(
             f"ffi_call: vmap_method must be one of {METHODS}, got {vmap_method!r}."))
+    if custom_call_api_version != 4 or legacy_backend_config is not None:
+        raise NotImplementedError(explain(
+            f"ffi_call: {target_name!r} is called by version {custom_call_api_version} of XLA's "
+            "interface.", fix="compile the handler for the typed interface: version 4."))
     for layouts in (input_layouts, output_layouts):
         for layout in layouts or ():
             if layout is not None and list(layout) != list(range(len(layout))):
@@ -294,21 +392,39 @@ def call_kernels(kernels: Kernels, args: Sequence[Any], outs: tuple[ShapedArray,
     return list(ffi_call_p.bind(
         *leaves, kernels=kernels, result_avals=outs, vmap_method=vmap_method, aliases=aliases,
         has_side_effect=has_side_effect, plain=plain,
-        attributes=tuple((k, v if isinstance(v, Hashable) else repr(v),  # (the latter: no kernel)
-                          f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
-                         for k, v in attributes.items())))
+        attributes=_kept(kernels, attributes)))
+
+
+def _kept(kernels: Kernels, attributes: Mapping[str, Any]) -> tuple[tuple[str, Any, str], ...]:
+    """Attributes as an equation has them: a name, the value, and what tells apart equal ones."""
+    if kernels.handler is None:
+        return tuple((k, v if isinstance(v, Hashable) else repr(v),  # (the latter: no kernel)
+                      f"{type(v).__name__} {v!r}")  # 0.0 == -0.0 == False
+                     for k, v in attributes.items())
+    made = []
+    for k, v in attributes.items():
+        try:
+            made.append((k, handlers.frozen(v), ""))
+        except TypeError as error:
+            raise TypeError(explain(
+                f"ffi_call: attribute {k} of {kernels.name!r} must be a number, an array of "
+                f"NumPy's, text or a dict of these, got {error}.",
+                fix="pass traced values as arguments.")) from None
+    return tuple(made)
 
 
 def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ...],
            aliases: tuple[tuple[int, int], ...], attributes: dict[str, Any]) -> None:
     """Errors that need no compiler."""
     name = kernels.name
-    for key, value in attributes.items() if kernels.of or kernels.plain else ():
+    numbers = kernels.handler is None and (kernels.of or kernels.plain)
+    for key, value in attributes.items() if numbers else ():
         if not isinstance(value, (bool, int, float, np.integer, np.floating, np.bool_)):
             raise TypeError(explain(
                 f"ffi_call: attribute {key} of {name!r} must be a number, got "
                 f"{type(value).__name__}.", fix="pass arrays and traced values as arguments."))
-    takes = [k for _, k in kernels.of if k.scalars or k.grid or k.work or callable(k.shared_memory)]
+    takes = [k for _, k in kernels.of if isinstance(k, Handler) or k.scalars or k.grid or k.work
+             or callable(k.shared_memory)]
     if kernels.of and attributes and not takes:
         raise TypeError(explain(
             f"ffi_call: {name!r} takes no attributes, got {', '.join(attributes)}.",
@@ -316,6 +432,10 @@ def _check(kernels: Kernels, ins: list[ShapedArray], outs: tuple[ShapedArray, ..
     if any(dtypes.is_key(a.dtype) for a in (*ins, *outs)):
         raise TypeError(explain(f"ffi_call: {name!r} cannot take PRNG keys.",
                                 fix="pass random.key_data(key)."))
+    for a in (*ins, *outs) if kernels.handler is not None else ():
+        if handlers.code_of(a.dtype) is None:
+            raise TypeError(explain(f"ffi_call: handlers of XLA's take no {a.dtype} ({name!r}).",
+                                    fix="convert the array before the call."))
     if len({j for _, j in aliases}) < len(aliases):
         raise ValueError(explain(f"ffi_call: two arguments of {name!r} are one result's memory.",
                                  fix="name each result once in input_output_aliases."))

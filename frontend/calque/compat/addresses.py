@@ -10,9 +10,12 @@ import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 import calque
 from calque.compat.libraries import MODULES
 from calque.compat.private import of
+from calque.core.trace import current
 
 PUBLIC = {
     "jax._src.custom_derivatives": "calque.custom_derivatives",
@@ -66,6 +69,12 @@ def _debugging() -> dict[str, Any]:
     return {**_names("calque.debug"), "debug_callback": found.callback, "debug_print": found.print}
 
 
+def _disk(key: Any, shape: Any, dtype: Any, upper: float | None) -> Any:
+    """Complex draws in a disk, of variance 1."""
+    draw = importlib.import_module("calque.nn.initializers")._disk
+    return draw(key, shape, np.result_type(dtype, np.complex64), upper)
+
+
 def unzip3(triples: Iterable[tuple[Any, Any, Any]]) -> tuple[tuple[Any, ...], ...]:
     """The first, the second and the third items of triples."""
     whole = list(triples)
@@ -99,6 +108,21 @@ def canonicalize_axis(axis: int, ndim: int) -> int:
     return axis % ndim
 
 
+class TraceContext:
+    """Where JAX keeps the current trace (brainstate)."""
+
+    @property
+    def trace(self) -> Any:
+        return current.get()
+
+
+class EquationContext:
+    """What JAX keeps beside an equation of the options under which it was traced: nothing here."""
+
+    def __init__(self, compute_type: Any = None, threefry_partitionable: bool = True) -> None:
+        self.compute_type, self.threefry_partitionable = compute_type, threefry_partitionable
+
+
 def _more(module: str, more: Callable[[], dict[str, Any]]) -> None:
     """Names beside those that a row has."""
     before = MODULES[module]
@@ -107,12 +131,17 @@ def _more(module: str, more: Callable[[], dict[str, Any]]) -> None:
 
 MODULES.update({name: _of(module) for name, module in PUBLIC.items()})
 MODULES.update(dict.fromkeys(PACKAGES, dict))
+_more("jax._src.nn.initializers", lambda: {  # e3x
+    "_complex_uniform": lambda key, shape, dtype: _disk(key, shape, np.dtype(dtype), None),
+    "_complex_truncated_normal": lambda key, upper, shape, dtype: _disk(
+        key, shape, np.dtype(dtype), upper)})
 MODULES["jax._src.basearray"] = lambda: {"Array": calque.Array}
 MODULES["jax._src.debugging"] = _debugging
 _more("jax._src.core", lambda: {
     "Shape": Sequence[int], "AxisName": str, "AxisSize": int, "DimSize": int,
     **of("calque.errors", "ConcretizationTypeError", "UnexpectedTracerError"),
-    "is_constant_shape": lambda shape: all(type(n) is int for n in shape)})
+    "is_constant_shape": lambda shape: all(type(n) is int for n in shape),
+    "trace_ctx": TraceContext(), "JaxprEqnContext": EquationContext})
 _more("jax._src.dtypes", lambda: {
     **_names("calque.dtypes"), "dtype": lambda x: calque.typeof(x).dtype,
     "is_weakly_typed": lambda x: calque.typeof(x).weak_type})

@@ -154,10 +154,15 @@ class SupportsShape(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
 
-@_made("jax._src.interpreters.batching")  # jaxoplanet, jaxdecomp
+@_made("jax._src.interpreters.batching")  # jaxoplanet, jaxdecomp; brainstate
 def _batching() -> dict[str, Any]:
     found = importlib.import_module("calque.interpreters.batching")
+
+    def to_elt(trace: Any, get_idx: Any, x: Any, spec: Any) -> Any:
+        return x if spec is None else trace.wrap(x, spec % np.ndim(x))
     return {**{n: getattr(found, n) for n in found.__all__},
+            **of("calque.transforms.vmap", "BatchTrace", "BatchTracer"), "to_elt": to_elt,
+            "make_iota": lambda size: calque.lax.iota("int32", size),
             "is_vmappable": lambda x: type(x) in found.vmappables}
 
 

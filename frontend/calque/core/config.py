@@ -313,12 +313,12 @@ class Config:
 
     config_with_absl = parse_flags_with_absl
 
-    def update(self, name: str, value: Any) -> None:
+    def update(self, name: str, val: Any) -> None:
         """Set an option for the whole process.
 
         Args:
           name: of the option, jax_enable_x64 for example.
-          value: a bool, an int, one of the option's words, or text as in the environment.
+          val: a bool, an int, one of the option's words, or text as in the environment.
 
         Returns:
           None.
@@ -333,7 +333,7 @@ class Config:
         """
         if name not in OPTIONS:
             raise AttributeError(f"Unrecognized config option: {name}{_no_option(name)}")
-        self._values.update(self._meant(name, _parse(OPTIONS[name], value)))
+        self._values.update(self._meant(name, _parse(OPTIONS[name], val)))
         self.process_key = self._make_key(self._values)
 
     def _meant(self, name: str, value: Any) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Kernels of the user's own, as plain records: what calque.ffi registers and Programs carry.
 
-Imports core.errors.  Start reading at `Kernel`; lowering/kernels/user.py compiles one.
+Imports core.errors.  Start reading at `Kernel`, which lowering/kernels/user.py compiles; a
+`Handler` is compiled already, and runtime/handlers calls it.
 """
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -95,6 +97,36 @@ class Kernel:
                 fix="pass an int, or a function that gives one."))
 
 
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A handler of XLA's typed FFI: the addresses of its functions, to instantiate, to prepare, to
+    initialize and to execute, 0 where it has none; `owner` keeps them in memory."""
+
+    functions: tuple[int, int, int, int]
+    owner: Any = None
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Handler) and self.functions == other.functions
+
+    def __hash__(self) -> int:
+        return hash(self.functions)
+
+
+def address_of(capsule: Any) -> int:
+    """What a PyCapsule points to.
+
+    Raises:
+      TypeError: it is no capsule.
+    """
+    if type(capsule).__name__ != "PyCapsule":
+        raise TypeError(explain(f"register_ffi_target: {type(capsule).__name__} is no PyCapsule.",
+                                fix="wrap the function by ffi.pycapsule."))
+    name_of, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(pointer(capsule, name_of(capsule)))
+
+
 class _Objects(tuple[tuple[str, bytes], ...]):
     """Object files by level: a dict that has a hash."""
 
@@ -117,14 +149,20 @@ class Kernels:
     """The kernels of one name as they were when a call was traced, and its form elsewhere."""
 
     name: str
-    of: tuple[tuple[str, Kernel], ...] = ()
+    of: tuple[tuple[str, Kernel | Handler], ...] = ()
     plain: Function | None = None
 
     def __repr__(self) -> str:
         return self.name
 
     def get(self, platform: str) -> Kernel | None:
-        return dict(self.of).get(platform)
+        found = dict(self.of).get(platform)
+        return None if isinstance(found, Handler) else found
+
+    @property
+    def handler(self) -> Handler | None:
+        """The handler of XLA's that it is."""
+        return next((k for _, k in self.of if isinstance(k, Handler)), None)
 
     def having(self, platform: str, fn: Any) -> Kernels:
         """These with one more, or with another in its place; 'default': the form elsewhere."""

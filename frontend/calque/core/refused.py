@@ -33,7 +33,7 @@ REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
         "a token is a tree without leaves and has no type", "extend.core.Token"),
     "extend.core.CallPrimitive": (
         "functions are not bound to primitives",
-        "give a Primitive a jaxpr as parameter, or bind extend.core.primitives.call_p"),
+        "extend.core.create_call_primitive makes one that calls a jaxpr"),
     "extend.lowering.upstream_dialects": (
         "StableHLO's operations are written by their names", "interpreters.mlir.ir"),
     "extend.mlir.hlo_to_stablehlo": (
@@ -44,10 +44,8 @@ REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
     "extend.xla.PipelineStage": _PASSES,
     "extend.xla.clear_hlo_module_transformation": _PASSES,
     "extend.xla.register_hlo_module_transformation": _PASSES,
-    "ffi.pycapsule": ("XLA's handlers in shared libraries are not called",
-                      "ffi.Kernel takes C source or an object file"),
-    "ffi.register_ffi_type": ("kernels have no state of XLA's types",
-                              "pass the state to the kernel as an array"),
+    "ffi.include_dir": ("XLA's headers are not in calque's wheel",
+                        "they lie in that of jaxlib: jaxlib/include"),
     "lax.precv": _MESSAGES, "lax.psend": _MESSAGES,
     "profiler.register_subprocess": _SERVER, "profiler.start_server": _SERVER}
 

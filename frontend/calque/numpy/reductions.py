@@ -547,6 +547,34 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> A
         return ew.sub(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 
+@util.planned
+def minmax(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+           where: Any = None) -> tuple[Any, Any]:
+    """Smallest and largest element along axes.  (JAX has it since 0.12.)
+
+    Args:
+      a: array or scalar.
+      axis: an axis or several; None for all.
+      out: not supported.
+      keepdims: keep the reduced axes with size 1.
+      initial: a number that both start from, or a pair of them.
+      where: which elements count; initial must be given then.
+
+    Returns:
+      (smallest, largest): arrays without the reduced axes.
+
+    Raises:
+      ValueError: a reduced axis is empty, or where is given, without initial.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.minmax(jnp.array([1, 3, 2]))
+      (Array(1, dtype=int32), Array(3, dtype=int32))
+    """
+    first, last = initial if isinstance(initial, tuple) else (initial, initial)
+    return (min(a, axis, out, keepdims, first, where), max(a, axis, out, keepdims, last, where))
+
+
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "max", "min", "prod", "ptp",
-    "sum"]
+    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "max", "min", "minmax",
+    "prod", "ptp", "sum"]

@@ -14,12 +14,13 @@ from calque.core.avals import aval_of, dtype_of, is_complex, ndim_of, shape_of
 from calque.core.dims import is_far, is_larger
 from calque.core.errors import explain
 from calque.lax.operands import canonical_axis
+from calque.lax.sort import top_k as lax_top_k
 from calque.numpy import util
 from calque.numpy.arithmetic import choose
 from calque.numpy.arrange import flip
 from calque.numpy.creation import asarray
 from calque.numpy.cumulative import cumsum
-from calque.numpy.picking import take
+from calque.numpy.picking import take, take_along_axis
 from calque.numpy.reductions import sum as total_of
 from calque.numpy.shapes import with_axis
 from calque.primitives import elementwise as ew
@@ -389,5 +390,50 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     return choose(ew.ge(last, first), up, ew.sub(ew.const(down, n), down))
 
 
+@util.planned
+def top_k(a: Any, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool = True  # noqa: A002
+          ) -> tuple[Any, Any]:
+    """The k largest or smallest elements along an axis, and their positions.
+
+    NaN counts as larger than all others; of equal elements the one of lower position comes first.
+    (JAX has it since 0.12.)
+
+    Args:
+      a: array of bool, integer or float dtype.
+      k: how many (static), at most the axis' size.
+      axis: the axis; negative ones count from the last.
+      mode: 'largest' or 'smallest'.
+      sorted: accepted; they are in order, the largest or the smallest first.
+
+    Returns:
+      (values, positions): arrays with k elements along the axis; positions are int32.
+
+    Raises:
+      ValueError: the mode is unknown, the dtype complex, k negative or larger than the axis.
+
+    Example:
+      >>> import calque.numpy as jnp
+      >>> jnp.top_k(jnp.array([3, 1, 2]), 2, mode="smallest")
+      (Array([1, 2], dtype=int32), Array([1, 2], dtype=int32))
+    """
+    x = util.one_array("top_k", a)
+    if is_complex(x):
+        raise ValueError(explain("top_k is not compatible with complex inputs.",
+                                 fix="order by abs(x), or by the real part."))
+    if mode not in ("largest", "smallest"):
+        raise ValueError(explain(f"mode must be 'largest' or 'smallest', got {mode!r}"))
+    axis = canonical_axis(axis, ndim_of(x))
+    if mode == "largest":
+        values, at = lax_top_k(x, k, axis=axis)
+        return values, at
+    size = shape_of(x)[axis]
+    if not 0 <= k <= size:
+        raise ValueError(explain(f"top_k: k must be between 0 and {size}, got {k}.",
+                                 fix="ask for as many as there are."))
+    with util.lazy_eval("top_k"):
+        at = sh.slice_in_dim(argsort(x, axis), 0, k, axis)
+        return take_along_axis(x, at, axis), at
+
+
 __all__ = ["argpartition", "argsort", "digitize", "lexsort", "partition", "searchsorted", "sort",
-           "sort_complex"]
+           "sort_complex", "top_k"]

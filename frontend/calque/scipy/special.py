@@ -496,6 +496,28 @@ def softmax(x: Any, /, *, axis: Any = None) -> Any:
     return chances.softmax(x, axis)
 
 
+def erfcinv(y: Any) -> Any:
+    """Inverse of erfc, exact for small y.  (JAX has it since 0.12.)
+
+    Args:
+      y: array or scalar of real dtype.
+
+    Returns:
+      An array of y's shape: NaN outside of 0 to 2.
+
+    Raises:
+      TypeError: y is complex.
+
+    Example:
+      >>> from calque.scipy import special
+      >>> special.erfcinv(0.5)
+      Array(0.4769363, dtype=float32)
+    """
+    (x,) = util.promote_inexact("erfcinv", *_real("erfcinv", y))
+    found = ndtri((ew.convert(x, np.dtype("f4")) if dtype_of(x).itemsize < 4 else x) * 0.5)
+    return ew.convert(0.0 - found * 0.5 ** 0.5, dtype_of(x))
+
+
 def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
     """log(softmax(x)) along axes, without underflow.
 
@@ -521,8 +543,9 @@ def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
 
 __all__ = [
     "bernoulli", "bessel_jn", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb",
-    "dawsn", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp1", "expi", "expit",
-    "expn", "factorial", "fresnel", "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn",
+    "dawsn", "digamma", "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "exp1", "expi",
+    "expit", "expn", "factorial", "fresnel", "gamma", "gammainc", "gammaincc", "gammaln",
+    "gammasgn",
     "hyp1f1", "hyp2f1", "i0", "i0e", "i1", "i1e", "kl_div", "log_ndtr", "log_softmax",
     "loggamma", "logit", "logsumexp", "lpmn", "lpmn_values", "multigammaln", "ndtr", "ndtri",
     "owens_t", "poch", "polygamma", "rel_entr", "sici", "softmax", "spence", "sph_harm_y", "wofz",

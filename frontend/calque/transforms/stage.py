@@ -75,7 +75,7 @@ class StageTrace(Trace):
                  frame: Frame | None = None) -> None:
         super().__init__(parent)
         self.name, self.frame = name, frame
-        self.inputs: Sequence[StageTracer] = ()
+        self.inputs: list[StageTracer] = []
         self.marking: Marking | None = None
         self.equations: list[Equation] = []
         self.captured: dict[int, tuple[Var, Any]] = {}  # id -> (variable, value kept alive)
@@ -83,6 +83,12 @@ class StageTrace(Trace):
 
     def new(self, aval: ShapedArray) -> StageTracer:
         return StageTracer(self, Var(aval))
+
+    def new_arg(self, aval: ShapedArray, source_info: Any = None) -> StageTracer:
+        """One more input behind those that there are (brainstate: what its functions read)."""
+        made = self.new(aval)
+        self.inputs.append(made)
+        return made
 
     def atom(self, x: Any, prim: Any = "return") -> Atom:
         """The variable or literal that stands for x in this program."""
@@ -280,7 +286,7 @@ def stage(f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray],
     finally:
         scopes.reset(token)
         trace.close()
-    trace.inputs, trace.marking = (), None
+    trace.inputs, trace.marking = [], None
     if config.jax_check_tracer_leaks:
         del inputs, outputs
         if frame is not None:

@@ -46,6 +46,16 @@ class BatchTracer(Tracer):
     def aval(self) -> ShapedArray:
         return self._aval
 
+    @property
+    def val(self) -> Any:
+        """The batch, as JAX calls it."""
+        return self.value
+
+    @property
+    def batch_dim(self) -> int:
+        """The mapped axis, as JAX calls it (brainstate)."""
+        return self.axis
+
     def said(self) -> str:
         return f"aval={typed(self._aval)}, batched={typed(aval_of(self.value))}"
 

@@ -2,6 +2,7 @@
 
   jaxprs.py      Jaxpr, ClosedJaxpr, JaxprEqn, DropVar: JAX's constructors of Programs
   traces.py      which trace is current
+  calls.py       primitives that call a jaxpr
   primitives.py  our primitives under JAX's names: sin_p, scan_p, ...
 
 A Primitive is core/client.ClientPrimitive; its rules are set in calque/interpreters.
@@ -14,6 +15,7 @@ from calque.core.primitive import Primitive as _Primitive
 from calque.core.program import Literal, Var
 from calque.core.refused import refusing as _refusing
 from calque.extend.core import primitives as primitives
+from calque.extend.core.calls import create_call_primitive, register_call_primitive_rules
 from calque.extend.core.jaxprs import (
     ClosedJaxpr,
     DebugInfo,
@@ -85,11 +87,13 @@ __getattr__ = _refusing(__name__)
 __all__ = [
     "ClosedJaxpr", "DebugInfo", "DropVar", "Effect", "Effects", "InconclusiveDimensionOperation",
     "Jaxpr", "JaxprEqn", "JaxprTypeError", "Literal", "Primitive", "Token", "TraceTag", "Var",
-    "array_types", "call_impl", "check_jaxpr", "concrete_or_error", "find_top_trace", "gensym",
+    "array_types", "call_impl", "check_jaxpr", "concrete_or_error",
+    "create_call_primitive", "find_top_trace", "gensym",
     "get_opaque_trace_state",
     "jaxpr_as_fun", "jaxprs_in_params", "mapped_aval", "new_jaxpr_eqn", "no_effects",
     "nonempty_axis_env_DO_NOT_USE",
-    "primal_dtype_to_tangent_dtype", "primitives", "set_current_trace", "subjaxprs",
+    "primal_dtype_to_tangent_dtype", "primitives", "register_call_primitive_rules",
+    "set_current_trace", "subjaxprs",
     "take_current_trace", "unmapped_aval", "unsafe_am_i_under_a_jit_DO_NOT_USE",
     "unsafe_am_i_under_a_vmap_DO_NOT_USE", "unsafe_get_axis_names_DO_NOT_USE", "valid_jaxtype"
 ]
