@@ -9,11 +9,12 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import special as oracle
+from scipy import stats as stats_oracle
 from support.harness import both_ways, by_each, numpys
 
 import calque
 import calque.numpy as jnp
-from calque.scipy import special
+from calque.scipy import special, stats
 
 INF, NAN = np.inf, np.nan
 
@@ -373,3 +374,18 @@ def test_inverse_of_erfc(jit: bool) -> None:
     slope = calque.grad(special.erfcinv)(0.5)
     np.testing.assert_allclose(slope, -np.sqrt(np.pi) / 2 * np.exp(oracle.erfcinv(0.5) ** 2),
                                rtol=1e-5)  # float32 throughout
+
+
+def test_float32_of_some_is_float64_under_x64():
+    """JAX gives these in the dtype of Python's floats, computed so."""
+    q = np.array([0.1, 0.75], np.float32)
+    for x64, dtype in ((False, np.float32), (True, np.float64)):
+        with calque.enable_x64(x64):
+            tolerance = 4 * np.finfo(dtype).eps if x64 else 5e-7  # (some units of 2^-24)
+            for found, want in (
+                    (stats.norm.ppf(q), stats_oracle.norm.ppf(q.astype(np.float64))),
+                    (stats.norm.isf(q, q, q), stats_oracle.norm.isf(*[q.astype(np.float64)] * 3)),
+                    (special.owens_t(q, 2 * q), oracle.owens_t(q.astype(np.float64), 2.0 * q))):
+                assert found.dtype == dtype
+                np.testing.assert_allclose(found, want, rtol=tolerance)
+        assert stats.norm.cdf(q).dtype == np.float32

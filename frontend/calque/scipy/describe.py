@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
@@ -31,6 +33,12 @@ def real(name: str, *values: Any) -> list[Any]:
 def widened(*xs: Any) -> list[Any]:
     """float16 and bfloat16 as float32, others unchanged."""
     return [ew.convert(x, dtypes.float32) if dtype_of(x).itemsize < 4 else x for x in xs]
+
+
+def as_default(x: Any) -> Any:
+    """float32 in the dtype of Python's floats (float64 under jax_enable_x64), others unchanged."""
+    default = dtypes.default_dtype(float)
+    return ew.convert(x, default) if dtype_of(x) == np.float32 != default else x
 
 
 def constant(value: float, like: Any) -> Any:

@@ -20,7 +20,7 @@ from calque.numpy.creation import asarray
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
 from calque.primitives import special as sp
-from calque.scipy.describe import chebyshev, constant, real, widened
+from calque.scipy.describe import as_default, chebyshev, constant, real, widened
 from calque.scipy.exponential import DEPTH, GAMMA, _negative
 
 TERMS = 22  # of the series at 1
@@ -353,7 +353,7 @@ def owens_t(h: Any, a: Any) -> Any:
       a: array or scalar.
 
     Returns:
-      An array of the broadcast shape, float32 or float64.
+      An array of the broadcast shape, float32, or float64 under jax_enable_x64.
 
     Raises:
       TypeError: an argument is not an array or a number.
@@ -364,5 +364,5 @@ def owens_t(h: Any, a: Any) -> Any:
       >>> special.owens_t(1.0, 2.0).round(4)
       Array(0.0785, dtype=float32)
     """
-    h, a = widened(*real("owens_t", h, a))
+    h, a = map(as_default, widened(*real("owens_t", h, a)))
     return util.cast(_owens(h, a), dtype_of(h))

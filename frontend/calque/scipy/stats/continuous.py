@@ -11,6 +11,7 @@ from calque.lax import stop_gradient
 from calque.numpy.arithmetic import absolute
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
+from calque.scipy.describe import as_default
 from calque.scipy.deviance import log_gamma_density
 from calque.scipy.incomplete_beta import log_part
 from calque.scipy.log_beta import LARGE
@@ -58,7 +59,8 @@ def _log_normal(z: Any, *_: Any) -> Any:
 norm = distribution("norm", "normal distribution of mean loc and deviation scale", "",
                     _ALL + " isf ppf", {
     "logpdf": _log_normal, "cdf": ndtr, "sf": lambda z: ndtr(-z), "logcdf": log_ndtr,
-    "logsf": lambda z: log_ndtr(-z), "ppf": ndtri, "isf": lambda q: -ndtri(q)})
+    "logsf": lambda z: log_ndtr(-z),
+    "ppf": lambda q: ndtri(as_default(q)), "isf": lambda q: -ndtri(as_default(q))})
 
 
 def _cotangent(q: Any) -> Any:
