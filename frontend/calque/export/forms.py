@@ -352,8 +352,7 @@ def _from_lowering(name: str) -> None:
 
 
 for _name in ("random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in",
-              "random_bits", "rng_bit_generator", "threefry2x32", "complex_part", "as_pairs",
-              "fft_axis"):
+              "random_bits", "rng_bit_generator", "threefry2x32", "complex_part", "as_pairs"):
     _from_lowering(_name)
 
 

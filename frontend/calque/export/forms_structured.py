@@ -196,6 +196,23 @@ def _fft(use: Use) -> Value:
                    fft_type=Enum("fft_type", use["fft_type"].name))
 
 
+@rule("fft_axis")
+def _fft_axis(use: Use) -> list[Value]:
+    """Of parts, along one axis, which comes last for it."""
+    b, kind, axis = use.b, use["kind"], use["axis"]
+    x = use.operands[0] if kind == "RFFT" else b.complex(*use.operands)
+    order = list(range(x.ndim))
+    order[axis], order[-1] = order[-1], order[axis]
+    x = b.transpose(x, order)
+    n, dtype = use["n"], use.outs[0].dtype
+    if kind != "IRFFT":
+        dtype = dtypes.complex_dtype(dtype)
+    last = {"RFFT": n // 2 + 1, "IRFFT": n}.get(kind, x.shape[-1])
+    made = b.transpose(b.one("fft", [x], (*x.shape[:-1], last), dtype, fft_length=ints([n]),
+                             fft_type=Enum("fft_type", kind)), order)
+    return [made] if kind == "IRFFT" else [b.real(made), b.imag(made)]
+
+
 # ---- windows
 def _window(params: Params) -> dict[str, Any]:
     n = len(params["window_dimensions"])
