@@ -183,6 +183,9 @@ def test_vectorize_and_its_kin() -> None:
     close(scaled, R * R[0, :, 0][:, None])
     assert len(calls) == 1
     close(jnp.vectorize(lambda x, n: x * n, excluded={1})(R, 2), R * 2)
+    close(jnp.vectorize(lambda x, y: x if y is None else x + y)(R, None), R)
+    with pytest.raises(ValueError, match=r"Cannot pass None at locations \{1\} with signature="):
+        jnp.vectorize(lambda x, y: x, signature="(k),(k)->(k)")(R, None)
     close(jnp.apply_along_axis(lambda x: jnp.outer(x[:2], x[:3]), 1, R),
           np.apply_along_axis(lambda x: np.outer(x[:2], x[:3]), 1, R))
     close(jnp.apply_over_axes(jnp.sum, R, [0, 2]), np.apply_over_axes(np.sum, R, [0, 2]))

@@ -122,6 +122,10 @@ def vectorize(pyfunc: Function, *, excluded: Any = frozenset(),
     @wraps(pyfunc)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         held = {i: a for i, a in enumerate(args) if i in excluded or a is None}
+        if core and (absent := {i for i in held if i not in excluded}):
+            raise ValueError(explain(
+                f"Cannot pass None at locations {absent} with signature={signature!r}.",
+                fix="leave the signature out, or exclude these arguments."))
         named = {k: v for k, v in kwargs.items() if k in excluded}
         keys = [k for k in kwargs if k not in excluded]
         places = [i for i in range(len(args)) if i not in held]

@@ -59,7 +59,7 @@ def _axes_and_sizes(name: str, kind: FftType, shape: Shape, s: Any,
         if not hasattr(axes, "__len__"):
             raise TypeError(explain(f"{name}: axes of type '{type(axes).__name__}' has no len().",
                                     fix="pass a sequence of axes."))
-        given, axes = tuple(axes), tuple(canonical_axis(a, len(shape)) for a in axes)
+        given, axes = axes, tuple(canonical_axis(a, len(shape)) for a in axes)
         if len(set(axes)) != len(axes):
             raise ValueError(explain(f"{name} does not support repeated axes. Got axes {given}."))
     if sizes is not None and len(sizes) != len(axes):
