@@ -66,7 +66,8 @@ def colocated_python(fun: Function) -> Any:
       results as `out_specs_fn(*specs)` says, and may be called without arguments.
 
     Raises:
-      ValueError: arguments are not what it was specialized for.
+      ValueError: arguments are not what it was specialized for, or there are none and it was
+        specialized for no devices.
 
     Example:
       >>> import calque.numpy as jnp
@@ -96,6 +97,11 @@ class _Colocated:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = trees.flatten((args, kwargs))
+        if not leaves and self._devices is None:
+            raise ValueError(explain(
+                "No devices found. colocated_python function without input arguments must be first "
+                f"specialized with devices: {self.__name__}.",
+                fix="call what f.specialize(devices=...) gives."))
         if self._given is not None:
             _check(self.__name__, self._given, leaves, tree)
         found, out_tree = trees.flatten(self._fun(*args, **kwargs))
@@ -149,19 +155,29 @@ def colocated_python_class(cls: type) -> type:
       >>> print(Sum(1.0).add(jnp.ones(2)))
       [2. 2.]
     """
-    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        self._make = functools.cache(lambda: cls(*args, **kwargs))
-
-    def method(name: str) -> Function:
-        @functools.wraps(getattr(cls, name))
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return colocated_python(getattr(self._make(), name))(*args, **kwargs)
-        return call
-
     names = [n for n in dir(cls) if callable(getattr(cls, n)) and (
         n == "__call__" or not n.startswith("__"))]
-    return type(cls.__name__, (), {"__init__": begin, "__doc__": cls.__doc__,
-                                   "__module__": cls.__module__, **{n: method(n) for n in names}})
+
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        make = functools.cache(lambda: cls(*args, **kwargs))
+
+        def method(name: str) -> Any:
+            @functools.wraps(getattr(cls, name))
+            def call(*given: Any, **named: Any) -> Any:
+                return getattr(make(), name)(*given, **named)
+            return colocated_python(call)
+
+        self._methods = {n: method(n) for n in names}
+        for name in names:
+            if name != "__call__":  # (which Python looks for in the class)
+                setattr(self, name, self._methods[name])
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._methods["__call__"](*args, **kwargs)
+
+    return type(cls.__name__, (), {"__init__": begin, "__doc__": cls.__doc__, "__module__":
+                                   cls.__module__, **({"__call__": call} if "__call__" in names
+                                                      else {})})
 
 
 __all__ = ["colocated_cpu_devices", "colocated_python", "colocated_python_class"]
