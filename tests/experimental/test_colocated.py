@@ -1,4 +1,4 @@
-"""colocated_python: what takes no arguments is told its devices; methods are specialized as functions.
+"""colocated_python: what takes no arguments is told its devices; methods are specialized, too.
 
 Oracle: JAX's colocated_python_test of release 0.10.2.
 """
