@@ -50,6 +50,11 @@ from __future__ import annotations
 import sys as _sys
 
 from calque.core import printer as _printer  # noqa: F401  (Programs are printed by it)
+
+# before what imports optree: without its exit handlers, whichever module is the first to need it
+from calque.trees import nodes as _nodes  # noqa: F401
+
+# isort: split
 from calque.core import dtypes as _dtypes
 from calque.core import refused as _refused
 from calque.core import source as _source

@@ -23,7 +23,7 @@ from calque.lowering.emit.value import Scalar
 from calque.lowering.emit.value import Value as Value
 
 ARITHMETIC = frozenset(("add", "subtract", "multiply", "divide"))
-SOFT_BF16 = ARITHMETIC | {"negate", "abs", "floor", "ceil"}
+SOFT_BF16 = frozenset(("add", "subtract", "multiply", "divide", "negate", "abs", "floor", "ceil"))
 ROUNDED = frozenset(("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum"))
 # Whether f32 to f16 is to be done by bits in the module that is being emitted.
 soft_f16: contextvars.ContextVar[bool] = contextvars.ContextVar("soft_f16", default=False)
