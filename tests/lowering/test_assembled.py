@@ -14,7 +14,7 @@ OPS = [(lambda x: x * 2, lambda x: x * 2), (lambda x: x + 1, lambda x: x + 1),
 def kernels(f, *args):
     first = str(calque.jit(f).lower(*args).plan()).split("\n", 1)[0]
     assert "IREE" not in first, first
-    return int(first.split("cpu: ")[1].split()[0])
+    return int(first.rsplit(": ", 1)[1].split()[0])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float16", "int32"])
