@@ -234,3 +234,18 @@ def butterflies(j: Any, more: int) -> Made:
             y = (pair @ (y * turn[:, :, None]).reshape(2, -1)).reshape(-1)
         return y
     return f, (normal(2 ** k), normal(2 ** k, seed=1))
+
+
+@workload
+def ten_steps_of_a_row(j: Any, more: int) -> Made:
+    """A short scan: written out, it is 70 equations to compile (see the first call)."""
+    def step(c: Any, r: Any) -> Any:
+        return j.np.tanh(c * 0.9 + r) + j.np.sin(c), c
+    return lambda x: j.lax.scan(step, x[0], x), (normal(10, 1000 + more),)
+
+
+@workload
+def fifty_exponentials(j: Any, more: int) -> Made:
+    """Each step waits for the one before: vectors of many rows hide it."""
+    return lambda x: j.lax.fori_loop(0, 50, lambda i, c: j.np.exp(-c * c) + c * 0.5, x), (
+        normal(100_000 + more),)

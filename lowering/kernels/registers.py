@@ -38,15 +38,17 @@ HEAVY = 30  # work of all uses of a function from which on it is written once an
 GROUPS = 64  # workgroups that rows are spread over at most
 BLOCKS, WORTH = 4, 20_000  # vectors that one takes at least, or what they compute
 SHARE = 1 << 14  # numbers of what is done once that are worth a workgroup
-SHORT, MANY = 100, 512  # numbers of a step, rows: of such loops vectors are twice as long
+SHORT, MANY = 100, 512  # numbers of a step, rows: of such loops vectors are twice as long where
+AVX2 = 32  # registers have so many bytes (shorter ones run out: at x86-64-v2 1.15 of the time)
 WIDE = 8  # numbers of a row up to which rows are read and written as they lie, and sorted by lanes;
 BLOCK = 8  # others in blocks of so many rows and numbers, turned round, up to
 WIDEST = 64  # numbers of a row
 
 
-def width(plan: Plan, arrays: Sequence[Memory]) -> int:
+def width(shell: Shell, plan: Plan, arrays: Sequence[Memory]) -> int:
     """Lanes: several vectors of one row's numbers hide what each waits for, where there are few."""
-    lanes = (256 if _wide(plan) else 128) // max(4, *[m.dtype.itemsize for m in arrays])
+    wide = _wide(plan) and shell.registers.nbytes >= AVX2
+    lanes = (256 if wide else 128) // max(4, *[m.dtype.itemsize for m in arrays])
     if plan.flat is None and plan.state > 1:
         lanes //= 2
     if "tables" in plan.params and any(
@@ -74,7 +76,7 @@ def emit(shell: Shell, name: str, plan: Plan) -> None:
     if _crosses(plan, operands):
         _crossed(shell, plan)
         return
-    lanes = width(plan, [*operands, *results])
+    lanes = width(shell, plan, [*operands, *results])
     loop = _Loop(shell, SCALAR if lanes == 1 else KernelBuilder(lanes), name, plan, operands,
                  results)
     blocks = -(-plan.rows // lanes)
@@ -112,7 +114,7 @@ def _crossed(shell: Shell, plan: Plan) -> None:
     operands, results, distribute = shell.operands, shell.results, shell.distribute
     along = replace(plan, sizes=plan.sizes[-1:], axes=tuple(p[-1:] for p in plan.axes),
                     results=tuple(p[-1:] for p in plan.results))
-    lanes = width(along, [*operands, *results])
+    lanes = width(shell, along, [*operands, *results])
     b = SCALAR if lanes == 1 else KernelBuilder(lanes)
     count, n = math.prod(plan.sizes[:-1]), plan.sizes[-1]
     blocks = -(-n // lanes)
