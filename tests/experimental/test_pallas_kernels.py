@@ -285,6 +285,32 @@ def test_printed() -> None:
     assert "grid=(1, 2)" in text and "Block(squeezed, 4, 12)" in text
 
 
+def test_axes_of_a_grid_have_names(capfd: pytest.CaptureFixture[str]) -> None:
+    def kernel(x_ref: Any, o_ref: Any) -> None:
+        calque.debug.print("x = {}", x_ref)
+        place = 10 * lax.axis_index("row") + lax.axis_index("half")
+        inner = calque.vmap(lambda v: v + lax.axis_index("lane"), axis_name="lane")(x_ref[...])
+        o_ref[...] = inner + place * lax.axis_size("row")
+
+    block = B((None, 4), lambda i, j: (i, j))
+    x = np.arange(24, dtype=np.float32).reshape(3, 8)
+    got = pl.pallas_call(kernel, S((3, 8), "float32"), grid=(("row", 3), ("half", 2)),
+                         in_specs=[block], out_specs=block)(x)
+    row, column = np.indices((3, 8))
+    np.testing.assert_array_equal(got, x + column % 4 + 3 * (10 * row + column // 4))
+    calque.effects_barrier()
+    assert capfd.readouterr().out.count("x = [") == 6
+    with pytest.raises(NameError, match="unbound axis name: row"):
+        lax.axis_size("row")
+
+
+def test_estimated_cost() -> None:
+    cost = pl.estimate_cost(lambda x, y: jnp.exp(x @ y) ** 3, S((4, 6), "float32"),
+                            S((6, 5), "float32"))
+    assert (cost.flops, cost.transcendentals) == (2 * 4 * 5 * 6 + 2 * 20, 20)
+    assert cost.bytes_accessed == 4 * (24 + 30 + 20)
+
+
 def test_debug_and_name(capfd: pytest.CaptureFixture[str]) -> None:
     def kernel(o_ref: Any) -> None:
         pl.debug_print("cell {}", pl.program_id(0))

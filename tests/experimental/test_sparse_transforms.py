@@ -135,6 +135,33 @@ def test_functions_of_formats() -> None:
          np.stack([FULL, 2 * FULL]) @ np.ones((4, 3)))
 
 
+def test_rows_stay_rows() -> None:
+    """sparsify gives BCSR for BCSR arguments, and the same places where they stay."""
+    R = sparse.BCSR.fromdense(FULL)
+    kept = sparse.sparsify(lambda m: -m)(R)
+    assert isinstance(kept, sparse.BCSR) and kept.indices is R.indices
+    same(kept, -FULL)
+    made = sparse.sparsify(lambda m: jnp.sin(m.T) * 2)(R)
+    assert isinstance(made, sparse.BCSR)
+    same(made, 2 * np.sin(FULL.T))
+    mixed = sparse.sparsify(lambda a, b: a + b)(R, sparse.BCOO.fromdense(FULL))
+    assert isinstance(mixed, sparse.BCOO)
+    same(mixed, 2 * FULL)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+def test_a_sparse_signal_is_convolved(mode: str) -> None:
+    x, k = np.array([0, 2, 0, 0, 1, 3], np.float32), np.array([1, -2, 3], np.float32)
+    f = sparse.sparsify(lambda a, b: jnp.convolve(a, b, mode=mode))
+    same(f(sparse.BCOO.fromdense(x), k), np.convolve(x, k, mode))
+
+
+def test_branches_of_two_formats_are_refused() -> None:
+    f = sparse.sparsify(lambda x, y: lax.cond(True, lambda v: v[0], lambda v: v[1], (x, y)))
+    with pytest.raises(TypeError, match="sparsified true_fun output must have same type structure"):
+        f(sparse.BCOO.fromdense(FULL), FULL)
+
+
 def test_eye_and_random() -> None:
     for n, m, k in ((3, 3, 0), (3, 5, 1), (5, 3, -2), (2, 2, 4)):
         for kwds in ({}, {"n_batch": 1}, {"n_dense": 1}):

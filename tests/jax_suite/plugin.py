@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import pathlib
+import sys
 import tempfile
 import time
 import traceback
@@ -24,9 +25,12 @@ ROWS = pathlib.Path(os.environ["JAX_SUITE_ROWS"])
 NOW = ROWS.with_suffix(".now")
 _raised: dict[str, BaseException] = {}
 
+from stand_in import install  # noqa: E402
+
 if os.environ["JAX_SUITE_PACKAGE"] == "calque":
-    from stand_in import install
     install.install()
+else:
+    sys.meta_path.append(install.Checkout)
 import jax  # noqa: E402  (before any test file, whichever package it is)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import array
 import collections
 import functools
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -166,6 +167,31 @@ def test_foreign_objects() -> None:
     assert jnp.asarray(Foreign()).tolist() == [0, 1, 2]
     w = _Wrapper(jnp.arange(3))
     assert (jnp.sin(w) + 0).shape == (3,) and (jnp.ones(3) + w).tolist() == [1, 2, 3]
+
+
+def test_objects_that_stand_for_arrays() -> None:
+    """Functions that look at a shape or a dtype before they convert."""
+    v, m = _Wrapper(jnp.array([3.0, 1.0, 2.0])), _Wrapper(jnp.arange(6.0).reshape(2, 3))
+    z = _Wrapper(jnp.array([1j, 2]))
+    assert jnp.shape(m) == (2, 3) and jnp.ndim(m) == 2 and jnp.size(m, 1) == 3
+    assert jnp.iscomplexobj(z) and not jnp.isrealobj(z)
+    sorted_ = _Wrapper(jnp.array([1.0, 2.0, 3.0]))
+    numpy = {id(w): np.asarray(w.value) for w in (v, m, sorted_)}
+    one = _Wrapper(jnp.array(1))
+    numpy[id(one)] = np.array(1)
+    for name, args in [("searchsorted", (sorted_, v)), ("digitize", (v, sorted_)),
+                       ("interp", (v, sorted_, v)), ("heaviside", (v, v)), ("roll", (v, one)),
+                       ("insert", (v, one, 7.0)), ("tril_indices_from", (m,)),
+                       ("triu_indices_from", (m,))]:
+        got = getattr(jnp, name)(*args)
+        want = getattr(np, name)(*[numpy.get(id(a), a) for a in args])
+        np.testing.assert_array_equal(got, want, name)
+
+
+def test_other_names_of_functions_are_theirs() -> None:
+    for name in ("acos", "atan2", "bitwise_not", "bitwise_left_shift", "conjugate", "deg2rad"):
+        f = getattr(jnp, name)
+        assert f.__name__ == f.__qualname__ == name and pickle.loads(pickle.dumps(f)) is f
 
 
 def test_what_array_refuses() -> None:

@@ -420,6 +420,8 @@ def aval_of(x: Any) -> ShapedArray:
         if x.dtype == dtypes.float0:
             return ShapedArray(x.shape, x.dtype)
         return ShapedArray(x.shape, dtypes.canonical(x.dtype))
+    if hasattr(x, "__jax_array__"):
+        return aval_of(x.__jax_array__())
     raise TypeError(explain(
         f"{x!r} of type {type(x).__name__} is not a valid JAX type.",
         fix="pass an array, a NumPy array or a Python scalar; convert lists with jnp.asarray."))
@@ -435,7 +437,10 @@ def refuse_masked(x: Any) -> None:
 
 def shape_of(x: Any) -> Shape:
     aval = getattr(x, "aval", None)
-    return np.shape(x) if aval is None else aval.shape
+    if aval is not None:
+        return aval.shape
+    stands = not hasattr(x, "shape") and hasattr(x, "__jax_array__")
+    return np.shape(x.__jax_array__() if stands else x)
 
 
 def ndim_of(x: Any) -> int:

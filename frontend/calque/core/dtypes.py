@@ -269,7 +269,7 @@ def canonical(dtype: Any) -> Dtype:
         return dtype
     if isinstance(dtype, type) and dtype in _PYTHON:
         return default_dtype(dtype)
-    if hasattr(dtype, "aval") or isinstance(dtype, np.ndarray):
+    if isinstance(dtype, np.ndarray) or hasattr(dtype, "aval") and hasattr(dtype, "__array__"):
         raise ValueError(
             "Passing an array as a dtype argument is not supported; instead of dtype=arr use "
             "dtype=arr.dtype.")
@@ -499,6 +499,8 @@ def dtype_and_weak(x: Any) -> tuple[Dtype, bool]:
         return _pair(x)
     if hasattr(x, "dtype"):
         return canonical(x.dtype), bool(getattr(x, "weak_type", False))
+    if hasattr(x, "__jax_array__"):
+        return dtype_and_weak(x.__jax_array__())
     raise TypeError(explain(
         f"result_type: {x!r} of type {type(x).__name__} is neither array nor dtype.",
         fix="pass an array, a number, a dtype or a dtype's name."))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -48,6 +49,17 @@ def dress(new: Any, fun: Any, attributes: bool = False) -> Any:
                              and not hasattr(type(new), k)})
     new.__wrapped__ = fun
     return new
+
+
+def alias(fun: F, name: str) -> F:
+    """The function under another name of its own."""
+    new = types.FunctionType(fun.__code__, fun.__globals__, name, fun.__defaults__,
+                             fun.__closure__)
+    new.__dict__.update(fun.__dict__)
+    new.__doc__, new.__module__ = fun.__doc__, fun.__module__
+    new.__kwdefaults__, new.__annotations__ = fun.__kwdefaults__, fun.__annotations__
+    new.__qualname__ = name
+    return new  # type: ignore[return-value]
 
 
 def wraps(fun: Any) -> Callable[[F], F]:

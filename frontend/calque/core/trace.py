@@ -137,6 +137,23 @@ def axes_mapped(axes: Sequence[tuple[Any, int]], checked: bool) -> Iterator[None
         axis_env.reset(env)
 
 
+# Positions along named axes that are values of a kernel's trace.
+axis_places: contextvars.ContextVar[tuple[tuple[Any, Any], ...]] = contextvars.ContextVar(
+    "calque_axis_places", default=())
+
+
+@contextlib.contextmanager
+def axes_placed(axes: Sequence[tuple[Any, int, Any]]) -> Iterator[None]:
+    """Bind the axes of a kernel's grid inside the block: (name, size, position)."""
+    env = axis_env.set((*axis_env.get(), *((n, size) for n, size, _ in axes)))
+    places = axis_places.set((*axis_places.get(), *((n, at) for n, _, at in axes)))
+    try:
+        yield
+    finally:
+        axis_places.reset(places)
+        axis_env.reset(env)
+
+
 @contextlib.contextmanager
 def axis_bound(name: Any, size: int) -> Iterator[None]:
     """Bind the name of a mapped axis inside the block (None binds nothing)."""
@@ -308,5 +325,6 @@ scopes: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
     "calque_scopes", default=())
 
 __all__ = ["EagerTrace", "EvalTrace", "Trace", "Tracer", "as_current", "at_bottom", "aval_of",
-           "axis_bound", "axis_env", "concretization_error", "current", "ensure_compile_time_eval",
+           "axes_placed", "axis_bound", "axis_env", "axis_places", "concretization_error",
+           "current", "ensure_compile_time_eval",
            "escaped_tracer_error", "eval_context", "eval_trace", "evaluator", "scope", "scopes"]

@@ -345,6 +345,11 @@ class Array(Exporter, metaclass=_ArrayMeta):
     def __bytes__(self) -> bytes:
         return self.__array__().tobytes()
 
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        raise AttributeError("__cuda_array_interface__ is only defined for JAX's GPU buffers.\n"
+                             "  Fix: use __dlpack__.")
+
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         return self._buffer.__dlpack__(stream=stream, max_version=max_version,

@@ -91,6 +91,9 @@ def _of(e: Equation) -> tuple[str, Any]:
         kernel = e.inputs[1].aval
         return "flops", 2 * out * (
             kernel.size // max(kernel.shape[e.params["dimension_numbers"].rhs_spec[0]], 1))
+    if name == "integer_pow":
+        n = abs(e.params["y"])
+        return "flops", out * max(n.bit_length() + n.bit_count() - 2, 0)
     if name in _FACTORS:
         *batch, m, n = first.shape
         return "flops", math.prod(batch) * _FACTORS[name](*((m, n) if m >= n else (n, m)))

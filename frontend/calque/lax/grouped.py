@@ -14,7 +14,7 @@ from calque.core import dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import replaced, without
-from calque.core.trace import axis_env
+from calque.core.trace import axis_env, axis_places
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
@@ -50,8 +50,9 @@ def in_order(names: Names) -> Names:
 def position(names: Names) -> Any:
     """The position along axes, the last moving fastest."""
     out: Any = None
+    placed = dict(axis_places.get())
     for name in names:
-        at = co.axis_index_p.bind(axes=(name,))
+        at = placed[name] if name in placed else co.axis_index_p.bind(axes=(name,))
         out = at if out is None else ew.add(ew.mul(out, np.int32(co.size_of(name))), at)
     return out
 

@@ -14,6 +14,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.dims import Dim
 from calque.core.errors import explain
+from calque.core.refs import Ref
 from calque.core.tables import from_row
 from calque.core.trace import Tracer
 from calque.core.types import Dtype, Function, Shape
@@ -38,6 +39,10 @@ def as_operand(name: str, x: Any, position: int = 0) -> Any:
         return dtypes.plain_number(x)
     if isinstance(x, Array):  # it spans processes
         return x
+    if isinstance(x, Ref):
+        raise ValueError(explain(
+            f"Attempting to pass a Ref Ref<default>{{{x.abstract.inner_aval}}} to a primitive: "
+            f"{name} -- did you forget to unpack ([...]) the ref?", fix="read it: ref[...]."))
     raise TypeError(explain(
         f"Error interpreting argument to {name} as a JAX value. The problematic value is of type "
         f"{type(x)} and was passed to {name} at position {position}.",

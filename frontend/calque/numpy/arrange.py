@@ -156,6 +156,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
             return reshape(line, shape_of(x))
     own = shape_of(x)
     axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
+    if hasattr(shift, "__jax_array__"):
+        shift = shift.__jax_array__()
     if isinstance(shift, (tuple, list)) and any(map(_is_traced, shift)):
         shift = sh.concatenate([ew.convert(ravel(util.array(s)), dtypes.int32) for s in shift], 0)
     if _is_traced(shift):

@@ -49,7 +49,8 @@ def _taken(x: Any, copy: bool | None) -> Array:
     buffer = runtime.from_dlpack(x, target)
     if copy is False and buffer.owned:
         raise ValueError(explain(
-            "from_dlpack: copy=False, but the memory is not 64-byte aligned (or not contiguous).",
+            "from_dlpack: Specified copy=False of memory that is not 64-byte aligned (or not "
+            "contiguous), which requires a copy.",
             fix="allow a copy with copy=None."))
     if dtypes.canonical(buffer.dtype) != buffer.dtype:  # 64-bit data without x64
         return from_numpy(runtime.dlpack.as_numpy(x), device=target)

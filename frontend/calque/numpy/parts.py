@@ -6,6 +6,7 @@ from typing import Any
 
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
+from calque.core.naming import alias
 from calque.numpy import util
 from calque.numpy.arithmetic import constant, full_constant, typed
 from calque.primitives import elementwise as ew
@@ -113,7 +114,7 @@ def radians(x: Any, /) -> Any:
     return util.weak_if_scalars(ew.mul(x, constant(x, math.pi / 180.0)), x)
 
 
-rad2deg, deg2rad = degrees, radians
+rad2deg, deg2rad = alias(degrees, "rad2deg"), alias(radians, "deg2rad")
 
 
 # ---- complex numbers
@@ -185,7 +186,7 @@ def conj(x: Any, /) -> Any:
     return ew.conj(x) if util.is_complex(x) else util.array(x)
 
 
-conjugate = conj
+conjugate = alias(conj, "conjugate")
 
 
 @util.planned

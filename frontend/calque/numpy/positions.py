@@ -399,7 +399,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
 
 
 def _matrix_shape(arr: Any) -> tuple[int, int]:
-    shape = tuple(arr.shape) if hasattr(arr, "shape") else np.shape(arr)
+    shape = tuple(shape_of(arr))
     if len(shape) != 2:
         raise ValueError(explain("Only 2-D inputs are accepted",
                                  fix=f"got an array of shape {shape}."))

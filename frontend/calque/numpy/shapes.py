@@ -36,7 +36,7 @@ def shape(a: Any) -> Shape:
       >>> jnp.shape(jnp.zeros((2, 3)))
       (2, 3)
     """
-    return a.aval.shape if hasattr(a, "aval") else tuple(np.shape(a))
+    return shape_of(a)
 
 
 def ndim(a: Any) -> int:

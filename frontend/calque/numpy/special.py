@@ -14,6 +14,7 @@ from calque.api.custom_derivatives import custom_jvp
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
+from calque.core.naming import alias
 from calque.core.primitive import registry
 from calque.core.zeros import factor
 from calque.numpy import util
@@ -83,7 +84,7 @@ def arctan2(x1: Any, x2: Any, /) -> Any:
     return ew.mul(constant(made, -1j), made)
 
 
-atan2 = arctan2
+atan2 = alias(arctan2, "atan2")
 
 
 @util.planned

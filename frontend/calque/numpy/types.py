@@ -292,6 +292,8 @@ def iscomplexobj(x: Any) -> builtins.bool:
     try:
         return dtypes.is_complex(x.dtype)
     except AttributeError:
+        if hasattr(x, "__jax_array__"):
+            return iscomplexobj(x.__jax_array__())
         parts = x if isinstance(x, (list, tuple)) else ()
         return any(map(iscomplexobj, parts)) if parts else builtins.bool(np.iscomplexobj(x))
 

@@ -13,6 +13,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
+from calque.core.naming import alias
 from calque.core.primitive import Primitive
 from calque.core.tracebacks import hide_ours
 from calque.core.types import Function
@@ -170,20 +171,20 @@ log1p = _unary("log1p", ew.log1p_p, _INEXACT, "log(1 + x), exact near 0.", "jnp.
 sin = _unary("sin", ew.sin_p, _INEXACT, "Sine of x in radians.", "jnp.sin(0)", f32("0."))
 cos = _unary("cos", ew.cos_p, _INEXACT, "Cosine of x in radians.", "jnp.cos(0)", f32("1."))
 tan = _unary("tan", ew.tan_p, _INEXACT, "Tangent of x in radians.", "jnp.tan(0)", f32("0."))
-arcsin = asin = _unary("arcsin", ew.asin_p, _INEXACT, "Arc sine in radians.", "jnp.arcsin(0)",
+arcsin = _unary("arcsin", ew.asin_p, _INEXACT, "Arc sine in radians.", "jnp.arcsin(0)",
                        f32("0."))
-arccos = acos = _unary("arccos", ew.acos_p, _INEXACT, "Arc cosine in radians.", "jnp.arccos(1)",
+arccos = _unary("arccos", ew.acos_p, _INEXACT, "Arc cosine in radians.", "jnp.arccos(1)",
                        f32("0."))
-arctan = atan = _unary("arctan", ew.atan_p, _INEXACT, "Arc tangent in radians.",
+arctan = _unary("arctan", ew.atan_p, _INEXACT, "Arc tangent in radians.",
                        "jnp.arctan(0)", f32("0."))
 sinh = _unary("sinh", ew.sinh_p, _INEXACT, "Hyperbolic sine.", "jnp.sinh(0)", f32("0."))
 cosh = _unary("cosh", ew.cosh_p, _INEXACT, "Hyperbolic cosine.", "jnp.cosh(0)", f32("1."))
 tanh = _unary("tanh", ew.tanh_p, _INEXACT, "Hyperbolic tangent.", "jnp.tanh(0)", f32("0."))
-arcsinh = asinh = _unary("arcsinh", ew.asinh_p, _INEXACT, "Inverse hyperbolic sine.",
+arcsinh = _unary("arcsinh", ew.asinh_p, _INEXACT, "Inverse hyperbolic sine.",
                          "jnp.arcsinh(0)", f32("0."))
-arccosh = acosh = _unary("arccosh", ew.acosh_p, _INEXACT, "Inverse hyperbolic cosine.",
+arccosh = _unary("arccosh", ew.acosh_p, _INEXACT, "Inverse hyperbolic cosine.",
                          "jnp.arccosh(1)", f32("0."))
-arctanh = atanh = _unary("arctanh", ew.atanh_p, _INEXACT, "Inverse hyperbolic tangent.",
+arctanh = _unary("arctanh", ew.atanh_p, _INEXACT, "Inverse hyperbolic tangent.",
                          "jnp.arctanh(0)", f32("0."))
 
 # ---- comparison
@@ -233,8 +234,8 @@ bitwise_xor = _binary("bitwise_xor", ew.xor_p, _EXACT, "Bitwise (logical) exclus
                       "jnp.bitwise_xor(6, 3)", i32("5"))
 invert = _unary("invert", ew.not_p, _EXACT, "Bitwise (logical for bool) complement.",
                 "jnp.invert(0)", i32("-1"))
-bitwise_not = bitwise_invert = invert
-left_shift = bitwise_left_shift = _binary(
+bitwise_not, bitwise_invert = (alias(invert, n) for n in ("bitwise_not", "bitwise_invert"))
+left_shift = _binary(
     "left_shift", ew.shift_left_p, _NUMERIC, "x * 2**y by shifting bits.", "jnp.left_shift(1, 3)",
     i32("8"), False)
 
@@ -263,7 +264,11 @@ def right_shift(x1: Any, x2: Any, /) -> Any:
     return binary("right_shift", prim, _NUMERIC, x1, x2)
 
 
-bitwise_right_shift = right_shift
+bitwise_right_shift = alias(right_shift, "bitwise_right_shift")
+bitwise_left_shift = alias(left_shift, "bitwise_left_shift")
+acos, acosh = alias(arccos, "acos"), alias(arccosh, "acosh")
+asin, asinh = alias(arcsin, "asin"), alias(arcsinh, "asinh")
+atan, atanh = alias(arctan, "atan"), alias(arctanh, "atanh")
 
 __all__ = [
     "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "asin",

@@ -348,6 +348,8 @@ def concrete_value(x: Any) -> Ndarray | None:
     if isinstance(x, Tracer):
         value = x.concrete()
         return None if value is None or isinstance(value, Tracer) else np.asarray(value)
+    if hasattr(x, "__jax_array__"):
+        return concrete_value(x.__jax_array__())
     return np.asarray(x)
 
 

@@ -38,3 +38,23 @@ def mismatches(name: str, prefix: Any, full: Any, is_leaf: Callable[[Any], bool]
     found = list(_found(name, prefix, full, is_leaf, ()))
     told = "\n\n".join(f"pytree structure error: {text}" for text in found)
     return f"Mismatch details ({len(found)} found):\n\n{told}"
+
+
+def differences(a: Any, b: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, str, str]]:
+    """Where the structures of two trees differ: (path, what a is, what b is)."""
+    nodes = [tree_util.is_tree_node(type(x)) for x in (a, b)]
+    if not any(nodes):
+        return
+    if not all(nodes) or type(a) is not type(b):
+        yield path, *(f"a pytree with type {type(x)}" if n else "a pytree leaf"
+                      for x, n in zip((a, b), nodes))
+        return
+    (mine, data), (theirs, other) = map(tree_util.flatten_one_level_with_keys, (a, b))
+    if len(mine) != len(theirs):
+        kind = f"a {type(a).__name__} of length"
+        yield path, f"{kind} {len(mine)}", f"{kind} {len(theirs)}"
+    elif data != other:
+        yield path, *(f"a {type(a).__name__} with metadata {x}" for x in (data, other))
+    else:
+        for (key, x), (_, y) in zip(mine, theirs):
+            yield from differences(x, y, (*path, key))

@@ -5,8 +5,10 @@ PUBLIC: a module of jax._src -> modules of calque whose names it shows, in order
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -49,6 +51,9 @@ PUBLIC: dict[str, list[str]] = {
     "typing": ["typing", ""], "state": [], "ref": ["ref", ""],
     "monitoring": ["monitoring"], "profiler": ["profiler"], "ad_util": [], "xla_bridge": [""],
     "dlpack": ["dlpack"], "source_info_util": ["extend.source_info_util"], "ops": ["ops"],
+    **{f"pallas{n}": ["experimental.pallas"] for n in (
+        "", ".core", ".pallas_call", ".primitives", ".cost_estimate")},
+    "state.indexing": ["experimental.pallas"],
     "state.types": ["ref"], "state.primitives": ["ref"], "state.discharge": ["ref"],
 }
 
@@ -103,7 +108,22 @@ def _util() -> Names:
             "install_failure_signal_handler": lambda: None, "test_event_listener": None,
             "wraps": lambda f, **options: functools.wraps(f),
             "concatenate": lambda xs: list(itertools.chain.from_iterable(xs)),
+            "cache": lambda max_size=None, **options: functools.lru_cache(max_size),
             "NumpyComplexWarning": np.exceptions.ComplexWarning}
+
+
+@given("dlpack")
+def _dlpack() -> Names:
+    names = [f"{kind}{n}" for kind in ("int", "uint") for n in (8, 16, 32, 64)]
+    names += ["bool", "float16", "float32", "float64", "complex64", "complex128"]
+    return {"SUPPORTED_DTYPES_SET": frozenset(map(np.dtype, names))}
+
+
+@given("jax.experimental.mosaic.gpu")
+def _mosaic_gpu() -> Names:
+    """A limit of GPUs' memory around tests that run on CPUs as well."""
+    return {"core": types.SimpleNamespace(
+        artificial_shared_memory_limit=lambda limit: contextlib.nullcontext())}
 
 
 _KINDS = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}

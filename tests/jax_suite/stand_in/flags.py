@@ -168,8 +168,8 @@ def config_module() -> dict[str, Any]:
         "ExplicitX64Mode": ExplicitX64Mode,
         "checking_leaks": lambda: FLAGS["jax_check_tracer_leaks"](True)}
     names |= {name: FLAGS[f"jax_{name.lstrip('_')}"] for name in NAMES}
-    version = "jax_export_calling_convention_version"
-    names[version] = FLAGS[version]
+    names |= {name: FLAGS[name] for name in (
+        "jax_export_calling_convention_version", "jax_pallas_use_mosaic_gpu")}
     names |= {name: ContextMesh() for name in ("abstract_mesh_context_manager", "device_context")}
     for name, value in (("use_shardy_partitioner", True), ("custom_vjp3", False)):
         names[name] = Option(name, value)

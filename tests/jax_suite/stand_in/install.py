@@ -24,9 +24,14 @@ from stand_in.private import Private, PrivateUse
 
 FROM_JAX = {"public_test_util", "test_util", "test_loader", "test_warning_util", "lax_reference",
             "internal_test_util.lax_test_util", "internal_test_util",
-            "internal_test_util.test_harnesses"}
+            "internal_test_util.test_harnesses", "hypothesis_test_util",
+            "pallas.pallas_test_util"}
 # public modules that calque has not, for files that import them beside others
 ABSENT = {"jax.experimental.custom_partitioning"}
+# parts of Pallas for one backend, which calque leaves out by name
+BACKENDS = {"jax.experimental.mosaic", "jax.experimental.mosaic.gpu",
+            *(f"jax.experimental.pallas.{n}" for n in (
+                "fuser", "mosaic_gpu", "ops", "tpu", "tpu_sc", "triton"))}
 
 
 class PrivateModule(types.ModuleType):
@@ -82,6 +87,18 @@ class Loader(importlib.abc.Loader):
         pass
 
 
+class Checkout:
+    """Finds test helpers of JAX's checkout (we are in its tests/) that are in no wheel."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None
+                  ) -> importlib.machinery.ModuleSpec | None:
+        file = pathlib.Path.cwd().parent / f"{name.replace('.', '/')}.py"
+        if name.startswith("jax._src.") and name.endswith("_test_util") and file.exists():
+            return importlib.util.spec_from_file_location(name, file)
+        return None
+
+
 class Finder(importlib.abc.MetaPathFinder):
     """Finds the modules above; JAX's test helpers in the installed jax."""
 
@@ -93,6 +110,8 @@ class Finder(importlib.abc.MetaPathFinder):
         if name in ABSENT and importlib.util.find_spec(f"calque{name[3:]}") is None:
             return importlib.machinery.ModuleSpec(name, Loader(AbsentModule))
         private = importlib.machinery.ModuleSpec(name, Loader(PrivateModule), is_package=True)
+        if name in BACKENDS:
+            return private
         if name.startswith("jax._src."):
             short = name.removeprefix("jax._src.")
             if short not in FROM_JAX:
@@ -101,6 +120,8 @@ class Finder(importlib.abc.MetaPathFinder):
             if base.is_dir():
                 return importlib.util.spec_from_file_location(
                     name, base / "__init__.py", submodule_search_locations=[str(base)])
+            if not base.with_suffix(".py").exists():
+                return Checkout.find_spec(name)
             return importlib.util.spec_from_file_location(name, base.with_suffix(".py"))
         return private if name == "jax._src" or name.startswith("jaxlib.") else None
 
@@ -134,6 +155,8 @@ def _sparse_modules(jax: pathlib.Path) -> None:
     import jax.experimental.sparse as sparse
 
     from stand_in.sparse import NAMES
+    if not hasattr(sparse, "SparseTracer"):
+        sparse.SparseTracer = Private("jax.experimental.sparse.SparseTracer")
     for inner, names in NAMES.items():
         name = f"jax.experimental.sparse.{inner}"
         sys.modules[name] = PrivateModule(name)

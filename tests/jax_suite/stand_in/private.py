@@ -22,7 +22,8 @@ class Private:
         return Private(f"{self._private_name}.{name}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        if self._private_name.endswith((".cache_clear", ".clear_all_caches", ".add_type")):
+        if self._private_name.endswith((
+                ".cache_clear", ".clear_all_caches", ".add_type", ".register_hitype")):
             return
         raise PrivateUse(self._private_name)
 

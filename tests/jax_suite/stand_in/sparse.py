@@ -83,5 +83,6 @@ NAMES: dict[str, dict[str, Any]] = {
             "_coo_matvec": _coo[1], "_coo_matmat": _coo[1]},
     "util": {"SparseInfo": Info, "_count_stored_elements": _most,
              "_count_stored_elements_per_batch": _per_batch},
+    "transform": {"sparsify": sparse.sparsify},
     # of kernels of GPUs
     "_lowerings": {"SUPPORTED_DATA_DTYPES": ("float32",)}}

@@ -19,6 +19,7 @@ from calque.experimental.pallas.helpers import dslice as dslice
 from calque.experimental.pallas.helpers import empty as empty
 from calque.experimental.pallas.helpers import empty_like as empty_like
 from calque.experimental.pallas.helpers import empty_ref_like as empty_ref_like
+from calque.experimental.pallas.helpers import estimate_cost as estimate_cost
 from calque.experimental.pallas.helpers import loop as loop
 from calque.experimental.pallas.helpers import multiple_of as multiple_of
 from calque.experimental.pallas.helpers import next_power_of_2 as next_power_of_2
@@ -49,14 +50,14 @@ from calque.extras.ref import Slice as Slice
 __all__ = ["ANY", "BlockSpec", "Blocked", "Buffered", "CostEstimate", "Element", "GridSpec", "HOST",
            "MemoryRef", "MemorySpace", "RevisitMode", "Slice", "Squeezed", "align_to",
            "broadcast_to", "cdiv", "debug_print", "ds", "dslice", "empty", "empty_like",
-           "empty_ref_like", "loop", "multiple_of", "next_power_of_2", "no_block_spec",
-           "num_programs", "pallas_call", "program_id", "reciprocal", "run_scoped", "run_state",
-           "squeezed", "strides_from_shape", "when", "with_scoped"]
+           "empty_ref_like", "estimate_cost", "loop", "multiple_of", "next_power_of_2",
+           "no_block_spec", "num_programs", "pallas_call", "program_id", "reciprocal", "run_scoped",
+           "run_state", "squeezed", "strides_from_shape", "when", "with_scoped"]
 
 _BACKENDS = ("fuser", "mosaic_gpu", "ops", "tpu", "tpu_sc", "triton")
 _ABSENT = ("BoundedSlice", "BlockDim", "CompilerParams", "DeviceIdType", "Indirect", "core_map",
            "debug_check", "delay", "enable_debug_checks", "enable_poison_buffers",
-           "estimate_cost", "get_global", "kernel", "lower_as_mlir", "pallas_call_p",
+           "get_global", "kernel", "lower_as_mlir", "pallas_call_p",
            "pallas_export_experimental", "select_ref", "semaphore", "semaphore_read",
            "semaphore_signal", "semaphore_wait")
 

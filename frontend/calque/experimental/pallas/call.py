@@ -51,6 +51,7 @@ from calque.primitives.grid import Block
 from calque.primitives.layout import layout_of
 from calque.primitives.pallas import GridMapping, pallas_call_p
 from calque.trees import util as tree_util
+from calque.trees.differences import differences
 
 INDEX = ShapedArray((), np.int32)
 MOST_CELLS = 1 << 24
@@ -70,7 +71,8 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         writes them; scratch given as a dict is passed by name.
       out_shape: an object with shape and dtype for each result, or a tree of them.
       grid_spec: a GridSpec, instead of grid, in_specs, out_specs and scratch_shapes.
-      grid: numbers of cells along the axes; an int is one axis; (): one cell.
+      grid: numbers of cells along the axes; an int is one axis; (): one cell; (name, n) names an
+        axis, for lax.axis_size and lax.axis_index in the kernel.
       in_specs: a BlockSpec for each argument; default: the whole arrays.
       out_specs: a BlockSpec for each result, in out_shape's structure; default: the whole arrays.
       scratch_shapes: types of arrays that cells hand on: pl.ANY(shape, dtype).
@@ -113,8 +115,13 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
     else:
         grid_spec = GridSpec(grid, in_specs, out_specs, scratch_shapes)
     label = name or name_of(kernel)
+    if not isinstance(grid_spec.in_specs, (tuple, list, NoBlockSpec)):
+        raise ValueError(explain(
+            f"`in_specs` must be a tuple or a list. Found: {grid_spec.in_specs}",
+            fix="write [spec] for one argument."))
     outs = _out_shapes(out_shape)
-    call = _Call(kernel, label, _grid(label, grid_spec.grid), _listed(grid_spec.in_specs), outs,
+    names, sizes = _named(grid_spec.grid)
+    call = _Call(kernel, label, _grid(label, sizes), names, _listed(grid_spec.in_specs), outs,
                  _listed(grid_spec.out_specs), _listed(grid_spec.scratch_shapes),
                  tuple(input_output_aliases.items()), bool(debug), name)
     found: dict[Any, _Traced] = {}
@@ -144,6 +151,7 @@ class _Call:
     kernel: Callable[..., None]
     label: str
     grid: Shape
+    names: tuple[Any, ...]  # of the grid's axes; None: none
     in_specs: Any
     out_shape: Any
     out_specs: Any
@@ -181,6 +189,14 @@ def _out_shapes(out_shape: Any) -> Any:
                 f"pallas_call: Invalid out_shape type: {type(leaf)}",
                 fix="pass calque.ShapeDtypeStruct(shape, dtype), or a tree of them."))
     return _listed(out_shape)
+
+
+def _named(grid: Any) -> tuple[tuple[Any, ...], Any]:
+    """The names of a grid's axes, None for one that has none, and their sizes."""
+    if not isinstance(grid, tuple):
+        return (), grid
+    named = [g if isinstance(g, tuple) and len(g) == 2 else (None, g) for g in grid]
+    return tuple(n for n, _ in named), tuple(g for _, g in named)
 
 
 def _grid(label: str, grid: Any) -> tuple[int, ...]:
@@ -253,7 +269,7 @@ def _check_arrays(call: _Call, ins: Sequence[ShapedArray], outs: Sequence[Shaped
         if ins[i] is not outs[o]:
             raise ValueError(explain(
                 f"input_output_aliases contains the mapping '{i}:{o}' referring to input[{i}] with "
-                f"abstract value {ins[i]} and to output with a different abstract value "
+                f"abstract value {ins[i]} and to output[{o}] with a different abstract value "
                 f"{outs[o]}.", fix="give both one shape and dtype."))
     if len({o for _, o in call.aliases}) < len(call.aliases):
         raise ValueError(explain(
@@ -265,14 +281,10 @@ def _matched(what: str, of: str, specs: Any, tree: Any) -> list[Any]:
     """A spec for each array."""
     if isinstance(specs, NoBlockSpec):
         return [no_block_spec] * tree.num_leaves
-    if what == "in_specs" and not isinstance(specs, tuple):
-        raise ValueError(explain(
-            f"`in_specs` must be a tuple or a list. Found: {specs}",
-            fix="write [spec] for one argument."))
     leaves, found = tree_util.flatten(specs)
     if found != tree:
         raise ValueError(explain(
-            f"Pytree for `{what}` and `{of}` do not match: `{what}` is {found}, `{of}` is {tree}.",
+            f"Pytree for `{what}` and `{of}` do not match. {_mismatches(what, specs, of, tree)}",
             fix="give a BlockSpec for each array, in the same structure (arguments are a tuple)."))
     for spec in leaves:
         if not isinstance(spec, (BlockSpec, NoBlockSpec)):
@@ -280,6 +292,14 @@ def _matched(what: str, of: str, specs: Any, tree: Any) -> list[Any]:
                 f"pallas_call: `{what}` must hold BlockSpecs, got {spec!r} of type "
                 f"{type(spec).__name__}.", fix="write pl.BlockSpec(block_shape, index_map)."))
     return list(leaves)
+
+
+def _mismatches(what: str, specs: Any, of: str, tree: Any) -> str:
+    """Where the structure of the specs is not that of the arrays."""
+    found = list(differences(specs, tree.unflatten([0] * tree.num_leaves)))
+    rows = [f"{f'at {tree_util.keystr(path)}, ' if path else ''}`{what}` is {a} but `{of}` is {b}"
+            for path, a, b in found]
+    return f"There are {len(rows)} mismatches, including:\n    " + "\n    ".join(rows)
 
 
 def _block(spec: Any, aval: ShapedArray, path: str) -> Block:
@@ -331,34 +351,40 @@ def _index_map(call: _Call, spec: Any, aval: ShapedArray, path: str) -> Program:
         found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if len(found) != aval.ndim:
             raise ValueError(explain(
-                f"Index map function {name_of(given)} for {path} must return {aval.ndim} values to "
+                f"{_defined(given)} for {path} must return {aval.ndim} values to "
                 f"match block_shape={tuple(spec.block_shape)}. Currently returning {len(found)} "
-                "values.", where=str(called(given)), fix="return one integer for each axis."))
+                "values.", fix="return one integer for each axis."))
         made = []
         for k, x in enumerate(found):
             kind = aval_of(x) if hasattr(x, "aval") or isinstance(
                 x, (int, float, np.generic, np.ndarray)) else None
             if kind is None or kind.shape or not dtypes.is_integer(kind.dtype):
                 raise ValueError(explain(
-                    f"Index map function {name_of(given)} for {path} must return integer scalars. "
-                    f"Output[{k}] has type {kind.short() if kind else type(x).__name__}.",
-                    where=str(called(given)), fix="return ints, or computed ones without "
-                    "fractions: // divides."))
+                    f"{_defined(given)} for {path} must return integer scalars. "
+                    f"Output[{k}] has type {kind or type(x).__name__}.",
+                    fix="return ints, or computed ones without fractions: // divides."))
             made.append(ew.convert(x, np.int32))
         return tuple(made)
 
     places = [INDEX] * len(call.grid)
     if given is not None:
-        _check_arity(f"Index map function {name_of(given)} for {path}", given, len(places), {},
+        _check_arity(f"{_defined(given)} for {path}", given, len(places), {},
                      "place along the grid")
     tree = tree_util.flatten((tuple(places), {}))[1]
     program = _with_numbers(trace_to_program(index, tree, places, "index_map")[0])
     if program.consts and given is not None:
         raise ValueError(explain(
-            f"Index map function {name_of(given)} for {path} must not capture constants: "
+            f"{_defined(given)} for {path} must not capture constants: "
             f"{[aval_of(c).short() for c in program.consts]}",
-            where=str(called(given)), fix="use Python numbers and the place only."))
+            fix="use Python numbers and the place only."))
     return program
+
+
+def _defined(f: Function) -> str:
+    """An index map, and where it is written."""
+    code = getattr(f, "__code__", None)
+    place = f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    return f"Index map function {name_of(f)}{place}"
 
 
 def _check_arity(what: str, f: Function, count: int, named: Mapping[str, Any],
@@ -368,10 +394,28 @@ def _check_arity(what: str, f: Function, count: int, named: Mapping[str, Any],
     except TypeError as error:
         more = f" and {', '.join(named)} by name" if named else ""
         raise TypeError(explain(
-            f"{what} is called with {count} arguments{more}, one for each {unit}: {error}.",
+            f"{what} is called with {count} arguments{more}, one for each {unit}: "
+            f"{_as_called(f, count) or error}.",
             where=str(called(f)), fix="let it take as many.")) from None
     except ValueError:  # no signature is known
         return
+
+
+def _as_called(f: Function, count: int) -> str:
+    """What Python says of a call with so many arguments; nothing where keywords are amiss."""
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    found = [p for p in inspect.signature(f).parameters.values() if p.kind in kinds]
+    missing = [repr(p.name) for p in found[count:] if p.default is p.empty]
+    if count > len(found):
+        s, were = "" if len(found) == 1 else "s", "was" if count == 1 else "were"
+        return (f"{name_of(f)}() takes {len(found)} positional argument{s} but {count} {were} "
+                "given")
+    if not missing:
+        return ""
+    listed = missing[0] if len(missing) == 1 else (
+        f"{', '.join(missing[:-1])}{',' if len(missing) > 2 else ''} and {missing[-1]}")
+    return (f"{name_of(f)}() missing {len(missing)} required positional "
+            f"argument{'s' if len(missing) > 1 else ''}: {listed}")
 
 
 def _with_numbers(p: Program) -> Program:
@@ -403,14 +447,14 @@ def _body(call: _Call, in_tree: Any, out_tree: Any, arrays: Sequence[ShapedArray
         positional += () if isinstance(third, dict) else as_tuple(third)
         _check_arity(f"pallas_call {call.label}: the kernel", call.kernel, len(positional), named,
                      "reference")
-        with in_cell(grid, place):
+        with in_cell(grid, place, call.names):
             return call.kernel(*positional, **named)
 
     avals = [*places, *refs]
     tree = tree_util.flatten((tuple(range(len(avals))), {}))[1]
     program, result, uses = trace_with_refs(run, tree, avals, call.label, "pallas_call")
     where = f"The kernel function in the pallas_call {call.label} at {called(call.kernel)}"
-    if result.num_leaves:
+    if result != tree_util.flatten(None)[1]:
         raise ValueError(explain(f"{where} should return None. It returns a PyTree: {result}",
                                  fix="write results into the output references."))
     program = _with_numbers(program)

@@ -17,8 +17,11 @@ from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.naming import wraps
 from calque.core.refs import Ref
+from calque.core.trace import axes_placed
 from calque.core.types import Axes, Function, Shape
-from calque.experimental.pallas.specs import MemoryRef
+from calque.dispatch import costs
+from calque.dispatch.staging import make_jaxpr
+from calque.experimental.pallas.specs import CostEstimate, MemoryRef
 from calque.extras.ref import ds as ds
 from calque.extras.ref import freeze, new_ref
 from calque.primitives.grid import unset
@@ -32,11 +35,13 @@ _cell: contextvars.ContextVar[tuple[tuple[int, ...], Sequence[Any]] | None] = (
 
 
 @contextlib.contextmanager
-def in_cell(grid: Shape, place: Sequence[Any]) -> Iterator[None]:
-    """What program_id and num_programs give inside the block."""
+def in_cell(grid: Shape, place: Sequence[Any], names: Sequence[Any] = ()) -> Iterator[None]:
+    """What program_id and num_programs give inside the block, and axis_index of named axes."""
     token = _cell.set((grid, place))
     try:
-        yield
+        with axes_placed([(n, size, at) for n, size, at in zip(names, grid, place)
+                          if n is not None]):
+            yield
     finally:
         _cell.reset(token)
 
@@ -103,6 +108,27 @@ def num_programs(axis: int) -> int:
       Array([3, 2, 1], dtype=int32)
     """
     return _axis("num_programs", axis)[0][axis]
+
+
+def estimate_cost(fun: Function, *args: Any, **kwargs: Any) -> CostEstimate:
+    """What a function costs, counted by its operations.
+
+    Args:
+      fun: function of arrays.
+      *args, **kwargs: arrays, or objects with shape and dtype.
+
+    Returns:
+      A CostEstimate: an addition or product of one element is a flop, a function such as exp a
+      transcendental; bytes are those of the arguments and results, each once.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> from calque.experimental import pallas as pl
+      >>> pl.estimate_cost(lambda x: jnp.exp(x) + 1, jnp.ones(8)).transcendentals
+      8
+    """
+    found = costs.analysis(make_jaxpr(fun)(*args, **kwargs), fused=True)
+    return CostEstimate(*(int(found[k]) for k in ("flops", "transcendentals", "bytes accessed")))
 
 
 def when(condition: Any, /) -> Callable[[Callable[[], None]], None]:

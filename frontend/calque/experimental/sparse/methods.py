@@ -76,12 +76,18 @@ def _unary(f: Callable[[Any], Any], linear: bool = False) -> Callable[[Any], Any
     return lambda self: _back(type(self), elementwise.applied(as_bcoo(self), f, linear))
 
 
+def _why(b: Any) -> str:
+    if isinstance(b, int):
+        return f"sparse rule for integer_pow with non-positive exponent {b}"
+    return f"the power {b!r} of a sparse array"
+
+
 def _power(a: Any, b: Any) -> Any:
     if isinstance(b, int) and b > 0:
         return elementwise.applied(a, lambda x: x ** b)
     raise NotImplementedError(explain(
-        f"the power {b!r} of a sparse array is not implemented because it would result in dense "
-        "output.", fix=elementwise.DENSE_FIX))
+        f"{_why(b)} is not implemented because it would result in dense output.",
+        fix=elementwise.DENSE_FIX))
 
 
 def _refused(name: str) -> Callable[[Any, Any], Any]:

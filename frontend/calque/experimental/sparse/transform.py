@@ -16,12 +16,14 @@ from calque.core.evaluate import each, literal_value
 from calque.core.naming import name_of
 from calque.core.program import Equation, Program
 from calque.core.types import Function
+from calque.dispatch.staging import eval_shape
 from calque.dispatch.tracing import check_callable, trace_to_program, wrapped
 from calque.experimental.sparse import elementwise
 from calque.experimental.sparse.array import BCOO, JAXSparse
+from calque.experimental.sparse.convolve import bcoo_conv_general_dilated
 from calque.experimental.sparse.dots import bcoo_dot_general
 from calque.experimental.sparse.making import DENSE_MARK
-from calque.experimental.sparse.rows import as_bcoo
+from calque.experimental.sparse.rows import BCSR, as_bcoo
 from calque.experimental.sparse.shapes import (
     bcoo_broadcast_in_dim,
     bcoo_concatenate,
@@ -42,6 +44,8 @@ RULES: dict[str, Rule] = {}
 ZERO_TO_ZERO = ("abs asin asinh atan atanh bessel_i1e cbrt ceil erf expm1 floor integer_pow log1p "
                 "round sign sin sinh sqrt square tan tanh reduce_precision")
 LINEAR = "neg real imag conj convert_element_type copy name optimization_barrier stop_gradient"
+_CONVOLUTION = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers",
+                "feature_group_count", "batch_group_count", "preferred_element_type")
 DENSE_RESULT = ("acos acosh cos cosh eq exp exp2 ge gt is_finite le log logistic lt ne not pow "
                 "reduce_max reduce_min max min digamma lgamma erfc")
 
@@ -60,7 +64,8 @@ def sparsify(f: Function, use_tracer: bool = False) -> Function:
 
     Returns:
       A function of f's arguments, any of which may be sparse; its results are sparse where f's are
-      made of sparse arrays alone, by operations that take zeros to zeros.
+      made of sparse arrays alone, by operations that take zeros to zeros: BCSR arrays where all
+      sparse arguments are, else BCOO.
 
     Raises:
       TypeError: f is no function.
@@ -82,8 +87,25 @@ def sparsify(f: Function, use_tracer: bool = False) -> Function:
         avals = [ShapedArray(x.shape, x.dtype) if isinstance(x, BCOO) else aval_of(x)
                  for x in values]
         program, out_tree = trace_to_program(f, tree, avals, name_of(f), "sparsify")
-        return out_tree.unflatten(_run(program, values))
+        return out_tree.unflatten(_as_given(_run(program, values), leaves, values))
     return wrapped(f, sparsified, "sparsify")
+
+
+def _as_given(results: list[Any], leaves: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """Results in the format of the sparse arguments, where all of them are BCSR."""
+    given = [(x, v) for x, v in zip(leaves, values) if is_sparse(x)]
+    if not given or not all(isinstance(x, BCSR) for x, _ in given):
+        return results
+
+    def row_by_row(made: Any) -> Any:
+        if not isinstance(made, BCOO) or made.n_sparse != 2:
+            return made
+        for x, v in given:
+            if made.indices is v.indices and made.shape == x.shape:  # the places are the same
+                return BCSR((made.data, x.indices, x.indptr), shape=x.shape,
+                            indices_sorted=x.indices_sorted, unique_indices=x.unique_indices)
+        return BCSR.from_bcoo(made)
+    return [row_by_row(made) for made in results]
 
 
 def _run(program: Program, values: Sequence[Any], consts: Sequence[Any] | None = None
@@ -122,8 +144,8 @@ def _bound(e: Equation) -> Function:
 def _zero_to_zero(e: Equation, xs: list[Any]) -> BCOO:
     if e.name == "integer_pow" and e.params["y"] <= 0:
         raise NotImplementedError(explain(
-            f"sparse rule for integer_pow with exponent {e.params['y']} is not implemented because "
-            "it would result in dense output.", fix=elementwise.DENSE_FIX))
+            f"sparse rule for integer_pow with non-positive exponent {e.params['y']} is not "
+            "implemented because it would result in dense output.", fix=elementwise.DENSE_FIX))
     return elementwise.applied(xs[0], _bound(e))
 
 
@@ -161,6 +183,16 @@ def _div(e: Equation, xs: list[Any]) -> Any:
 def _dot(e: Equation, xs: list[Any]) -> Any:
     return bcoo_dot_general(*xs, dimension_numbers=e.params["dimension_numbers"],
                             preferred_element_type=e.params["preferred_element_type"])
+
+
+@_rule("conv_general_dilated")
+def _convolution(e: Equation, xs: list[Any]) -> Any:
+    """A dense operand has an element at each of its places."""
+    lhs, rhs = (x if isinstance(x, BCOO) else BCOO.fromdense(x, nse=x.size) for x in xs)
+    params = {k: v for k, v in e.params.items() if k in _CONVOLUTION}
+    if all(spec == (0, 1, 2) for spec in params["dimension_numbers"]):
+        params["dimension_numbers"] = None
+    return bcoo_conv_general_dilated(lhs, rhs, **params)
 
 
 @_rule("transpose")
@@ -236,6 +268,13 @@ def _custom(e: Equation, xs: list[Any]) -> Any:
 @_rule("cond")
 def _cond(e: Equation, xs: list[Any]) -> Any:
     branches = [lambda *ops, b=b: _run(b, ops) for b in e.params["branches"]]
+    kinds = [tree_util.flatten(eval_shape(b, *xs[1:]))[1] for b in branches]
+    if any(k != kinds[0] for k in kinds):
+        names = ("false_fun", "true_fun") if len(kinds) == 2 else ("branch 0", "another branch")
+        raise TypeError(explain(
+            f"sparsified {names[1]} output must have same type structure as sparsified {names[0]} "
+            f"output, got {', '.join(map(str, kinds))}.",
+            fix="let all branches give sparse arrays of one format and layout, or dense ones."))
     return switch(xs[0], branches, *xs[1:])
 
 
