@@ -23,7 +23,7 @@ from calque.lowering.passes import cost, loops, picks, rows, strided
 from calque.lowering.passes.assembled import assemble
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.orders import is_of_keys, with_orders
-from calque.lowering.passes.scalars import JOINS
+from calque.lowering.passes.scalars import JOINS, is_of_rows
 from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
 
@@ -46,7 +46,7 @@ LEFT = frozenset(("slice", "concatenate", "pad", "rev", "gather", "dynamic_slice
 _OPENED = frozenset(("sort", "top_k", "random_bits", "random_split", "random_fold_in",
                      "random_seed", "random_wrap", "random_unwrap", "reduce_window_sum",
                      "reduce_window_max", "reduce_window_min", "cumsum", "cumprod", "cummax",
-                     "cummin", "conv_general_dilated"))
+                     "cummin", "conv_general_dilated", *JOINS))
 _WITH_MORE = frozenset(("sort", "top_k", "fft", "cumsum", "cumprod", "cummax", "cummin",
                         "cumlogsumexp", "select_and_scatter_add"))
 SCATTERED = 1 << 17  # element operations of a scatter beside others: of more the kernel moves rows
@@ -79,7 +79,7 @@ def _may_be_kernel(e: Equation) -> bool:
     if e.name == "jit" and "rows" not in e.params:
         return all(map(_may_be_kernel, e.params["jaxpr"].equations))
     if e.name in JOINS:
-        return _is_small(e)
+        return _is_small(e) or is_of_rows(*[a.aval for a in e.inputs[:2]], e.params)
     if e.name in ("sort", "top_k"):
         return is_of_keys(e)
     if e.name in ("fft", "as_pairs"):

@@ -46,6 +46,17 @@ READING = frozenset((  # what takes a Table
     "dynamic_slice", "gather", "jit", "cond", "scan", "while"))
 JOINS = {"scatter": "", "scatter-add": "add", "scatter-sub": "subtract", "scatter-mul": "multiply",
          "scatter-min": "minimum", "scatter-max": "maximum"}
+_ROWS = ((1,), (0,), (0,), (), ())  # dimension numbers of a scatter of rows
+_JOINED = frozenset(map(np.dtype, ("float32", "float64", "int32", "int64")))
+
+
+def is_of_rows(x: Any, indices: Any, params: Params) -> bool:
+    """Whether a scatter writes whole rows of a matrix, at one number each, but for those outside:
+    what a kernel does as it is (primitives/outside writes others so)."""
+    return (params["dimension_numbers"] == _ROWS and params["mode"].name == "FILL_OR_DROP"
+            and x.dtype in _JOINED and indices.dtype == np.int32 and len(indices.shape) == 2
+            and is_static((*x.shape, *indices.shape)) and indices.shape[0] > 1
+            and math.prod(x.shape) > 1)
 
 
 class Unfit(Exception):

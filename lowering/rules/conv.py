@@ -37,7 +37,8 @@ from calque.lowering.rules.shape import padded, with_windows
 WIDE_INPUT = 16  # input features from which on the C kernel is ahead with mask registers, too,
 MANY_PLACES = 128  # where as many places share what it makes of the kernel
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
-CLOSING = 1 << 17  # multiply-adds up to which it is the kernel's where IREE then has nothing left
+CLOSING = 1 << 17  # multiply-adds up to which it is the kernel's where IREE then has nothing left,
+SHARE = 8  # or one of so many of what may take longer for that: IREE's form is 1.1 to 2.4 times ahead
 SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
 WIDE_GROUP = 16  # of at least so many output features each: with fewer IREE's form is ahead
 NARROW_BATCH = 2  # a batch (of a kernel gradient: its input features) too small for a product
@@ -151,6 +152,11 @@ def emit_conv(c: Conv, x: Value, y: Value) -> Value:
     config = [(0, 0, 0)] * x.ndim
     for axis, (low, high), d in zip(dn.lhs_spec[2:], p["padding"], p["lhs_dilation"]):
         config[axis] = (low, high, d - 1)
+    if 0 not in c.shape and c.ctx.closing and all(
+            low == inside == 0 and high <= 0 for low, high, inside in config):
+        made = _by_windows(c, x, y)  # (which end before what is cut off)
+        if made is not None:
+            return made
     x = padded(b, x, 0, config)
     if 0 in c.shape:
         return b.splat(0, c.shape, dtype)
@@ -165,14 +171,20 @@ def emit_conv(c: Conv, x: Value, y: Value) -> Value:
     count, window = guess(prod(result)), guess(prod(kernel))
     if any(changed != (0, 0, 0) for changed in config):
         (x,) = b.barrier(x)
-    if count != 1 and _is_product(c, x.dtype, y):
-        made = convolve(c.ctx, x, y, dn, c.strides, c.dilation, c.shape, dtype)
+    if count != 1 or c.ctx.closing:
+        made = _by_windows(c, x, y)
         if made is not None:
             return made
     x, y = math.convert(b, x, dtype), math.convert(b, y, dtype)
     if count == 1 or (count <= FEW and count < window):
         return _by_position(c, x, y)
     return _channels_last(c, x, y)
+
+
+def _by_windows(c: Conv, x: Value, y: Value) -> Value | None:
+    """By the C kernel, of a padded operand."""
+    return convolve(c.ctx, x, y, c.numbers, c.strides, c.dilation, c.shape, c.dtype) if (
+        _is_product(c, x.dtype, y)) else None
 
 
 def _takes_halves(c: Conv, dtype: Dtype) -> bool:
@@ -202,14 +214,16 @@ def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:
     if c.count > 1 or not is_static(y.shape) or not gemm.takes(target, dtype.name):
         return False
     window, along, last = prod(taps), sum(t > 1 for t in taps), len(shape) - 1
+    closes = c.ctx.closing and known and prod(shape) * window * y.shape[i] <= max(
+        CLOSING, c.ctx.slack // SHARE)
     if (o, dn.out_spec[1]) == (last, last) and (  # rows as they lie: a product of matrices
-            window == 1 or known and prod(shape[:-1]) <= gemm.FEW):
+            window == 1 and (not closes or set(c.strides) == {1})
+            or window > 1 and known and prod(shape[:-1]) <= gemm.FEW and not closes):
         return False
     if window * y.shape[i] < LEAST_DEPTH:
-        return False
-    return (level_of(target) != "x86-64-v4" or along != 2 or not known
+        return closes and window > 1
+    return (level_of(target) != "x86-64-v4" or along != 2 or not known or closes
             or (y.shape[i] <= NARROW_INPUT and window <= FEW)
-            or c.ctx.closing and prod(shape) * window * y.shape[i] <= CLOSING
             or y.shape[i] >= WIDE_INPUT and prod(shape) // y.shape[o] >= MANY_PLACES
             or _is_uneven(shape[dn.out_spec[-1]]))
 

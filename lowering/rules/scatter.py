@@ -26,6 +26,7 @@ from calque.lowering.emit.dtypes import BOOL, F32, I8, I32, I64, is_narrow, sign
 from calque.lowering.emit.registry import Op, rule, rules
 from calque.lowering.kernels.scatter import scatter_rows
 from calque.lowering.math.convert import convert
+from calque.lowering.passes.scalars import is_of_rows
 from calque.lowering.rules.gather import Addresses, addresses, clamped, columns
 from calque.lowering.rules.index import emit_slice, emit_update
 
@@ -46,6 +47,10 @@ def _scatter(op: Op) -> Value:
 
 def _scattered(op: Op, how: str) -> Value:
     ctx, (x, indices, updates), d = op.ctx, op.operands, op["dimension_numbers"]
+    if ctx.cpu and is_of_rows(x, indices, op.params):
+        x = ctx.aliases.copy_if_shared(x, (updates, indices))
+        ids = ctx.b.reshape(indices, indices.shape[:1])
+        return _loop(ctx, how, x, Addresses(ids, None, ids.shape, *x.shape), updates)
     inserted = {*d.inserted_window_dims, *d.operand_batching_dims}
     window = iter(updates.shape[i] for i in d.update_window_dims)
     sizes = tuple(1 if a in inserted else next(window) for a in range(x.ndim))

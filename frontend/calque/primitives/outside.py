@@ -1,5 +1,6 @@
 """Operations outside of loops whose rules put others around a kernel, written so that these are
-equations: sorts by unsigned keys, draws from words, small windows, short running sums.
+equations: sorts by unsigned keys, draws from words, small windows, short running sums, scatters
+by the numbers of rows.
 
 A program that is kernels of ours alone skips most of the compiler's stages, and what a rule writes
 around its kernel would be left to them; as equations it becomes kernels as well (what lowering asks
@@ -18,12 +19,16 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
-from calque.core.types import Dtype
+from calque.core.lists import other_axes
+from calque.core.primitive import Primitive
+from calque.core.types import Dtype, Params, Shape
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.conv import conv_general_dilated_p
 from calque.primitives.conv_phases import by_phase, has_phases
 from calque.primitives.expansions import EXPANSIONS, NoExpansion, outside
+from calque.primitives.gather import GatherScatterMode
+from calque.primitives.scatter import FAMILY, KNOWN, ROWS
 from calque.primitives.sort import sort_p, take_along, top_k_p
 from calque.primitives.window import Window
 
@@ -150,11 +155,78 @@ def _conv(x: Any, y: Any, **params: Any) -> list[Any]:
     return [by_phase(x, y, params)]
 
 
+# ---- scatters
+def _scatter(p: Primitive) -> Callable[..., list[Any]]:
+    def expand(x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
+        found = _row_numbers(shape_of(x), indices, shape_of(updates), params) if (
+            dtype_of(x) in KNOWN and dtype_of(indices) == INT) else None
+        if found is None:
+            return [p.bind(x, indices, updates, **params)]
+        ids, width = found
+        d, rank = params["dimension_numbers"], len(shape_of(updates))
+        order = (*other_axes(rank, d.update_window_dims), *d.update_window_dims)
+        if order != tuple(range(rank)):
+            updates = sh.transpose(updates, order)
+        made = p.bind(
+            sh.reshape(x, (math.prod(shape_of(x)) // width, width)), ids,
+            sh.reshape(updates, (shape_of(ids)[0], width)),
+            **{**params, "dimension_numbers": ROWS, "mode": GatherScatterMode.FILL_OR_DROP,
+               "indices_are_sorted": False, "unique_indices": False})
+        return [sh.reshape(made, shape_of(x))]
+    return expand
+
+
+def _row_numbers(shape: Shape, indices: Any, updates: Shape, params: Params
+                 ) -> tuple[Any, int] | None:
+    """(count, 1) numbers of the rows that a scatter writes, the operand seen as rows of trailing
+    whole axes, -1 for those outside; and their width.  None where it is one window, or the numbers
+    are no int32."""
+    d, batch = params["dimension_numbers"], shape_of(indices)[:-1]
+    inserted = {*d.inserted_window_dims, *d.operand_batching_dims}
+    window = iter(updates[i] for i in d.update_window_dims)
+    sizes = [1 if a in inserted else next(window) for a in range(len(shape))]
+    limits = {a: shape[a] - sizes[a] for a in d.scatter_dims_to_operand_dims}
+    lead = max((a + 1 for a, (n, s) in enumerate(zip(shape, sizes))
+                if n != s or a in d.operand_batching_dims), default=0)
+    width = math.prod(shape[lead:])
+    if (math.prod(batch) <= 1 or not lead or 0 in updates or not 1 < math.prod(shape) < 1 << 31
+            or min(limits.values(), default=0) < 0):
+        return None
+
+    def number(n: int) -> Any:
+        return sh.broadcast_in_dim(INT.type(n), batch, ())
+
+    asks = params["mode"] is not GatherScatterMode.CLIP
+    ids, inside = number(0), None
+    for k, axis in enumerate(d.scatter_dims_to_operand_dims):
+        own = sh.reshape(sh.slice_in_dim(indices, k, k + 1, len(batch)), batch)
+        safe = ew.min_(ew.max_(own, number(0)), number(limits[axis]))
+        if asks:
+            there = ew.eq(own, safe)
+            inside = there if inside is None else ew.and_(inside, there)
+        if axis < lead:
+            ids = ew.add(ids, ew.mul(safe, number(math.prod(shape[axis + 1:lead]))))
+    for axis, along in zip(d.operand_batching_dims, d.scatter_indices_batching_dims):
+        ids = ew.add(ids, ew.mul(sh.iota(INT, batch, along),
+                                 number(math.prod(shape[axis + 1:lead]))))
+    for axis in range(lead):
+        if sizes[axis] != 1:
+            own = shape_of(ids)
+            batch = (*own, sizes[axis])
+            ids = ew.add(sh.broadcast_in_dim(ids, batch, range(len(own))),
+                         ew.mul(sh.iota(INT, batch, len(own)),
+                                number(math.prod(shape[axis + 1:lead]))))
+    if inside is not None:
+        inside = sh.broadcast_in_dim(inside, batch, range(len(shape_of(inside))))
+        ids = ew.select_n(inside, number(-1), ids)
+    return sh.reshape(ids, (math.prod(batch), 1)), width
+
+
 OUTSIDE: dict[str, Callable[..., list[Any]]] = {
     **{name: outside(EXPANSIONS[name]) for name in (
         "random_bits", "random_split", "random_fold_in", "random_seed")},
     "random_wrap": EXPANSIONS["random_wrap"], "random_unwrap": EXPANSIONS["random_unwrap"],
-    "sort": _sort, "top_k": _top_k, "conv_general_dilated": _conv,
+    **{p.name: _scatter(p) for p in FAMILY}, "sort": _sort, "top_k": _top_k, "conv_general_dilated": _conv,
     "reduce_window_sum": _windows(ew.add, lambda dtype: 0),
     "reduce_window_max": _windows(ew.max_, lambda dtype: dtypes.extreme(dtype, False)),
     "reduce_window_min": _windows(ew.min_, lambda dtype: dtypes.extreme(dtype, True)),

@@ -50,6 +50,9 @@ scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_m
     for name in NAMES for plain in [name == "scatter"]
 )
 FAMILY = (scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_max_p)
+# a scatter of whole rows by their numbers, and dtypes of which a kernel joins rows as they are
+ROWS = ScatterDimensionNumbers((1,), (0,), (0,))
+KNOWN = frozenset(map(np.dtype, ("float32", "float64", "int32", "int64")))
 
 
 def scatter(
