@@ -3,7 +3,9 @@
 A kernel over rows takes a whole row at a time (passes/rows), so that the largest of a million
 numbers, its position, or a logsumexp over all of an array were IREE's, which computes what is
 reduced in passes of their own, and positions number by number on one thread (argmax of 1000 x 1000
-4.7 to 0.3 ms).  A length that has no divisor is cut into parts and a rest.  Start reading at
+4.7 to 0.3 ms).  A length that has no divisor is cut into parts and a rest.  Where less than a few
+elements lie side by side along what is reduced or kept (groups of two features, images of three
+colours), the outer axes are reduced first, and the inner ones of what that gives.  Start reading at
 `with_stages`.
 """
 from __future__ import annotations
@@ -15,17 +17,21 @@ from functools import lru_cache
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.lists import without
 from calque.core.program import Atom, Equation, Literal, Program
 from calque.core.types import Shape
 from calque.lowering.emit.dtypes import BOOL
 from calque.lowering.passes import cost
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.replacement import Replacement
-from calque.lowering.passes.rows import ROW_BYTES
+from calque.lowering.passes.rows import ROW_BYTES, SHORTEST
 
 LEAST, MOST = 256, 1 << 15  # elements of a part
 BEFORE_A_REST = 1 << 13  # the same of a length that none of these divides
 LARGEST = 1 << 42  # bytes of what is reduced
+LANES = 16  # elements side by side of what is left when outer axes were reduced,
+FEWER = 8  # at most one for so many,
+LEAST_APART = 1 << 12  # of at least so many
 _FOLDS = frozenset(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"))
 _POSITIONS = {"argmax": "reduce_max", "argmin": "reduce_min"}
 _JOINED = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min"}
@@ -38,7 +44,7 @@ Pieces = dict[tuple[Atom, Cut], list[Atom]]
 
 def with_stages(p: Program) -> Program:
     """p with such reductions written so, outside of loops."""
-    if not any(map(_part, p.equations)):
+    if not any(_part(e) or _inner(e) for e in p.equations):
         return p
     p = flat(p)
     parts = list(map(_part, p.equations))
@@ -51,6 +57,8 @@ def with_stages(p: Program) -> Program:
             pieces = _as_parts(made, e.inputs[0], cuts[i], seen)
             equations += _folded(made, pieces, part) if e.name in _FOLDS else _placed(
                 made, pieces, cuts[i])
+        elif inner := _inner(e):
+            equations += _outer_first(made, inner)
         else:
             equations += _in_parts(made, cuts[i], seen) if i in cuts else [e]
     return p.replace(equations=equations)
@@ -116,6 +124,43 @@ def _in_parts(made: Replacement, cut: Cut, seen: Pieces) -> list[Equation]:
             params = {**params, "shape": shape, "broadcast_dimensions": axes}
         pieces.append(made.emit(e.name, inputs, shape, e.outputs[0].aval.dtype, **params))
     return made.made
+
+
+def _inner(e: Equation) -> tuple[int, ...]:
+    """The axes of a reduction that are reduced last, because few elements lie side by side up to
+    the next one that is reduced (or kept); none where it is one reduction."""
+    if e.name not in _FOLDS or cost.is_dynamic(e):
+        return ()
+    x, folded = e.inputs[0].aval, {i for i in e.params["axes"] if e.inputs[0].aval.shape[i] > 1}
+    if x.size < LEAST_APART or x.dtype.kind not in "fi" or x.dtype.itemsize < 4:
+        return ()
+    real = [i for i in range(x.ndim) if x.shape[i] > 1]
+    side, along = real[-1] in folded, 1
+    for i in reversed(real):
+        if (i in folded) != side:
+            break
+        along *= x.shape[i]
+    block = 1
+    for k in reversed(range(len(real))):
+        block *= x.shape[real[k]]
+        inner = tuple(i for i in real[k:] if i in folded)
+        if block >= LANES:
+            outer = folded - set(inner)
+            fewer = math.prod(x.shape[i] for i in outer)
+            return inner if along < SHORTEST and fewer >= FEWER and real[k - 1] in outer else ()
+    return ()
+
+
+def _outer_first(made: Replacement, inner: tuple[int, ...]) -> list[Equation]:
+    e = made.e
+    x, where = e.inputs[0], {"out_sharding": None} if "out_sharding" in e.params else {}
+    axes = tuple(sorted(e.params["axes"]))
+    outer = tuple(i for i in axes if i not in inner)
+    left = without(x.aval.shape, outer)
+    rest = made.emit(e.name, [x], left, x.aval.dtype, axes=outer, **where)
+    last = tuple(i - sum(o < i for o in outer) for i in inner)
+    return made.ending(made.emit(e.name, [rest], e.outputs[0].aval.shape, x.aval.dtype, axes=last,
+                                 **where))
 
 
 def _part(e: Equation) -> int:
