@@ -64,6 +64,7 @@ ENTRY = "main"
 UNNAMED = "calque"
 PARAMETER_SCOPE = "calque"
 LONGEST_CHAIN = 128  # weight of what follows one another in a loop of IREE's: 8 sines
+FEW_LEFT = 12  # operations that IREE may be left beside kernels
 SLACK = 2  # element operations for one multiply-add that may take longer (Context.slack)
 
 
@@ -130,7 +131,12 @@ class Lowered:
     plan: Plan  # which ways its parts go
     callbacks: tuple[Any, ...] = ()  # Python functions that the program calls
     needs: tuple[str, ...] = ()  # what kernels of the user's ask of a device beyond the target
-    closed: bool = False  # it is kernels of ours alone
+    left: int = -1  # operations that are IREE's; -1: not counted
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is kernels of ours alone."""
+        return self.left == 0
 
 
 def lower(program: Program, target: Target, options: LowerOptions = LowerOptions()) -> Lowered:
@@ -241,7 +247,7 @@ def _closed(lowered: Lowered, rest: Program, plain: Program, positions: dict[Var
                 physical(o.aval) for o in outputs):
         return None
     closed = _emit(lowered, rest, arguments, outputs, {}, target, options, closing=True)
-    return closed if closed.closed else None
+    return closed if 0 <= closed.left <= FEW_LEFT else None
 
 
 def _call_spec(p: Program, results: Sequence[ShapedArray], donated: Sequence[int]) -> CallSpec:
@@ -381,7 +387,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
             add_memory(func, block, ins, outs, written, storage)
         mlir.erase_unread(block)
         lowered = replace(
-            lowered, closed=not stepped and mlir.is_of_kernels(block), call=replace(
+            lowered, left=-1 if stepped else mlir.others(block), call=replace(
                 call, may_alias={i: others for i, others in aliases.items() if i not in written},
                 output_buffers=written, transients=storage),
             options=(*lowered.options, *sorted(ctx.options)), callbacks=tuple(ctx.callbacks),

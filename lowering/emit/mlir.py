@@ -265,9 +265,9 @@ _OF_KERNELS = frozenset(("flow.dispatch", "arith.constant", "func.return", "stab
                          "stablehlo.bitcast_convert", "flow.tensor.bitcast"))
 
 
-def is_of_kernels(block: Any) -> bool:
-    """Whether a function is dispatches of kernels of ours alone, as compiler/stream_module knows
-    them."""
+def others(block: Any) -> int:
+    """How many operations of a function are no dispatches of kernels of ours, as
+    compiler/stream_module knows them."""
     def is_known(op: Any) -> bool:
         name = str(op.operation.name)
         if name == "stablehlo.constant":
@@ -275,7 +275,7 @@ def is_of_kernels(block: Any) -> bool:
         return name in _OF_KERNELS or name == "stablehlo.broadcast_in_dim" and (
             made_by(op.operands[0].owner) == "stablehlo.constant" and not op.operands[0].type.rank)
 
-    return all(map(is_known, block))
+    return sum(not is_known(op) for op in block)
 
 
 def is_tensor(v: Any) -> bool:

@@ -23,6 +23,7 @@ from calque.lowering.passes import cost, loops, picks, rows, strided
 from calque.lowering.passes.assembled import assemble
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.orders import is_of_keys, with_orders
+from calque.lowering.passes.replacement import Replacement
 from calque.lowering.passes.scalars import JOINS, is_of_rows
 from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
@@ -46,7 +47,8 @@ LEFT = frozenset(("slice", "concatenate", "pad", "rev", "gather", "dynamic_slice
 _OPENED = frozenset(("sort", "top_k", "random_bits", "random_split", "random_fold_in",
                      "random_seed", "random_wrap", "random_unwrap", "reduce_window_sum",
                      "reduce_window_max", "reduce_window_min", "cumsum", "cumprod", "cummax",
-                     "cummin", "conv_general_dilated", *JOINS))
+                     "cummin", "conv_general_dilated", "select_and_scatter_add",
+                     *JOINS))
 _WITH_MORE = frozenset(("sort", "top_k", "fft", "cumsum", "cumprod", "cummax", "cummin",
                         "cumlogsumexp", "select_and_scatter_add"))
 SCATTERED = 1 << 17  # element operations of a scatter beside others: of more the kernel moves rows
@@ -135,8 +137,8 @@ def prepared(p: Program) -> Program:
         if value is not None:
             known[e.outputs[0]] = value
         else:
-            equations += _padded_apart(e) if e.name == "conv_general_dilated" else (
-                _turned_apart(e, users[e.outputs[0]]) if e.name == "transpose" else [e])
+            apart = _APART.get(e.name)
+            equations += [e] if apart is None else apart(e, users[e.outputs[0]])
     return p.replace(equations=equations)
 
 
@@ -166,7 +168,27 @@ def _folded(e: Equation) -> Literal | None:
     return Literal(value, e.outputs[0].aval)
 
 
-def _padded_apart(e: Equation) -> list[Equation]:
+def _spread_apart(e: Equation, users: Sequence[Equation]) -> list[Equation]:
+    """A product over one element as what it is: both operands spread, and multiplied."""
+    contracted, batch = e.params["dimension_numbers"]
+    out, (x, y) = e.outputs[0].aval, e.inputs
+    if any(x.aval.shape[i] != 1 for i in contracted[0]) or cost.is_dynamic(e) or not (
+            x.aval.dtype == y.aval.dtype == out.dtype) or out.dtype.kind not in "fi":
+        return [e]
+    made, count = Replacement(e), len(batch[0])
+    wide, first = [], count
+    for a, axes, own in zip(e.inputs, contracted, batch):
+        free = other_axes(a.aval.ndim, axes, own)
+        turned = made.transposed(a, (*own, *free, *axes))
+        small = made.reshaped(turned, turned.aval.shape[:len(own) + len(free)])
+        wide.append(made.spread(small, out.shape, (*range(count), *range(
+            first, first + len(free)))))
+        first += len(free)
+    made.emit("mul", wide, out.shape, out.dtype)
+    return [*made.made[:-1], made.made[-1].replace(outputs=e.outputs)]
+
+
+def _padded_apart(e: Equation, users: Sequence[Equation]) -> list[Equation]:
     x, y = e.inputs
     d, pairs = e.params["dimension_numbers"], e.params["padding"]
     if cost.is_dynamic(e) or not any(map(any, pairs)) or min(map(min, pairs)) < 0 or (
@@ -181,6 +203,10 @@ def _padded_apart(e: Equation) -> list[Equation]:
     return [Equation(registry["pad"], (x, zero), (around,), {"padding_config": tuple(config)},
                      e.source, e.scope),
             e.replace(inputs=(around, y), params={**e.params, "padding": ((0, 0),) * len(pairs)})]
+
+
+_APART = {"conv_general_dilated": _padded_apart, "transpose": _turned_apart,
+          "dot_general": _spread_apart}
 
 
 def close(finder: rows.Finder, p: Program) -> None:

@@ -387,8 +387,7 @@ def _laid_out(b: Builder, whole: Value, spec: Sequence[int]) -> Value:
 def _channels_last(c: Conv, x: Value, y: Value) -> Value:
     b, dn, groups = c.b, c.numbers, c.count
     (n, f, *space), (o, i, *taps) = dn.lhs_spec, dn.rhs_spec
-    last_x = b.transpose(x, (n, *space, f))
-    last_y = b.transpose(y, (*taps, i, o))
+    last_x, last_y = _in_order(b, x, (n, *space, f)), _in_order(b, y, (*taps, i, o))
     if groups > c.groups:  # groups of the batch become groups of features
         size, *rest, features = last_x.shape
         apart = b.reshape(last_x, (groups, size // groups, *rest, features))
@@ -412,6 +411,13 @@ def _channels_last(c: Conv, x: Value, y: Value) -> Value:
     if any(a != e for a, e in zip(dn.out_spec, last)):
         (out,) = b.barrier(out)
     return _laid_out(b, out, dn.out_spec)
+
+
+def _in_order(b: Builder, x: Value, order: Sequence[int]) -> Value:
+    """Axes in another order; where only such of one element change places, in another shape."""
+    long = [i for i in order if x.shape[i] != 1]
+    return b.reshape(x, tuple(x.shape[i] for i in order)) if (
+        long == sorted(long)) else b.transpose(x, order)
 
 
 def _grouped_convolution(c: Conv, x: Value, y: Value) -> Value:

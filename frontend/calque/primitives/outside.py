@@ -30,7 +30,7 @@ from calque.primitives.expansions import EXPANSIONS, NoExpansion, outside
 from calque.primitives.gather import GatherScatterMode
 from calque.primitives.scatter import FAMILY, KNOWN, ROWS
 from calque.primitives.sort import sort_p, take_along, top_k_p
-from calque.primitives.window import Window
+from calque.primitives.window import Window, select_and_scatter_add_p
 
 MOST_SORTED = 1 << 16  # elements: of more, IREE moves rows on several cores
 MOST_RUN = 4096  # numbers of a running sum, of which a kernel takes one step after another
@@ -138,6 +138,41 @@ def _windows(combine: Callable[[Any, Any], Any], identity: Callable[[Dtype], Any
     return expand
 
 
+def _select_and_scatter_add(source: Any, x: Any, **params: Any) -> list[Any]:
+    """Windows that lie side by side: each element asks whether its window chose it."""
+    w, shape, dtype = Window.of(params), shape_of(x), dtype_of(x)
+    taps = math.prod(w.dimensions)
+    if (dtype.kind not in "fi" or dtype.itemsize < 4 or dtype_of(source) != dtype
+            or w.strides != w.dimensions or taps > MOST_TAPS or any(map(any, w.padding))
+            or {*w.dilation, *w.base} != {1} or 0 in shape_of(source)):
+        return [select_and_scatter_add_p.bind(source, x, **params)]
+    counts = shape_of(source)
+    best, chosen = None, sh.broadcast_in_dim(INT.type(0), counts, ())
+    for k, at in enumerate(itertools.product(*map(range, w.dimensions))):
+        end = [i + (n - 1) * s + 1 for i, n, s in zip(at, counts, w.strides)]
+        seen = sh.slice_(x, at, end, w.strides)
+        if best is None:
+            best = seen
+            continue
+        stays = params["select_prim"].bind(best, seen)
+        chosen = ew.select_n(stays, sh.broadcast_in_dim(INT.type(k), counts, ()), chosen)
+        best = ew.select_n(stays, seen, best)
+    wide = tuple(itertools.chain(*zip(counts, w.dimensions)))
+    outer = range(0, len(wide), 2)
+    number = sh.broadcast_in_dim(INT.type(0), wide, ())
+    for i, n in enumerate(w.dimensions):
+        if n > 1:
+            own = ew.mul(sh.iota(INT, wide, 2 * i + 1), sh.broadcast_in_dim(
+                INT.type(math.prod(w.dimensions[i + 1:])), wide, ()))
+            number = ew.add(number, own)
+    zero = sh.broadcast_in_dim(dtype.type(0), wide, ())
+    hit = ew.eq(sh.broadcast_in_dim(chosen, wide, outer), number)
+    made = ew.add(zero, ew.select_n(hit, zero, sh.broadcast_in_dim(source, wide, outer)))
+    made = sh.reshape(made, [n * k for n, k in zip(counts, w.dimensions)])
+    rest = [n - m for n, m in zip(shape, shape_of(made))]
+    return [sh.pad(made, dtype.type(0), [(0, r, 0) for r in rest]) if any(rest) else made]
+
+
 def _running(name: str) -> Callable[..., list[Any]]:
     def expand(x: Any, *, axis: int, reverse: bool) -> list[Any]:
         if math.prod(shape_of(x)) > MOST_RUN or len(shape_of(x)) > 1:
@@ -230,6 +265,7 @@ OUTSIDE: dict[str, Callable[..., list[Any]]] = {
     "reduce_window_sum": _windows(ew.add, lambda dtype: 0),
     "reduce_window_max": _windows(ew.max_, lambda dtype: dtypes.extreme(dtype, False)),
     "reduce_window_min": _windows(ew.min_, lambda dtype: dtypes.extreme(dtype, True)),
+    "select_and_scatter_add": _select_and_scatter_add,
     **{name: _running(name) for name in ("cumsum", "cumprod", "cummax", "cummin")}}
 
 __all__ = ["OUTSIDE"]
