@@ -38,7 +38,8 @@ WIDE_INPUT = 16  # input features from which on the C kernel is ahead with mask 
 MANY_PLACES = 128  # where as many places share what it makes of the kernel
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
 CLOSING = 1 << 17  # multiply-adds up to which it is the kernel's where IREE then has nothing left,
-SHARE = 8  # or one of so many of what may take longer for that: IREE's form is 1.1 to 2.4 times ahead
+SHARE = 8  # or one of so many of what may take longer for that (IREE's form is 1.1 to 2.4 times
+SHARE_OF_DEEP, DEEP = 2, 64  # ahead), or one of so many where a window has more elements (1.5 times)
 SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
 WIDE_GROUP = 16  # of at least so many output features each: with fewer IREE's form is ahead
 NARROW_BATCH = 2  # a batch (of a kernel gradient: its input features) too small for a product
@@ -215,7 +216,7 @@ def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:
         return False
     window, along, last = prod(taps), sum(t > 1 for t in taps), len(shape) - 1
     closes = c.ctx.closing and known and prod(shape) * window * y.shape[i] <= max(
-        CLOSING, c.ctx.slack // SHARE)
+        CLOSING, c.ctx.slack // (SHARE if window * y.shape[i] < DEEP else SHARE_OF_DEEP))
     if (o, dn.out_spec[1]) == (last, last) and (  # rows as they lie: a product of matrices
             window == 1 and (not closes or set(c.strides) == {1})
             or window > 1 and known and prod(shape[:-1]) <= gemm.FEW and not closes):
