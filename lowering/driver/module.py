@@ -64,7 +64,6 @@ ENTRY = "main"
 UNNAMED = "calque"
 PARAMETER_SCOPE = "calque"
 LONGEST_CHAIN = 128  # weight of what follows one another in a loop of IREE's: 8 sines
-FEW_LEFT = 12  # operations that IREE may be left beside kernels
 SLACK = 2  # element operations for one multiply-add that may take longer (Context.slack)
 
 
@@ -131,7 +130,7 @@ class Lowered:
     plan: Plan  # which ways its parts go
     callbacks: tuple[Any, ...] = ()  # Python functions that the program calls
     needs: tuple[str, ...] = ()  # what kernels of the user's ask of a device beyond the target
-    left: int = -1  # operations that are IREE's; -1: not counted
+    left: int = -1  # operations that are IREE's beside kernels of ours; -1: more than a few
 
     @property
     def closed(self) -> bool:
@@ -193,10 +192,14 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         forms = dict.fromkeys((plain, remainder.opened(plain), whole.over_pairs(plain, target))
                               if closes else ())
         tried = [rest for rest in forms if rest and remainder.may_close(rest, target)]
+        almost = None
         for rest in tried:
             closed = _closed(lowered, rest, plain, positions, avals, target, options)
-            if closed is not None:
+            if closed is not None and closed.closed:
                 return closed
+            almost = closed or almost
+        if almost is not None:
+            return almost
         p = grouped(plain)
         lowered, computed = _described(program, p, plain, avals, positions, target, options, why)
         if closes and plain not in tried and remainder.may_close(p, target):
@@ -247,7 +250,7 @@ def _closed(lowered: Lowered, rest: Program, plain: Program, positions: dict[Var
                 physical(o.aval) for o in outputs):
         return None
     closed = _emit(lowered, rest, arguments, outputs, {}, target, options, closing=True)
-    return closed if 0 <= closed.left <= FEW_LEFT else None
+    return closed if closed.left >= 0 else None
 
 
 def _call_spec(p: Program, results: Sequence[ShapedArray], donated: Sequence[int]) -> CallSpec:

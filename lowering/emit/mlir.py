@@ -265,9 +265,15 @@ _OF_KERNELS = frozenset(("flow.dispatch", "arith.constant", "func.return", "stab
                          "stablehlo.bitcast_convert", "flow.tensor.bitcast"))
 
 
+FEW_BESIDE, DISPATCHES = 12, 4  # so many operations beside kernels, each beside so many of them
+_BESIDE = frozenset(("stablehlo.convolution", "stablehlo.transpose", "stablehlo.slice",
+                     "stablehlo.pad", "iree_tensor_ext.compute_barrier.start"))
+
+
 def others(block: Any) -> int:
     """How many operations of a function are no dispatches of kernels of ours, as
-    compiler/stream_module knows them."""
+    compiler/stream_module knows them; -1 where they are more than a few, or such as gain by what
+    IREE fuses with them."""
     def is_known(op: Any) -> bool:
         name = str(op.operation.name)
         if name == "stablehlo.constant":
@@ -275,7 +281,10 @@ def others(block: Any) -> int:
         return name in _OF_KERNELS or name == "stablehlo.broadcast_in_dim" and (
             made_by(op.operands[0].owner) == "stablehlo.constant" and not op.operands[0].type.rank)
 
-    return sum(not is_known(op) for op in block)
+    names = [str(op.operation.name) for op in block if not is_known(op)]
+    few = not names or len(names) <= FEW_BESIDE and all(n in _BESIDE for n in names) and (
+        sum(op.operation.name == "flow.dispatch" for op in block) >= DISPATCHES * len(names))
+    return len(names) if few else -1
 
 
 def is_tensor(v: Any) -> bool:

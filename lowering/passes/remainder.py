@@ -3,8 +3,9 @@
 Of a program that is kernels of ours alone IREE's first eight stages, half of its compile time, have
 nothing to do (compiler/stream_module.py).  So what `passes/groups` leaves, elementwise work,
 transpositions, sums, bits of index arithmetic, becomes kernels as well: work over large arrays a
-kernel for each index space, small work as many operations as go into one.  It pays only when
-nothing is left, so lowering looks at what came of it (driver/module).  Start reading at `close`.
+kernel for each index space, small work as many operations as go into one.  It pays where nothing
+is left, or a few operations beside many kernels, so lowering looks at what came of it
+(driver/module).  Start reading at `close`.
 """
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ MANY_PLACES = 128  # where as many places share what it makes of the kernel
 NARROW_INPUT = 2  # fewer input features than a vector: the window is gathered into features
 CLOSING = 1 << 17  # multiply-adds up to which it is the kernel's where IREE then has nothing left,
 SHARE = 8  # or one of so many of what may take longer for that (IREE's form is 1.1 to 2.4 times
-SHARE_OF_DEEP, DEEP = 2, 64  # ahead), or one of so many where a window has more elements (1.5 times)
+SHARE_OF_DEEP, DEEP = 2, 64  # ahead), or one of so many of windows of more elements (1.5 times)
 SPLIT_GROUPS = 16  # so many groups of several features are convolved one by one
 WIDE_GROUP = 16  # of at least so many output features each: with fewer IREE's form is ahead
 NARROW_BATCH = 2  # a batch (of a kernel gradient: its input features) too small for a product
@@ -396,10 +396,8 @@ def _channels_last(c: Conv, x: Value, y: Value) -> Value:
         apart = b.transpose(apart, (*range(1, rank - 1), 0, rank - 1))
         last_x = b.reshape(apart, (size // groups, *rest, groups * features))
     # IREE folds a transposed operand into the convolution, and then has no fast code for it
-    if last_x is not x:
-        (last_x,) = b.barrier(last_x)
-    if last_y is not y:
-        (last_y,) = b.barrier(last_y)
+    last_x, last_y = (v if v is given or _is_reshaped(v, given) else b.barrier(v)[0]
+                      for v, given in ((last_x, x), (last_y, y)))
     rank = len(space)
     last = (0, rank + 1, *range(1, rank + 1))
     params = {"dimension_numbers": Numbers(last, (rank + 1, rank, *range(rank)), last),
@@ -419,6 +417,11 @@ def _in_order(b: Builder, x: Value, order: Sequence[int]) -> Value:
     long = [i for i in order if x.shape[i] != 1]
     return b.reshape(x, tuple(x.shape[i] for i in order)) if (
         long == sorted(long)) else b.transpose(x, order)
+
+
+def _is_reshaped(x: Value, given: Value) -> bool:
+    op = x.ir.owner
+    return mlir.made_by(op) == "stablehlo.reshape" and op.operands[0] == given.ir
 
 
 def _grouped_convolution(c: Conv, x: Value, y: Value) -> Value:

@@ -32,12 +32,16 @@ LEFT_OUT = {
     "internals", "lru_cache": "internals", "pretty_printer": "internals", "util_test":
     "internals", "package_structure": "JAX's sources", "version": "JAX's build", "typing_test":
     "JAX's sources", "sourcemap": "internals", "source_": "internals", "logging": "internals",
-    "lazy_loader": "internals", "wheel": "JAX's build", "bazel": "JAX's build"}
+    "lazy_loader": "internals", "wheel": "JAX's build", "bazel": "JAX's build",
+    "mgpu": "GPUs of JAX's own",
+    "triton": "GPUs of JAX's own", "einshape": "TPUs", "fuser": "TPUs", "fusion": "TPUs",
+    "error_handling": "TPUs", "lowering_determinism": "XLA"}
 
 
 def chosen(options: argparse.Namespace) -> list[str]:
     """The files to run: those named, or all that are not left out."""
-    found = [str(p.relative_to(options.tests)) for p in sorted(options.tests.glob("*_test.py"))]
+    found = [str(p.relative_to(options.tests)) for folder in ("", "pallas/")
+             for p in sorted(options.tests.glob(f"{folder}*_test.py"))]
     return options.files or [f for f in found if not any(part in f for part in LEFT_OUT)]
 
 

@@ -206,3 +206,86 @@ def test_scatters_are_part_of_a_kernel():
         largest[clipped] = np.maximum(largest[clipped], row)
     np.testing.assert_array_equal(added, want)
     np.testing.assert_array_equal(most, largest)
+
+
+def _scattered(x, ids, updates, how, mode):
+    """Update by update in NumPy; what is outside goes nowhere, or to the edge."""
+    made = x.astype(np.float64) if x.dtype.kind == "f" else x.copy()
+    for k in range(len(ids[0])):
+        at = [int(i[k]) for i in ids]
+        if mode == "clip":
+            at = [min(max(a, 0), n - 1) for a, n in zip(at, x.shape)]
+        at = [a + n if a < 0 else a for a, n in zip(at, x.shape)]
+        if all(0 <= a < n for a, n in zip(at, x.shape)):
+            made[tuple(at)] = how(made[tuple(at)], updates[k])
+    return made
+
+
+@on_x86
+@pytest.mark.parametrize("mode", ["drop", "clip"])
+@pytest.mark.parametrize(("shape", "count", "width"), [
+    ((900, 300), 800, 1), ((700, 300), 500, 2), ((150_001,), 4_000, 1), ((40, 50, 90), 900, 1)])
+def test_scatters_of_large_arrays(shape, count, width, mode):
+    """The numbers of the rows that they write are equations."""
+    x = RNG.normal(size=shape).astype(np.float32)
+    ids = [RNG.randint(-n - 3 if mode == "drop" else 0, n + 3, count).astype(np.int32)
+           for n in shape[:width]]
+    updates = RNG.normal(size=(count, *shape[width:])).astype(np.float32)
+    for name, how in (("add", np.add), ("max", np.maximum)):
+        def f(x, updates, *ids, name=name):
+            return getattr((x * 2).at[ids], name)(updates, mode=mode) + 1
+
+        assert _is_closed(f, x, updates, *ids)
+        wanted = _scattered(2 * x, ids, updates, how, mode) + 1
+        # some numbers are joined several times: roundings of 6e-8
+        np.testing.assert_allclose(calque.jit(f)(x, updates, *ids), wanted, rtol=1e-5, atol=1e-5)
+
+
+@on_x86
+@pytest.mark.parametrize("window", [(1, 2, 2, 1), (1, 3, 2, 1), (1, 1, 4, 2)])
+@pytest.mark.parametrize("largest", [True, False])
+def test_gradients_of_extrema_of_windows_side_by_side(window, largest):
+    """The first of equal ones has the whole gradient; what no window sees has none."""
+    x = RNG.randint(-4, 5, (3, 13, 14, 8)).astype(np.float32)
+    start, how = (-np.inf, lax.max) if largest else (np.inf, lax.min)
+    counts = [n // k for n, k in zip(x.shape, window)]
+    weights = RNG.normal(size=counts).astype(np.float32)
+
+    def f(x, weights):
+        return calque.grad(lambda x: (lax.reduce_window(
+            x, start, how, window, window, "VALID") * weights).sum())(x * 2) + 1
+
+    wanted = np.ones(x.shape)
+    for at in itertools.product(*map(range, counts)):
+        places = tuple(slice(i * k, (i + 1) * k) for i, k in zip(at, window))
+        part = x[places]
+        first = np.unravel_index((part.argmax if largest else part.argmin)(), part.shape)
+        wanted[tuple(s.start + i for s, i in zip(places, first))] += weights[at]
+    assert _is_closed(f, x, weights)
+    np.testing.assert_allclose(calque.jit(f)(x, weights), wanted, rtol=1e-6)
+
+
+@on_x86
+def test_networks_are_kernels_alone():
+    """A first layer of three features, a strided convolution of one place, maxima of windows, a
+    loss that picks a class, their gradients and a step."""
+    def conv(x, w, s=1):
+        return lax.conv_general_dilated(x, w, (s, s), "SAME",
+                                        dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    def loss(p, x, y):
+        x = jnp.maximum(conv(x, p[0]), 0)
+        x = lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+        x = jnp.maximum(conv(x, p[1], 2) + conv(x, p[2], 2), 0)
+        z = jnp.maximum(conv(x, p[3]), 0).mean((1, 2)) @ p[4]
+        z = z - z.max(1, keepdims=True)
+        return -jnp.take_along_axis(
+            z - jnp.log(jnp.exp(z).sum(1, keepdims=True)), y[:, None], 1).mean()
+
+    sizes = [(3, 3, 3, 16), (3, 3, 16, 64), (1, 1, 16, 64), (3, 3, 64, 64), (64, 10)]
+    p = [RNG.normal(size=s).astype(np.float32) / np.sqrt(np.prod(s[:-1])) for s in sizes]
+    x, y = RNG.normal(size=(4, 32, 32, 3)).astype(np.float32), np.arange(4, dtype=np.int32)
+    assert _is_closed(calque.grad(loss), p, x, y)
+    # each operation by itself, which other tests hold against NumPy; sums of up to 4,096 numbers
+    for got, wanted in zip(calque.jit(calque.grad(loss))(p, x, y), calque.grad(loss)(p, x, y)):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)

@@ -120,3 +120,20 @@ def test_lengths_of_any_size_are_looked_at_quickly():
 
     for n in (2**60 - 93, 2**61 - 1, 2**40):
         assert staged._divisor(n) in (0, staged.MOST)
+
+
+@pytest.mark.parametrize(("shape", "axes"), [
+    ((4, 32, 32, 8, 2), (1, 2, 4)), ((16, 64, 64, 3), (0, 1, 2)), ((300, 40, 4), (0, 2)),
+    ((16, 60, 61, 3), (1, 2)), ((5, 9, 1, 130, 1, 2), (1, 5)), ((64, 5, 5, 5), (0, 2, 3))])
+@pytest.mark.parametrize("name", ["sum", "max", "prod"])
+def test_few_elements_side_by_side(shape, axes, name):
+    """Outer axes are reduced first, and the inner ones of what is left."""
+    x = (1 + np.random.default_rng(0).normal(size=shape) / 50).astype(np.float32)
+
+    def f(x):
+        return getattr(jnp, name)(x * 1.5 - 0.5, axes)
+
+    wanted = getattr(np, name)(x.astype(np.float64) * 1.5 - 0.5, axes)
+    # sums and products of up to 65,536 numbers near 1, rounded in blocks
+    np.testing.assert_allclose(calque.jit(f)(x), wanted, rtol=2e-4)
+    assert is_of_kernels(f, x)

@@ -261,7 +261,8 @@ OUTSIDE: dict[str, Callable[..., list[Any]]] = {
     **{name: outside(EXPANSIONS[name]) for name in (
         "random_bits", "random_split", "random_fold_in", "random_seed")},
     "random_wrap": EXPANSIONS["random_wrap"], "random_unwrap": EXPANSIONS["random_unwrap"],
-    **{p.name: _scatter(p) for p in FAMILY}, "sort": _sort, "top_k": _top_k, "conv_general_dilated": _conv,
+    **{p.name: _scatter(p) for p in FAMILY},
+    "sort": _sort, "top_k": _top_k, "conv_general_dilated": _conv,
     "reduce_window_sum": _windows(ew.add, lambda dtype: 0),
     "reduce_window_max": _windows(ew.max_, lambda dtype: dtypes.extreme(dtype, False)),
     "reduce_window_min": _windows(ew.min_, lambda dtype: dtypes.extreme(dtype, True)),
