@@ -17,6 +17,7 @@ from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var, eliminate_dead_code, inner_of
 from calque.core.words import forms, has_transforms
 from calque.lowering.passes import cost, loops
+from calque.lowering.passes.blocks import by_blocks
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.planes import in_planes
 from calque.lowering.passes.same import merged
@@ -34,7 +35,7 @@ def legalize(p: Program, transforms: bool = False) -> Program:
     """p with such loops, at any depth, and such convolutions; `transforms`: whether kernels of the
     target can call the C kernels of FFTs."""
     def write() -> Program:
-        plain = with_shared_solves(with_parts_written(_as_they_lie(p)))
+        plain = by_blocks(with_shared_solves(with_parts_written(_as_they_lie(p))))
         summed = with_vectors_summed(_in_slices(with_loops(plain, transforms)))
         return with_stages(_turned_last(summed))
 

@@ -91,3 +91,40 @@ def test_gradients_of_strided_convolutions(channels):
         dx[i], dw[j] = 1, 1
         assert gx[i] == loss(x + dx, w) - loss(x, w)
         assert gw[j] == loss(x, w + dw) - loss(x, w)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_windows_side_by_side_are_products(seed):
+    """As many holes as taps (passes/blocks), against sums over taps in NumPy."""
+    r = np.random.RandomState(seed)
+    rank = r.randint(1, 4)
+    taps, places, high = (r.randint(1, m, rank).tolist() for m in (5, 7, 4))
+    taps[0] += 1
+    inputs, outputs, batch = r.randint(1, 6, 3).tolist()
+    space = "DHW"[:rank]
+    first, last = f"NC{space}", f"N{space}C"
+    spec = ((last, f"{space}IO", last), (first, f"OI{space}", first), (last, f"OI{space}", first))[
+        seed % 3]
+    x = r.randn(batch, inputs, *places).astype(np.float32)
+    y = r.randn(outputs, inputs, *taps).astype(np.float32)
+    around = [(k - 1, h) for k, h in zip(taps, high)]
+    holes = np.zeros((batch, inputs, *((n - 1) * k + 1 for n, k in zip(places, taps))))
+    holes[(..., *(slice(None, None, k) for k in taps))] = x
+    holes = np.pad(holes, [(0, 0), (0, 0), *around])
+    size = [n - k + 1 for n, k in zip(holes.shape[2:], taps)]
+    wanted = np.zeros((batch, outputs, *size))
+    for at in itertools.product(*map(range, taps)):
+        seen = holes[(..., *(slice(a, a + n) for a, n in zip(at, size)))]
+        wanted += np.einsum("bi...,oi->bo...", seen, y[(..., *at)].astype(np.float64))
+
+    def f(x, y):
+        return lax.conv_general_dilated(x, y, (1,) * rank, around, lhs_dilation=taps,
+                                        dimension_numbers=spec)
+
+    given = np.moveaxis(x, 1, -1) if spec[0] == last else x
+    kernel = np.moveaxis(y, (0, 1), (-1, -2)) if spec[1].endswith("IO") else y
+    if spec[2] == last:
+        wanted = np.moveaxis(wanted, 1, -1)
+    # products of up to 5 features and one tap: roundings of 6e-8 of numbers of up to 10
+    np.testing.assert_allclose(calque.jit(f)(given, kernel), wanted, atol=1e-5)
+    assert "conv_general_dilated" not in str(calque.jit(f).lower(given, kernel).plan())
