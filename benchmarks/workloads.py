@@ -3,7 +3,7 @@
 `WORKLOADS[name](lib, more)` gives a function and its NumPy arguments; `lib` holds either library's
 modules, `more` is added to a leading size: another shape of the same function.  workloads_data has
 those of data and whole programs, workloads_loops of loops, workloads_dtypes of other dtypes,
-workloads_idioms what people write every day.
+workloads_idioms what people write every day, workloads_networks of networks on pictures.
 """
 from __future__ import annotations
 
@@ -606,3 +606,4 @@ import workloads_data  # noqa: E402, F401 (it adds its own)
 import workloads_dtypes  # noqa: E402, F401 (the same)
 import workloads_idioms  # noqa: E402, F401
 import workloads_loops  # noqa: E402, F401
+import workloads_networks  # noqa: E402, F401
