@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import parts_idioms
 import suite
 
 Made = tuple[Callable[..., Any], list[Any]]
@@ -97,11 +98,13 @@ PARTS: dict[str, tuple[Callable[[Any, int], Made], tuple[int, ...]]] = {
     "gradient through stacked sums": (stacked_gradient, (30, 60, 90)),
     "products of 5 widths": (products, (10, 100)),
     "transformer blocks, a step": (blocks, (1, 4, 12)),
+    **parts_idioms.IDIOMS,
 }
 
 
 def program(lib: Any, name: str, n: int) -> Made:
-    return PARTS[name][0](lib, n)
+    """Of PARTS; or, with n 0, a small one."""
+    return PARTS[name][0](lib, n) if n else parts_idioms.small(lib, name)
 
 
 def measure(jax: str, name: str, n: int) -> list[str]:
