@@ -23,7 +23,7 @@ ELEMENTS = {**{f"f{n}": _FLOAT << 24 | n for n in (16, 32, 64)}, "bf16": _BRAIN 
 
 
 class Dispatch(NamedTuple):
-    """A dispatch: int32 constants, (slot, offset, length) of each binding, and which are read only."""
+    """A dispatch: int32 constants, (slot, offset, length) of each binding, which are read only."""
 
     function: str
     constants: list[int]

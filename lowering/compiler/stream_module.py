@@ -140,23 +140,15 @@ def rewritten(text: str, device: str) -> Rewritten:
     target = device[device.index("#hal.executable.target<"):device.rindex("]>")]
     written: list[str] = []
     counts: dict[str, tuple[int, int, int]] = {}
-    same: dict[Any, str] = {}
-    steps: dict[str, list[int]] = {}
-    for k, d in enumerate(main.steps):
-        steps.setdefault(d.executable, []).append(k)
+    how: dict[str, tuple[int, int, int]] = {}
+    for d in main.steps:
+        mine = len(d.words), len(d.operands), len(d.results)
+        if how.setdefault(d.executable, mine) != mine:
+            raise Unknown("dispatches that differ")
     for name, (part, objects) in executables.items():
-        mine = steps[name]
-        (how,) = {(len(d.words), len(d.operands), len(d.results))
-                  for d in map(main.steps.__getitem__, mine)}
-        first = same.setdefault((*how, objects, *[line.replace(name, "") for line in part]), name)
-        if first is name:
-            counts |= _counts(name, part)
-            written += _executable(name, part, target.removeprefix("#hal.executable.target"),
-                                   objects, *how)
-            continue
-        for k in mine:  # equal kernels are compiled once
-            d = main.steps[k]
-            main.steps[k] = d._replace(executable=first, function=d.function.replace(name, first))
+        counts |= _counts(name, part)
+        written += _executable(name, part, target.removeprefix("#hal.executable.target"), objects,
+                               *how[name])
     return Rewritten("\n".join([
         *aliases,
         "module @calque attributes {stream.affinity.default = #hal.device.affinity<@__device_0>} {",

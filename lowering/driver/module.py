@@ -38,6 +38,7 @@ from calque.lowering.emit.dtypes import F64, I64, signed
 from calque.lowering.emit.dynamic import DynamicBuilder
 from calque.lowering.emit.sizes import Sizes, dimension
 from calque.lowering.kernels import native
+from calque.lowering.kernels.dispatch import merge_equal
 from calque.lowering.passes import bundles, cost, hazards, remainder, repeats, whole
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.empty import without_empty
@@ -386,6 +387,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
         if written or storage:
             add_memory(func, block, ins, outs, written, storage)
         mlir.erase_unread(block)
+        merge_equal(module)
         lowered = replace(
             lowered, closed=not stepped and mlir.is_of_kernels(block), call=replace(
                 call, may_alias={i: others for i, others in aliases.items() if i not in written},

@@ -1,4 +1,4 @@
-"""Small programs of more arrays than a dispatch has bindings for, as several kernels (bundles.py)."""
+"""Small programs of more arrays than a dispatch has bindings for, as several kernels (bundles)."""
 from __future__ import annotations
 
 from typing import Any
