@@ -224,7 +224,7 @@ def resnet(lib: Any, n: int) -> Made:
             c = 4 * m
     p = {"stem": kernel(7, 3, 64), "nstem": scales(64), "stages": stages,
          "head": np.array(_numbers(c, 10) * 0.01)}
-    return step, [p, np.array(_numbers(2, 64, 64, 3)), np.array([1, 2])]
+    return step, [p, np.array(_numbers(2, 224, 224, 3)), np.array([1, 2])]
 
 
 IDIOMS: dict[str, tuple[Callable[[Any, int], Made], tuple[int, ...]]] = {
