@@ -303,9 +303,9 @@ def _export(name: str, lines: list[str]) -> tuple[re.Match[str], re.Match[str], 
 
 def _counts(name: str, lines: list[str]) -> dict[str, tuple[int, int, int]]:
     export, counts, end = _export(name, lines)
-    numbers = dict(m.groups() for m in map(_NUMBER.fullmatch, lines[2:end - 1]) if m is not None)
+    numbers = {m[1]: int(m[2]) for m in map(_NUMBER.fullmatch, lines[2:end - 1]) if m is not None}
     try:
-        x, y, z = (int(numbers[v]) for v in counts[1].split(", "))
+        x, y, z = (numbers[v] for v in counts[1].split(", "))
     except (KeyError, ValueError):
         raise Unknown(f"workgroups of {name}") from None
     return {export[1]: (x, y, z)}

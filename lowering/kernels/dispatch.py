@@ -132,6 +132,12 @@ def dispatch(ctx: Context, family: str, name: str, operands: Sequence[Value],
     return [b.bitcast(Value(b, r, s, signed(d)), d) for r, (s, d) in zip(op.results, results)]
 
 
+def _nameless(text: str) -> str:
+    """An executable's text with its functions numbered in their order."""
+    numbers: dict[str, int] = {}
+    return _FUNCTION.sub(lambda m: f"@f{numbers.setdefault(m[0], len(numbers))}", text)
+
+
 def merge_equal(module: Any) -> None:
     """Of executables that agree but for their names, and those of the functions in them, one is
     left, which all dispatches call: it is compiled once."""
@@ -143,10 +149,8 @@ def merge_equal(module: Any) -> None:
     others: dict[str, str] = {}
     for op in executables:
         name = op.attributes["sym_name"].value
-        text = op.get_asm(use_local_scope=True, assume_verified=True)
-        functions = {f: f"@f{k}" for k, f in enumerate(dict.fromkeys(_FUNCTION.findall(text)))}
-        text = _FUNCTION.sub(lambda found: functions[found[0]], text.replace(name, ""))
-        kept = first.setdefault(text, name)
+        kept = first.setdefault(_nameless(
+            op.get_asm(use_local_scope=True, assume_verified=True).replace(name, "")), name)
         if kept is not name:
             others[name] = kept
             op.erase()

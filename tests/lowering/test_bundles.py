@@ -1,6 +1,7 @@
 """Small programs of more arrays than a dispatch has bindings for, as several kernels (bundles)."""
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,10 @@ import pytest
 
 import calque
 import calque.numpy as jnp
+from calque import lax
 from calque.lowering.compiler import compile as compiling
+from calque.lowering.driver import attempts, cache
+from calque.lowering.driver.module import module_text
 from calque.lowering.passes import bundles
 from calque.lowering.passes.remainder import WHOLE
 
@@ -106,3 +110,42 @@ def test_every_equation_is_in_one_part() -> None:
         assert there.issuperset(p.outputs)
         inner = [id(q) for e in made.equations for q in e.params["jaxpr"].equations]
         assert sorted(inner) == sorted(map(id, p.equations))
+
+
+def test_kernels_that_agree_but_for_names_are_one() -> None:
+    """Of five equal layers, between which is work of IREE's."""
+    def layer(x: Any) -> Any:
+        for _ in range(4):
+            x = jnp.tanh(x / (1 + abs(x).sum(-1, keepdims=True)))
+        return lax.conv_general_dilated(x[None, None].repeat(4, 1), jnp.ones((4, 2, 3, 3)), (1, 1),
+                                        "SAME", feature_group_count=2)[0].sum(0)
+
+    def f(x: Any) -> Any:
+        for _ in range(5):
+            x = layer(x)
+        return x
+
+    x = arrays(1, (70, 90))[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CALQUE_CACHE", "0")
+        want = x
+        one = calque.jit(layer)
+        for _ in range(5):
+            want = one(want)
+        kept: list[str] = []
+        patch.setattr(cache, "compile_cached", _noted(kept, cache.compile_cached))
+        patch.setattr(attempts, "compile_cached", cache.compile_cached)
+        got = calque.jit(f)(x)
+    np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-5)
+    (text,) = kept
+    called = re.findall(r"flow\.dispatch @(\w+)::@(\w+)", text)
+    there = re.findall(r"stream\.executable private @(\w+)", text)
+    assert all(a == b for a, b in called) and {a for a, _ in called} == set(there)
+    assert len(called) >= 5 > len(there)
+
+
+def _noted(kept: list[str], real: Any) -> Any:
+    def compile_cached(source: bytes, *args: Any, **kwargs: Any) -> Any:
+        kept.append(module_text(source))
+        return real(source, *args, **kwargs)
+    return compile_cached
