@@ -9,10 +9,9 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import lax
 from calque.lowering.compiler import compile as compiling
-from calque.lowering.driver import attempts, cache
-from calque.lowering.driver.module import module_text
+from calque.lowering.emit import mlir
+from calque.lowering.kernels.dispatch import merge_equal
 from calque.lowering.passes import bundles
 from calque.lowering.passes.remainder import WHOLE
 
@@ -112,40 +111,47 @@ def test_every_equation_is_in_one_part() -> None:
         assert sorted(inner) == sorted(map(id, p.equations))
 
 
-def test_kernels_that_agree_but_for_names_are_one() -> None:
-    """Of five equal layers, between which is work of IREE's."""
-    def layer(x: Any) -> Any:
-        for _ in range(4):
-            x = jnp.tanh(x / (1 + abs(x).sum(-1, keepdims=True)))
-        return lax.conv_general_dilated(x[None, None].repeat(4, 1), jnp.ones((4, 2, 3, 3)), (1, 1),
-                                        "SAME", feature_group_count=2)[0].sum(0)
-
-    def f(x: Any) -> Any:
-        for _ in range(5):
-            x = layer(x)
-        return x
-
-    x = arrays(1, (70, 90))[0]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CALQUE_CACHE", "0")
-        want = x
-        one = calque.jit(layer)
-        for _ in range(5):
-            want = one(want)
-        kept: list[str] = []
-        patch.setattr(cache, "compile_cached", _noted(kept, cache.compile_cached))
-        patch.setattr(attempts, "compile_cached", cache.compile_cached)
-        got = calque.jit(f)(x)
-    np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-5)
-    (text,) = kept
-    called = re.findall(r"flow\.dispatch @(\w+)::@(\w+)", text)
-    there = re.findall(r"stream\.executable private @(\w+)", text)
-    assert all(a == b for a, b in called) and {a for a, _ in called} == set(there)
-    assert len(called) >= 5 > len(there)
+KERNEL = """
+  stream.executable private @NAME {
+    stream.executable.export public @NAME workgroups() -> (index, index, index) {
+      %c1 = arith.constant 1 : index
+      stream.return %c1, %c1, %c1 : index, index, index
+    }
+    builtin.module {
+      func.func private @calque_function_PART(%arg0: memref<10xf32>) {
+        %c0 = arith.constant PLACE : index
+        %0 = memref.load %arg0[%c0] : memref<10xf32>
+        memref.store %0, %arg0[%c0] : memref<10xf32>
+        return
+      }
+      func.func @NAME(%arg0: !stream.binding, %arg1: !stream.binding) {
+        %c0 = arith.constant 0 : index
+        %0 = stream.binding.subspan %arg1[%c0] : !stream.binding -> memref<10xf32>
+        call @calque_function_PART(%0) : (memref<10xf32>) -> ()
+        return
+      }
+    }
+  }"""
+MAIN = """
+  func.func @main(%arg0: tensor<10xf32>) -> tensor<10xf32> {
+    %0 = flow.dispatch @loop_1::@loop_1(%arg0) : (tensor<10xf32>) -> tensor<10xf32>
+    %1 = flow.dispatch @loop_12::@loop_12(%0) : (tensor<10xf32>) -> tensor<10xf32>
+    %2 = flow.dispatch @loop_3::@loop_3(%1) : (tensor<10xf32>) -> tensor<10xf32>
+    return %2 : tensor<10xf32>
+  }"""
 
 
-def _noted(kept: list[str], real: Any) -> Any:
-    def compile_cached(source: bytes, *args: Any, **kwargs: Any) -> Any:
-        kept.append(module_text(source))
-        return real(source, *args, **kwargs)
-    return compile_cached
+@pytest.mark.parametrize("place, left", [(0, ["loop_1", "loop_1", "loop_1"]),
+                                         (7, ["loop_1", "loop_1", "loop_3"])])
+def test_kernels_that_agree_but_for_names_are_one(place: int, left: list[str]) -> None:
+    """loop_1 and loop_12 do; loop_3 does where its function reads the same place."""
+    kernels = [("loop_1", "0", "0"), ("loop_12", "4", "0"), ("loop_3", "11", str(place))]
+    text = "".join(KERNEL.replace("NAME", name).replace("PART", part).replace("PLACE", at)
+                   for name, part, at in kernels)
+    with mlir.context(), mlir.ir().Location.unknown():
+        module = mlir.ir().Module.parse(f"module @calque {{{text}{MAIN}\n}}")
+        merge_equal(module)
+        assert module.operation.verify()
+        text = str(module)
+    assert re.findall(r"flow\.dispatch @(\w+)::", text) == left
+    assert re.findall(r"stream\.executable private @(\w+)", text) == list(dict.fromkeys(left))
