@@ -1,20 +1,27 @@
-"""Programs of many parts: how first calls grow with leaves, reductions, products and blocks.
+"""Programs of many parts: how first calls grow with leaves, reductions, products and blocks; small
+programs' first calls; and a script that compiles one.
 
     python benchmarks/parts.py [--jax PYTHON] [--only WORD] [--write]
 
 Each program runs in a fresh process, one a library, with empty caches, the two in turn: seconds of
 CPU (all threads, the compiler's process too) and of the clock of the first call, then a steady
-call.  --write puts the table into docs/first_call.md.  Start at `PARTS`.
+call (not of the small ones).  --write puts the tables into docs/first_call.md.  Start at `PARTS`.
 """
 from __future__ import annotations
 
 import argparse
 import functools
+import math
+import os
+import statistics
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Any
 
+import parts_idioms
 import suite
 
 Made = tuple[Callable[..., Any], list[Any]]
@@ -97,11 +104,13 @@ PARTS: dict[str, tuple[Callable[[Any, int], Made], tuple[int, ...]]] = {
     "gradient through stacked sums": (stacked_gradient, (30, 60, 90)),
     "products of 5 widths": (products, (10, 100)),
     "transformer blocks, a step": (blocks, (1, 4, 12)),
+    **parts_idioms.IDIOMS,
 }
 
 
 def program(lib: Any, name: str, n: int) -> Made:
-    return PARTS[name][0](lib, n)
+    """Of PARTS; or, with n 0, a small one."""
+    return PARTS[name][0](lib, n) if n else parts_idioms.small(lib, name)
 
 
 def measure(jax: str, name: str, n: int) -> list[str]:
@@ -121,6 +130,47 @@ def measure(jax: str, name: str, n: int) -> list[str]:
             f"{times[0] / times[1]:.2f}", f"{memory[0]:.0f} / {memory[1]:.0f}"]
 
 
+def small(jax: str) -> list[str]:
+    """A line for all small programs, and one for each; and the script."""
+    ratios, lines = list[tuple[float, float]](), list[str]()
+    for name in parts_idioms.SMALL:
+        with tempfile.TemporaryDirectory() as cache:
+            both = [suite.Process(python, library, "host", f"{cache}/{library}")
+                    for library, python in (("calque", sys.executable), ("jax", jax))]
+            for p in both:
+                p.ask("part", name, 0)
+            (a, u), (b, v) = [p.ask("first") for p in both]
+            for p in both:
+                p.close()
+        ratios.append((a / b, u / v))
+        lines.append(f"| {name} | {1e3 * a:.0f} ms | {a / b:.2f} | {u / v:.2f} |")
+        print(lines[-1], flush=True)
+    cpu, wall = (math.exp(statistics.fmean(map(math.log, r))) for r in zip(*ratios))
+    lines.append(f"| **geometric mean of the {len(ratios)}** | | **{cpu:.2f}** | **{wall:.2f}** |")
+    mine, other = script(jax)
+    lines.append(f"| script: import, jit, print ({mine:.2f} s, {other:.2f} s) | | | "
+                 f"{mine / other:.2f} |")
+    print(*lines[-2:], sep="\n")
+    return lines
+
+
+def script(jax: str, rounds: int = 7) -> list[float]:
+    """Medians of the seconds that a script takes that imports a library, compiles x + 1 and
+    prints, with empty caches, the two in turn."""
+    took: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        for times, python, name in zip(took, (sys.executable, jax), ("calque", "jax")):
+            with tempfile.TemporaryDirectory() as cache:
+                start = time.perf_counter()
+                subprocess.run(
+                    [python, "-c", f"import {name}, {name}.numpy as np\n"
+                     f"print({name}.jit(lambda x: x + 1)(np.arange(4.0)))"],
+                    check=True, stdout=subprocess.DEVNULL,
+                    env={**os.environ, "CALQUE_CACHE_DIR": cache})
+                times.append(time.perf_counter() - start)
+    return list(map(statistics.median, took))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jax", default=sys.executable, help="a Python that has jax")
@@ -134,8 +184,12 @@ def main() -> None:
             for n in sizes:
                 lines.append(f"| {' | '.join(measure(given.jax, name, n))} |")
                 print(lines[-1], flush=True)
+    if given.only in "small":
+        rows = ["| program | first call, CPU | of JAX's | of its wall time |", "|---|---|---|---|",
+                *small(given.jax)]
     if given.write:
         suite.put("first_call.md", "parts", lines)
+        suite.put("first_call.md", "small", rows)
 
 
 if __name__ == "__main__":

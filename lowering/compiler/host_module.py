@@ -1,51 +1,16 @@
-"""The host's part of a program, written by one template: IREE's stream and hal text -> VM dialect.
+"""The host's part of a program that is kernels of ours, in the VM dialect, by one template.
 
-IREE's own conversion of it takes a third of a small program's compile, and gives the same for every
-program that imports its arguments, allocates, runs dispatches in a row and exports its results.
-`read` understands such functions, as IREE prints them after `executable-sources`, and refuses every
-line that it does not know; `text` writes the module.  All operations of a queue are chained one
-behind the other.  It imports nothing of calque: the compiler's process reads it.
+To write it in IREE's dialects and let its stages convert it took a third of a small program's
+compile, and gave the same for every program that imports its arguments, allocates, runs dispatches
+in a row and exports its results.  `Host` says what it does (stream_module.py fills it in), `text`
+writes the module.  All operations of a queue are chained one behind the other.  It imports nothing
+of calque: the compiler's process reads it.
 """
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+import bisect
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
-
-_AT = r"(?: on\(#hal\.device\.affinity<@__device_0>\))?"
-_RESOURCE = r"!stream\.resource<(?:external|transient)>"
-_LINES = {name: re.compile(pattern + "$") for name, pattern in {
-    "constant": r"%(\S+) = arith\.constant (-?\d+) : (?:index|i64|i32|i16|i8)",
-    "element": r"%(\S+) = hal\.element_type<(\S+)> : i32",
-    "encoding": r"%(\S+) = hal\.encoding_type<dense_row_major> : i32",
-    "assert": r'hal\.buffer_view\.assert<%(\w+) : !hal\.buffer_view> message\("(\w+)"\) '
-              r"shape\(\[(.*)\]\) type\(%(\S+)\) encoding\(%\S+\)",
-    "import": rf"%(\w+) = stream\.tensor\.import{_AT}(?: consume)? %(\w+) : !hal\.buffer_view "
-              r"-> tensor<\S+> in !stream\.resource<external>\{%(\S+)\}",
-    "fence": rf"%(\w+) = stream\.timepoint\.import{_AT} %(\w+) : \(!hal\.fence\) => "
-             r"!stream\.timepoint",
-    "join": r"%(\w+) = stream\.timepoint\.join max\((.*)\) => !stream\.timepoint",
-    "alloca": rf"%(\w+), %(\w+) = stream\.resource\.alloca uninitialized{_AT} await\(%(\w+)\) => "
-              rf"{_RESOURCE}\{{%(\S+)\}} => !stream\.timepoint",
-    "dealloca": rf"%(\w+) = stream\.resource\.dealloca{_AT} await\(%(\w+)\) => %(\w+) : "
-                rf"{_RESOURCE}\{{%\S+\}} => !stream\.timepoint",
-    "subview": rf"%(\w+) = stream\.resource\.subview %(\w+)\[%(\S+)\] : {_RESOURCE}\{{%\S+\}} -> "
-               rf"{_RESOURCE}\{{%(\S+)\}}",
-    "execute": rf"%(\w+) = stream\.cmd\.execute{_AT} await\(%(\w+)\) => with\((.*)\) \{{",
-    "dispatch": r"stream\.cmd\.dispatch @(\w+)::@\w+::@(\w+)(?:\[[^\]]*\])?(?:\((.*) : .*\))? \{",
-    "binding": rf"(ro|wo|rw) %(\w+)\[%(\S+) for %(\S+)\] : {_RESOURCE}\{{%\S+\}},?",
-    "fill": rf"stream\.cmd\.fill %(\S+), %(\w+)\[%(\S+) for %(\S+)\] : i(8|16|32) -> "
-            rf"{_RESOURCE}\{{%\S+\}}",
-    "end": r"\}(?: => !stream\.timepoint)?",
-    "chain": rf"stream\.timepoint\.chain_external{_AT} %(\w+) => \(%(\w+) : !hal\.fence\)",
-    "export": rf"%(\w+) = stream\.tensor\.export{_AT} %(\w+) : tensor<(\S+)> in "
-              r"!stream\.resource<external>\{%(\S+)\} -> !hal\.buffer_view",
-    "return": r"util\.return (.*) : .*"}.items()}
-_HEAD = re.compile(r"util\.func public @(\w+)\(([^)]*)\) -> [^{]*attributes \{iree\.abi\.stub, "
-                   r"(iree\.reflection = \{(?:calque\.signature = \"(?:[^\"\\]|\\.)*\", )?"
-                   r"iree\.abi\.declaration = \"[^\"]*\", "
-                   r"iree\.abi\.model = \"coarse-fences\"\})\} \{$")
-_CAPTURE = re.compile(rf"%(\w+) as %(\w+): {_RESOURCE}\{{%(\S+?)\}}(?:, |$)")
 
 # IREE's numbers of element types: iree_hal_element_types_t.
 _FLOAT, _BRAIN, _COMPLEX, _INTEGER = 0x21, 0x22, 0x23, 0x10
@@ -55,17 +20,11 @@ ELEMENTS = {**{f"f{n}": _FLOAT << 24 | n for n in (16, 32, 64)}, "bf16": _BRAIN 
             **{f"i{n}": _INTEGER << 24 | n for n in (8, 16, 32, 64)},
             **{f"si{n}": 0x11 << 24 | n for n in (8, 16, 32, 64)},
             **{f"ui{n}": 0x12 << 24 | n for n in (8, 16, 32, 64)}}
-_TENSOR = re.compile(r"((?:\d+x)*)([a-z]\w*(?:<f\d+>)?)")
-
-
-class Unknown(Exception):
-    """The function has something that the template has not."""
 
 
 class Dispatch(NamedTuple):
-    """A dispatch: constants, (slot, offset, length) of each binding, and which are read only."""
+    """A dispatch: int32 constants, (slot, offset, length) of each binding, which are read only."""
 
-    executable: str
     function: str
     constants: list[int]
     bindings: list[tuple[int, int, int]]
@@ -94,120 +53,22 @@ class Commands:
 
 
 class Host:
-    """What the host does, in order; names are those of the text."""
+    """What the host does, in order.
 
-    def __init__(self, name: str, arguments: list[tuple[str, str]], reflection: str) -> None:
+    Attributes:
+      asserts: (argument, sizes, type of elements); imports: (name, argument, bytes).
+      queue: ('alloca' or 'dealloca', name, bytes), and what is run.
+      exports: (name, the memory's name, where in it, bytes, sizes, type of elements).
+      results: names of exports, or of arguments ('arg0') that are given back.
+    """
+
+    def __init__(self, name: str, arguments: int, reflection: str) -> None:
         self.name, self.arguments, self.reflection = name, arguments, reflection
-        self.asserts: list[tuple[str, str, list[int], int]] = []
-        self.imports: list[tuple[str, str, int]] = []
-        self.views: dict[str, tuple[str, int]] = {}  # subview -> (whole, offset)
+        self.asserts: list[tuple[int, list[int], int]] = []
+        self.imports: list[tuple[str, int, int]] = []
         self.queue: list[tuple[str, str, int] | Commands] = []
-        self.exports: list[tuple[str, str, int, list[int], int]] = []
+        self.exports: list[tuple[str, str, int, int, list[int], int]] = []
         self.results: list[str] = []
-
-
-def read(function: str) -> Host:
-    """A function as IREE prints it; Unknown, with the line, where it has something else."""
-    first, *lines = [line.strip() for line in function.strip().split("\n")]
-    head = _HEAD.match(first)
-    if head is None or lines.pop() != "}":
-        raise Unknown(f"head: {first[:80]}")
-    arguments = [tuple(a[1:].split(": ")) for a in head[2].split(", ")]
-    if [kind for _, kind in arguments[-2:]] != ["!hal.fence"] * 2 or any(
-            kind != "!hal.buffer_view" for _, kind in arguments[:-2]):
-        raise Unknown(f"arguments: {head[2][:80]}")
-    host = Host(head[1], [(a[0], a[1]) for a in arguments], head[3])
-    numbers: dict[str, int] = {}
-    slots: dict[str, int] = {}
-    depth = 0
-    for line in lines:
-        name, found = next(((n, m) for n, p in _LINES.items() if (m := p.match(line))), ("", None))
-        if found is None:
-            raise Unknown(line.partition(" = ")[2][:40] or line[:40])
-        try:
-            depth = _read_line(host, name, found.groups(), numbers, slots, depth)
-        except KeyError as error:
-            raise Unknown(f"{error.args[0]} in a {name}") from None
-    if not any(isinstance(step, Commands) for step in host.queue) or depth:
-        raise Unknown("no commands")
-    known = {n for n, _, _ in host.imports} | {s[1] for s in host.queue if not isinstance(
-        s, Commands)}
-    for whole, _ in host.views.values():
-        if whole not in known:
-            raise Unknown("a part of a part")
-    return host
-
-
-def _read_line(host: Host, name: str, parts: tuple[str, ...], numbers: dict[str, int],
-               slots: dict[str, int], depth: int) -> int:
-    """Take a line into `host`; how deep the next one is in commands."""
-    if depth and name not in ("dispatch", "binding", "end", "fill"):
-        raise Unknown(f"{name} among commands")
-    commands = host.queue[-1] if depth else None
-    if name == "constant":
-        numbers[parts[0]] = int(parts[1])
-    elif name == "element":
-        numbers[parts[0]] = ELEMENTS[parts[1]]
-    elif name == "assert":
-        sizes = [numbers[s[1:]] for s in parts[2].split(", ") if s]
-        host.asserts.append((parts[0], parts[1], sizes, numbers[parts[3]]))
-    elif name == "import":
-        host.imports.append((parts[0], parts[1], numbers[parts[2]]))
-    elif name == "fence" and parts[1] != host.arguments[-2][0]:
-        raise Unknown("a wait for another fence")
-    elif name == "alloca":
-        host.queue.append(("alloca", parts[0], numbers[parts[3]]))
-    elif name == "dealloca":
-        host.queue.append(("dealloca", parts[2], 0))
-    elif name == "subview":
-        host.views[parts[0]] = parts[1], numbers[parts[2]]
-    elif name == "execute":
-        captures = _CAPTURE.findall(parts[2])
-        if len(captures) != parts[2].count(" as "):
-            raise Unknown("captures")
-        slots.clear()
-        slots.update({inner: i for i, (_, inner, _) in enumerate(captures)})
-        host.queue.append(Commands([(outer, numbers[size]) for outer, _, size in captures]))
-        return 1
-    elif name in ("dispatch", "binding", "end", "fill"):
-        if not isinstance(commands, Commands):
-            raise Unknown("commands outside of an execution")
-        return _read_command(commands, name, parts, numbers, slots, depth)
-    elif name == "chain" and parts[1] != host.arguments[-1][0]:
-        raise Unknown("a signal of another fence")
-    elif name == "export":
-        kind = _TENSOR.fullmatch(parts[2])
-        if kind is None:
-            raise Unknown(f"a result of {parts[2][:80]}")
-        sizes = [int(n) for n in kind[1].split("x") if n]
-        host.exports.append((parts[0], parts[1], numbers[parts[3]], sizes, ELEMENTS[kind[2]]))
-    elif name == "return":
-        host.results = [r[1:] for r in parts[0].split(", ")]
-    return depth
-
-
-def _read_command(commands: Commands, name: str, parts: tuple[str, ...], numbers: dict[str, int],
-                  slots: dict[str, int], depth: int) -> int:
-    """A dispatch's bindings are one deeper."""
-    if name == "dispatch":
-        constants = [numbers[c[1:]] for c in parts[2].split(", ")] if parts[2] else []
-        if not all(-1 << 31 <= c < 1 << 32 for c in constants):
-            raise Unknown("a constant of more than 32 bits")
-        commands.steps.append(Dispatch(parts[0], parts[1], constants, [], []))
-        return depth + 1
-    if name == "binding":
-        dispatch = commands.steps[-1]
-        if not isinstance(dispatch, Dispatch):
-            raise Unknown("a binding of no dispatch")
-        dispatch.bindings.append((slots[parts[1]], numbers[parts[2]], numbers[parts[3]]))
-        dispatch.reads.append(parts[0] == "ro")
-        return depth
-    if name == "fill":
-        width = int(parts[4]) // 8
-        commands.steps.append(Fill(slots[parts[1]], numbers[parts[2]], numbers[parts[3]],
-                                   numbers[parts[0]] % (1 << 8 * width), width))
-        return depth
-    return depth - 1
 
 
 _IMPORTS = """
@@ -273,7 +134,7 @@ def text(host: Host, counts: Mapping[str, tuple[int, int, int]], elf: bytes) -> 
     functions = {d.function: f"name_{i}" for i, d in enumerate(
         {d.function: d for c in commands for d in c.dispatches()}.values())}
     strings |= {name: function for function, name in functions.items()}
-    strings |= {f"message_{i}": a[1] for i, a in enumerate(host.asserts)}
+    strings |= {f"message_{i}": f"input{i}" for i, *_ in host.asserts}
     parts = ["module attributes {vm.toplevel} {\n  vm.module public @calque {", _IMPORTS,
              f"    vm.global.ref private mutable @device : {_D}\n"
              f"    vm.global.ref private mutable @executable : {_E}\n",
@@ -298,28 +159,48 @@ def text(host: Host, counts: Mapping[str, tuple[int, int, int]], elf: bytes) -> 
     return "".join([*parts, "  }\n}\n"])
 
 
-Use = tuple[str, int, int, bool]
+Use = tuple[str | int, int, int, bool]
 
 
-def uses(host: Host, commands: Commands, step: Dispatch | Fill) -> list[Use]:
-    """(memory, where it begins and ends, whether that is only read) of what a step touches.  Slots
-    may be parts of one resource, and resources one argument's."""
+def uses(host: Host, commands: Commands) -> Iterator[list[Use]]:
+    """(memory, where it begins and ends, whether that is only read) of what each step touches.
+    Slots may be one argument's."""
     arguments = {name: argument for name, argument, _ in host.imports}
-
-    def use(slot: int, offset: int, length: int, reads: bool) -> Use:
-        name = commands.slots[slot][0]
-        whole, at = host.views.get(name, (name, 0))
-        return arguments.get(whole, whole), at + offset, at + offset + length, reads
-
-    if isinstance(step, Fill):
-        return [use(step.slot, step.offset, step.length, False)]
-    return [use(*binding, reads) for binding, reads in zip(step.bindings, step.reads)]
+    memory = [arguments.get(name, name) for name, _ in commands.slots]
+    for step in commands.steps:
+        if isinstance(step, Fill):
+            yield [(memory[step.slot], step.offset, step.offset + step.length, False)]
+        else:
+            yield [(memory[slot], at, at + length, reads)
+                   for (slot, at, length), reads in zip(step.bindings, step.reads)]
 
 
-def meet(xs: list[Use], ys: list[Use]) -> bool:
-    """Whether some bytes are in both, and written by one."""
-    return any(x[0] == y[0] and x[1] < y[2] and y[1] < x[2] and not (x[3] and y[3])
-               for x in xs for y in ys)
+class Touched:
+    """Which bytes are read and which written, as spans that do not overlap, in order."""
+
+    def __init__(self) -> None:
+        self.spans: dict[tuple[str | int, bool], list[tuple[int, int]]] = {}
+
+    def meets(self, uses: Sequence[Use]) -> bool:
+        """Whether some bytes are also in `uses`, and written by one."""
+        return any(self._overlap(memory, first, end, which)
+                   for memory, first, end, reads in uses
+                   for which in ((False,) if reads else (False, True)))
+
+    def _overlap(self, memory: str | int, first: int, end: int, reads: bool) -> bool:
+        spans = self.spans.get((memory, reads), ())
+        k = bisect.bisect_left(spans, (end,))
+        return k > 0 and spans[k - 1][1] > first
+
+    def add(self, uses: Sequence[Use]) -> None:
+        for memory, first, end, reads in uses:
+            spans = self.spans.setdefault((memory, reads), [])
+            low = bisect.bisect_left(spans, (first,))
+            low -= low > 0 and spans[low - 1][1] >= first
+            high = bisect.bisect_left(spans, (end + 1,))
+            if low < high:
+                first, end = min(first, spans[low][0]), max(end, spans[high - 1][1])
+            spans[low:high] = [(first, end)]
 
 
 def _recorded(number: int, host: Host, commands: Commands, functions: Mapping[str, str],
@@ -333,13 +214,12 @@ def _recorded(number: int, host: Host, commands: Commands, functions: Mapping[st
         f"({_D}, i32, i32, i64, i32) -> {_C}"]
     barrier = (f"vm.call @hal.command_buffer.execution_barrier(%c, {b.i32(_BEFORE)}, "
                f"{b.i32(_AFTER)}, {b.i64(0)}) : ({_C}, i32, i32, i64) -> ()")
-    since: list[Use] = []  # what is touched since the last barrier
-    for i, step in enumerate(commands.steps):
-        touched = uses(host, commands, step)
-        if meet(touched, since):
+    since = Touched()  # since the last barrier
+    for i, (step, touched) in enumerate(zip(commands.steps, uses(host, commands))):
+        if since.meets(touched):
             b.lines.append(barrier)
-            since = []
-        since += touched
+            since = Touched()
+        since.add(touched)
         if isinstance(step, Fill):
             b.lines.append(
                 f"vm.call @hal.command_buffer.fill_buffer(%c, %null, {b.i64(step.offset)}, "
@@ -364,20 +244,20 @@ def _recorded(number: int, host: Host, commands: Commands, functions: Mapping[st
 
 def _main(host: Host) -> str:
     b = _Body()
-    for i, (argument, _, sizes, element) in enumerate(host.asserts):
+    for i, sizes, element in host.asserts:
         shape = ", ".join(map(b.i64, sizes))
         b.lines.append(
-            f"vm.call.variadic @hal.buffer_view.assert(%{argument}, {b.rodata(f'message_{i}')}, "
+            f"vm.call.variadic @hal.buffer_view.assert(%arg{i}, {b.rodata(f'message_{i}')}, "
             f"{b.i32(element)}, {b.i32(_DENSE)}, [{shape}]) : "
             f"({_V}, !vm.buffer, i32, i32, i64 ...)")
     b.lines.append(f"%allocator = vm.call @hal.device.allocator({b.device()}) : ({_D}) -> {_A}")
     for name, argument, size in host.imports:
         b.lines += [
-            f"%b_{name} = vm.call @hal.buffer_view.buffer(%{argument}) : ({_V}) -> {_B}",
+            f"%b_{name} = vm.call @hal.buffer_view.buffer(%arg{argument}) : ({_V}) -> {_B}",
             f"vm.call @hal.buffer.assert(%b_{name}, {b.rodata('tensor')}, %allocator, "
             f"{b.i64(size)}, {b.i32(_VISIBLE)}, {b.i32(_USAGE)}) : "
             f"({_B}, !vm.buffer, {_A}, i64, i32, i32) -> ()"]
-    wait, signal = (f"%{name}" for name, _ in host.arguments[-2:])
+    wait, signal = "%before", "%after"
     number = 0
     for i, step in enumerate(host.queue):
         after = signal if i == len(host.queue) - 1 else f"%fence_{i}"
@@ -386,8 +266,8 @@ def _main(host: Host) -> str:
                            f"({_D}, i64) -> {_F}")
         head = f"%device, {b.i64(-1)}, {wait}, {after}"
         if isinstance(step, Commands):
-            table = ", ".join(f"({buffer}, {b.i64(at)}, {b.i64(size)})" for slot, size in step.slots
-                              for buffer, at in [_place(host, slot)])
+            table = ", ".join(f"(%b_{slot}, {b.i64(0)}, {b.i64(size)})"
+                              for slot, size in step.slots)
             b.lines += [
                 f"%run_{i} = vm.global.load.ref @commands_{number} : {_C}",
                 f"vm.call.variadic @hal.device.queue.execute.indirect({head}, %run_{i}, "
@@ -403,24 +283,16 @@ def _main(host: Host) -> str:
             b.lines.append(f"vm.call @hal.device.queue.dealloca({head}, %b_{step[1]}, {b.i64(0)}) "
                            f": ({_D}, i64, {_F}, {_F}, {_B}, i64) -> ()")
         wait = after
-    for name, source, size, sizes, element in host.exports:
-        buffer, at = _place(host, source)
+    for name, source, at, size, sizes, element in host.exports:
         shape = ", ".join(map(b.i64, sizes))
         b.lines.append(
-            f"%{name} = vm.call.variadic @hal.buffer_view.create({buffer}, {b.i64(at)}, "
+            f"%{name} = vm.call.variadic @hal.buffer_view.create(%b_{source}, {b.i64(at)}, "
             f"{b.i64(size)}, {b.i32(element)}, {b.i32(_DENSE)}, [{shape}]) : "
             f"({_B}, i64, i64, i32, i32, i64 ...) -> {_V}")
     b.lines.append(f"vm.return {', '.join('%' + r for r in host.results)} : "
                    f"{', '.join([_V] * len(host.results))}")
-    kinds = {"!hal.buffer_view": _V, "!hal.fence": _F}
-    arguments = ", ".join(f"%{name}: {kinds[kind]}" for name, kind in host.arguments)
+    arguments = "".join(f"%arg{i}: {_V}, " for i in range(host.arguments))
     results = ", ".join([_V] * len(host.results))
     return (f"    vm.export @{host.name} attributes {{iree.abi.stub, {host.reflection}}}\n"
-            + b.written(f"vm.func private @{host.name}({arguments}) -> ({results}) "
-                        f"attributes {{{host.reflection}}}"))
-
-
-def _place(host: Host, name: str) -> tuple[str, int]:
-    """The buffer behind a resource, and where in it."""
-    whole, at = host.views.get(name, (name, 0))
-    return f"%b_{whole}", at
+            + b.written(f"vm.func private @{host.name}({arguments}%before: {_F}, %after: {_F}) -> "
+                        f"({results}) attributes {{{host.reflection}}}"))

@@ -17,8 +17,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_COUNT = re.compile(r"(%\S+) = arith\.constant (\d+) : index")
-_RETURN = re.compile(r"hal\.return (%\S+), (%\S+), (%\S+) :")
 _TARGET = '#hal.executable.target<"llvm-cpu", "embedded-elf-x86_64", {'
 _OBJECTS = re.compile(r"\[(.*)\]")
 _PATH = re.compile(r'#hal\.executable\.object<\{path = "([^"]*)"\}>')
@@ -38,9 +36,6 @@ _SINK = ctypes.CFUNCTYPE(None, _Text, _pointer)
 
 def _typed(library: Any) -> None:
     for name, result, *arguments in (
-            ("mlirOperationClone", _Handle, _Handle), ("mlirOperationDestroy", None, _Handle),
-            ("mlirOperationRemoveFromParent", None, _Handle),
-            ("mlirOperationPrint", None, _Handle, _SINK, _pointer),
             ("mlirOperationGetName", _Handle, _Handle), ("mlirIdentifierStr", _Text, _Handle),
             ("mlirOperationGetRegion", _Handle, _Handle, ctypes.c_ssize_t),
             ("mlirRegionGetFirstBlock", _Handle, _Handle),
@@ -81,31 +76,14 @@ class Module:
         text = self.library.mlirIdentifierStr(self.library.mlirOperationGetName(operation))
         return ctypes.string_at(text.data, text.length).decode()
 
-    def printed(self, value: Any, how: str = "mlirOperationPrint") -> str:
-        parts: list[bytes] = []
-        sink = _SINK(lambda text, _: parts.append(ctypes.string_at(text.data, text.length)))
-        getattr(self.library, how)(value, sink, None)
-        return b"".join(parts).decode()
-
-    def counts(self, executable: Any) -> dict[str, tuple[int, int, int]]:
-        """Workgroups of each function of an executable, where they do not depend on the call."""
-        found = {}
-        for variant in self.named(executable, "hal.executable.variant"):
-            for export in self.named(variant, "hal.executable.export"):
-                text = self.printed(export)
-                numbers = dict(_COUNT.findall(text))
-                last = _RETURN.search(text)
-                name = re.search(r"@(\w+)", text)
-                if last is None or name is None or any(v not in numbers for v in last.groups()):
-                    raise ValueError("workgroups that depend on the call")
-                x, y, z = (int(numbers[v]) for v in last.groups())
-                found[name[1]] = x, y, z
-        return found
-
     def attribute(self, operation: Any, name: str) -> str:
         """An attribute's text, '' where there is none."""
         found = self.library.mlirOperationGetAttributeByName(operation, _text(name))
-        return self.printed(found, "mlirAttributePrint") if found.ptr else ""
+        parts: list[bytes] = []
+        if found.ptr:
+            sink = _SINK(lambda text, _: parts.append(ctypes.string_at(text.data, text.length)))
+            self.library.mlirAttributePrint(found, sink, None)
+        return b"".join(parts).decode()
 
     def set_attribute(self, operation: Any, name: str, text: str) -> None:
         context = self.library.mlirOperationGetContext(operation)
@@ -165,6 +143,24 @@ def _folder() -> Iterator[str]:
 def link_here(library: Any, invocation: Any, advance: Callable[..., bool], link: Any) -> str:
     """The stage `hal` of an invocation, whose dispatches are linked here; or why not, and then the
     invocation is of no use any more."""
+    try:
+        with _objects_of(library, invocation, advance, link) as (module, found):
+            if found is not None:
+                binary, elf = found
+                module.set_attribute(binary, "format", '"embedded-elf-x86_64"')
+                module.set_attribute(binary, "mime_type", '"application/x-elf"')
+                module.set_attribute(binary, "data",
+                                     f'dense<"0x{elf.hex().upper()}"> : vector<{len(elf)}xi8>')
+    except Exception as error:  # whatever it is, IREE links
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+@contextlib.contextmanager
+def _objects_of(library: Any, invocation: Any, advance: Callable[..., bool],
+                link: Any) -> Iterator[tuple[Module, tuple[Any, bytes] | None]]:
+    """The module after the stage `hal`, and the operation of its dispatches (if there are any) with
+    what they are, linked with the object files that they need."""
     _typed(library)
     handle = invocation._inv_p
     taken = library.ireeCompilerInvocationExportStealModule(handle)
@@ -177,31 +173,23 @@ def link_here(library: Any, invocation: Any, advance: Callable[..., bool], link:
             library.ireeCompilerInvocationImportStealModule(handle, taken)
             taken = None
             if not advance(library, handle, b"executable-targets", b"hal"):
-                return "the dispatches are no object file"
+                raise ValueError("the dispatches are no object file")
             taken = library.ireeCompilerInvocationExportStealModule(handle)
-            if some:
-                _put(Module(library, _Handle(taken.ptr)), [path, *needed], link)
-    except Exception as error:  # whatever it is, IREE links
-        return f"{type(error).__name__}: {error}"
+            module = Module(library, _Handle(taken.ptr))
+            yield module, _linked_of(module, [path, *needed], link) if some else None
     finally:
         if taken is not None:
             library.ireeCompilerInvocationImportStealModule(handle, taken)
-    return ""
 
 
-def _put(module: Module, paths: list[str], link: Any) -> None:
-    """Link the dispatches' object file with others, in the place of its name."""
+def _linked_of(module: Module, paths: list[str], link: Any) -> tuple[Any, bytes]:
+    """The dispatches' operation, and their object file linked with others."""
     found = [(executable, binary) for executable in module.named(module.operation, "hal.executable")
              for binary in module.named(executable, "hal.executable.binary")]
     if len(found) != 1:
         raise ValueError(f"{len(found)} executables")
     (executable, binary), = found
-    name = module.attribute(executable, "sym_name").strip('"')
-    elf = _linked(paths, name, link)
-    module.set_attribute(binary, "format", '"embedded-elf-x86_64"')
-    module.set_attribute(binary, "mime_type", '"application/x-elf"')
-    module.set_attribute(binary, "data",
-                         f'dense<"0x{elf.hex().upper()}"> : vector<{len(elf)}xi8>')
+    return binary, _linked(paths, module.attribute(executable, "sym_name").strip('"'), link)
 
 
 def _linked(paths: list[str], name: str, link: Any) -> bytes:
@@ -214,61 +202,23 @@ def _linked(paths: list[str], name: str, link: Any) -> bytes:
     return elf
 
 
-def finish(api: Any, library: Any, session: Any, module: Any, advance: Callable[..., bool],
-           parts: Any, link: Any) -> tuple[bytes | None, str]:
-    """(the .vmfb, '') of a module after `executable-targets`, or (None, why not).
+def finish(api: Any, library: Any, session: Any, invocation: Any, advance: Callable[..., bool],
+           written: Callable[[bytes], str], link: Any) -> bytes:
+    """The .vmfb of an invocation after `executable-targets` that has dispatches alone.
 
     Args:
-      module: an MlirOperation, which is left as it is.
       advance: runs the stage between two phases: (library, handle, before, after).
-      parts, link: the modules host_module and elf_link.
+      written: the module in the VM dialect around the linked dispatches.
+      link: the module elf_link.
     """
-    _typed(library)
-    copy = Module(library, library.mlirOperationClone(_Handle(module.ptr)))
-    owned = True
-    try:
-        executables = list(copy.named(copy.operation, "hal.executable"))
-        functions = list(copy.named(copy.operation, "util.func"))
-        others = {copy.name(op) for op in copy.children(copy.operation)} - {
-            "hal.executable", "util.func", "util.global"}
-        if len(functions) != 1 or others or not executables:
-            return None, ", ".join(sorted(others)) or "several functions"
-        if len(list(copy.named(copy.operation, "util.global"))) != 1:
-            return None, "constants"
-        host = parts.read(copy.printed(functions[0]))
-        counts: dict[str, tuple[int, int, int]] = {}
-        for executable in executables:
-            counts |= copy.counts(executable)
-            # (it is kept without a user)
-            library.mlirOperationRemoveAttributeByName(executable, _text("sym_visibility"))
-        with _folder() as folder:
-            path = os.path.join(folder, "dispatches.o")
-            needed = copy.make_static(path)
-            library.mlirOperationRemoveFromParent(functions[0])
-            library.mlirOperationDestroy(functions[0])
-            with session.invocation() as invocation:
-                owned = False
-                if not library.ireeCompilerInvocationImportStealModule(
-                        invocation._inv_p, type(module)(copy.operation.ptr)) or not advance(
-                        library, invocation._inv_p, b"executable-targets", b"hal"):
-                    return None, "the dispatches cannot be compiled by themselves"
-                with api.Output.open_membuffer() as output:
-                    invocation.output_ir(output)
-                    names = re.findall(r"hal\.executable public @(\w+)",
-                                       bytes(output.map_memory()).decode())
-            if len(names) != 1:
-                return None, f"{len(names)} executables"
-            elf = _linked([path, *needed], names[0], link)
-    except (parts.Unknown, link.Refused, ValueError, KeyError, OSError) as error:
-        return None, f"{type(error).__name__}: {error}"
-    finally:
-        if owned:
-            library.mlirOperationDestroy(copy.operation)
-    with session.invocation() as invocation:
-        source = api.Source.wrap_buffer(session, parts.text(host, counts, elf).encode())
-        if not (invocation.parse_source(source)
-                and advance(library, invocation._inv_p, b"vm", b"end")):
-            return None, "the host's part cannot be compiled"
+    with _objects_of(library, invocation, advance, link) as (_, found):
+        if found is None:
+            raise ValueError("no dispatches")
+        _, elf = found
+    with session.invocation() as host:
+        if not (host.parse_source(api.Source.wrap_buffer(session, written(elf).encode()))
+                and advance(library, host._inv_p, b"vm", b"end")):
+            raise ValueError("the host's part cannot be compiled")
         with api.Output.open_membuffer() as output:
-            invocation.output_vm_bytecode(output)
-            return bytes(output.map_memory()), ""
+            host.output_vm_bytecode(output)
+            return bytes(output.map_memory())

@@ -218,34 +218,25 @@ def _at_once(api: Any, library: Any, session: Any, source: bytes, flags: tuple[s
             stage(empty, stream.AFTER, "executable-configurations")
             phases.clear()  # it was not the program's
             _devices[flags] = stream.device(printed(empty))
-        invocation = parsed(stream.rewritten(text, _devices[flags]).encode())
+        found = stream.rewritten(text, _devices[flags])
+        invocation = parsed(found.text.encode())
         before = stream.AFTER
         for name in ("executable-configurations", "executable-targets"):
             stage(invocation, before, name)
             before = name
         start = time.perf_counter_ns()
-        found = _short(api, library, session, invocation._inv_p)
+        parts = _sibling("host_module")
+        host = stream.host(found.main, parts)
+        program: bytes = _sibling("link").finish(
+            api, library, session, invocation, _advance,
+            lambda elf: parts.text(host, found.counts, elf), _sibling("elf_link"))
         phases.append(("hal", start, time.perf_counter_ns()))
-        return found
+        return program, ""
     except Exception as error:  # whatever it is, the ordinary way does without
         return None, f"{type(error).__name__}: {error}"
     finally:
         for invocation in invocations:
             invocation.close()
-
-
-def _short(api: Any, library: Any, session: Any, handle: Any) -> tuple[bytes | None, str]:
-    """The rest of a compile by the shortcut: the .vmfb, or why not."""
-    way, parts, link = map(_sibling, ("link", "host_module", "elf_link"))
-    module = library.ireeCompilerInvocationExportStealModule(handle)
-    try:
-        found: tuple[bytes | None, str] = way.finish(
-            api, library, session, module, _advance, parts, link)
-    except Exception as error:  # whatever it is, the ordinary way does without
-        found = None, f"{type(error).__name__}: {error}"
-    finally:
-        library.ireeCompilerInvocationImportStealModule(handle, module)
-    return found
 
 
 _loading = threading.Lock()  # (of threads that want the same module)

@@ -1,11 +1,12 @@
 """A program that is dispatches of our own kernels, as IREE's first eight stages leave it.
 
 Such a module has nothing for them to do: no operation to fuse, to tile or to place.  `rewritten`
-writes at once what they make of it, the kernels word for word (their bindings named as
-executables' interfaces name them), and around them a host's part that imports the arguments,
-allocates, runs the dispatches one after another and exports the results; so the compile begins at
-`executable-configurations`.  What it does not know it refuses, line by line, and IREE does it all.
-It imports nothing of calque: the compiler's process reads it.
+writes at once what they make of its kernels, word for word (their bindings named as executables'
+interfaces name them), so that the compile begins at `executable-configurations`; and `host` says
+what the host does, which imports the arguments, allocates, runs the dispatches one after another
+and exports the results: no stage of IREE's sees that, host_module.py writes it in the VM dialect.
+What it does not know it refuses, line by line, and IREE does it all.  It imports nothing of calque:
+the compiler's process reads it.
 """
 from __future__ import annotations
 
@@ -24,7 +25,6 @@ _BYTES = {"i1": 1, **{f"{sign}i{n}": n // 8 for sign in ("", "u") for n in (8, 1
           **{f"complex<f{n}>": n // 4 for n in (32, 64)}}
 _FLOATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 _LINE = 64  # bytes: where each array of an allocation begins
-_DEVICE = "on(#hal.device.affinity<@__device_0>)"
 # (An element's name begins with a letter: where a pattern can match in two ways, a line of many
 # types that fails takes for ever.)
 _ELEMENT = r"[a-z]\w*(?:<f\d+>)?"
@@ -56,7 +56,7 @@ _RETURN = re.compile(rf"    return ([%\w#, ]+) : ({_KINDS})")
 _EXPORT = re.compile(r"    stream\.executable\.export public @(\w+) workgroups\(\) -> "
                      r"\(index, index, index\) \{")
 _COUNTS = re.compile(r"      stream\.return (.*) : index, index, index")
-_NUMBER = re.compile(r"      %\S+ = arith\.constant \d+ : index")
+_NUMBER = re.compile(r"      (%\S+) = arith\.constant (\d+) : index")
 _HEAD = re.compile(r"      func\.func @(\w+)\(%arg0: !stream\.binding"
                    r"((?:, %arg\d+: !stream\.binding)*)((?:, %arg\d+: i32)*)\) \{")
 _SUBSPAN = re.compile(r"( +%\S+ = )stream\.binding\.subspan %arg(\d+)\[(%\S+)\] : "
@@ -110,8 +110,17 @@ def device(printed: str) -> str:
     return lines[0]
 
 
-def rewritten(text: str, device: str) -> str:
-    """The module after stage AFTER; `text` as MLIR prints it, without locations."""
+class Rewritten(NamedTuple):
+    """A module after stage AFTER, without the host's part; what that does; and how many workgroups
+    each kernel has."""
+
+    text: str
+    main: _Program
+    counts: dict[str, tuple[int, int, int]]
+
+
+def rewritten(text: str, device: str) -> Rewritten:
+    """A program that is kernels of ours; `text` as MLIR prints it, without locations."""
     lines = text.rstrip().split("\n")
     aliases = list(itertools.takewhile(lambda line: line.startswith("#"), lines))
     if lines[len(aliases)] != "module @calque {" or lines.pop() != "}":
@@ -130,23 +139,20 @@ def rewritten(text: str, device: str) -> str:
         raise Unknown("no dispatches, or others' executables")
     target = device[device.index("#hal.executable.target<"):device.rindex("]>")]
     written: list[str] = []
-    same: dict[Any, str] = {}
+    counts: dict[str, tuple[int, int, int]] = {}
+    how: dict[str, tuple[int, int, int]] = {}
+    for d in main.steps:
+        mine = len(d.words), len(d.operands), len(d.results)
+        if how.setdefault(d.executable, mine) != mine:
+            raise Unknown("dispatches that differ")
     for name, (part, objects) in executables.items():
-        mine = [k for k, d in enumerate(main.steps) if d.executable == name]
-        (how,) = {(len(d.words), len(d.operands), len(d.results))
-                  for d in map(main.steps.__getitem__, mine)}
-        first = same.setdefault((*how, objects, *[line.replace(name, "") for line in part]), name)
-        if first is name:
-            written += _executable(name, part, target.removeprefix("#hal.executable.target"),
-                                   objects, *how)
-            continue
-        for k in mine:  # equal kernels are compiled once
-            d = main.steps[k]
-            main.steps[k] = d._replace(executable=first, function=d.function.replace(name, first))
-    return "\n".join([
+        counts |= _counts(name, part)
+        written += _executable(name, part, target.removeprefix("#hal.executable.target"), objects,
+                               *how[name])
+    return Rewritten("\n".join([
         *aliases,
         "module @calque attributes {stream.affinity.default = #hal.device.affinity<@__device_0>} {",
-        device, *written, *_Host(main).text(), "}", ""])
+        device, *written, "}", ""]), main, counts)
 
 
 def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
@@ -284,6 +290,27 @@ def _names(text: str) -> list[str]:
 
 
 # ---- executables
+def _export(name: str, lines: list[str]) -> tuple[re.Match[str], re.Match[str], int]:
+    """Its name, its workgroups and the line that ends it, of the one kernel of an executable."""
+    export = _EXPORT.fullmatch(lines[1])
+    end = lines.index("    }")
+    counts = _COUNTS.fullmatch(lines[end - 1])
+    if export is None or counts is None or not all(
+            _NUMBER.fullmatch(line) for line in lines[2:end - 1]):
+        raise Unknown(f"executable {name}")
+    return export, counts, end
+
+
+def _counts(name: str, lines: list[str]) -> dict[str, tuple[int, int, int]]:
+    export, counts, end = _export(name, lines)
+    numbers = {m[1]: int(m[2]) for m in map(_NUMBER.fullmatch, lines[2:end - 1]) if m is not None}
+    try:
+        x, y, z = (numbers[v] for v in counts[1].split(", "))
+    except (KeyError, ValueError):
+        raise Unknown(f"workgroups of {name}") from None
+    return {export[1]: (x, y, z)}
+
+
 def _executable(name: str, lines: list[str], target: str, objects: str, words: int, operands: int,
                 results: int) -> Iterator[str]:
     """An executable as executables' interfaces are written: its operands are only read."""
@@ -291,14 +318,10 @@ def _executable(name: str, lines: list[str], target: str, objects: str, words: i
         "#hal.pipeline.binding<storage_buffer, Indirect>"] * results
     constants = f"constants = {words}, " if words else ""
     layout = f"<{constants}bindings = [{', '.join(bindings)}], flags = Indirect>"
-    export = _EXPORT.fullmatch(lines[1])
-    end = lines.index("    }")
-    counts = _COUNTS.fullmatch(lines[end - 1])
-    if export is None or counts is None or not all(
-            _NUMBER.fullmatch(line) for line in lines[2:end - 1]) or (
-            lines[end + 1] != "    builtin.module {" or lines[-2:] != ["    }", "  }"]):
+    export, counts, end = _export(name, lines)
+    if lines[end + 1] != "    builtin.module {" or lines[-2:] != ["    }", "  }"]:
         raise Unknown(f"executable {name}")
-    yield f"  hal.executable private @{name} {{"
+    yield f"  hal.executable public @{name} {{"  # (it is kept without a user)
     yield f"    hal.executable.variant public @embedded_elf_x86_64 target({target}){objects} {{"
     yield (f"    hal.executable.export public @{export[1]} ordinal(0) layout(#hal.pipeline.layout"
            f"{layout}) count(%device: !hal.device) -> (index, index, index) {{")
@@ -336,12 +359,12 @@ def _executable(name: str, lines: list[str], target: str, objects: str, words: i
 
 # ---- the host
 class _Slab:
-    """Arrays that are allocated together, and a resource of that size; `lives`: the first and the
-    last step of each, where arrays that are not there together may share memory."""
+    """Arrays that are allocated together; `lives`: the first and the last step of each, where
+    arrays that are not there together may share memory."""
 
-    def __init__(self, name: str, lifetime: str, arrays: Sequence[_Array],
+    def __init__(self, name: str, arrays: Sequence[_Array],
                  lives: dict[tuple[str, int], tuple[int, int]] | None = None) -> None:
-        self.name, self.kind = name, f"!stream.resource<{lifetime}>"
+        self.name = name
         self.places: dict[tuple[str, int], int] = {}
         self.size = 0
         there: list[tuple[int, int, int]] = []  # where one begins and ends, and its last step
@@ -359,7 +382,7 @@ class _Slab:
                 bisect.insort(there, (at, at + size, last))
             self.places[a.place, a.number] = at
             self.size = max(self.size, at + size)
-        if len(arrays) == 1 and lifetime == "external":
+        if len(arrays) == 1 and lives is None:
             self.size = arrays[0].nbytes
 
 
@@ -374,148 +397,58 @@ def _lives(p: _Program) -> dict[tuple[str, int], tuple[int, int]]:
     return found
 
 
-class _Host:
-    """Writes the function main as IREE's stages write it."""
+def host(p: _Program, parts: Any) -> Any:
+    """What the host does, as `parts` (host_module) writes it."""
+    returned = {r.number for r in p.results}
+    between = [a for a in p.made if a.number not in returned] + [a for a, *_ in p.fills]
+    made = [r for k, r in enumerate(p.results) if k not in p.given]
+    slabs = [_Slab("made", made)] if made else []
+    if between:
+        slabs.append(_Slab("between", between, _lives(p)))
+    said = f"{p.reflection}{', ' if p.reflection else ''}"
+    h = parts.Host("main", len(p.arguments), f'iree.reflection = {{{said}iree.abi.declaration = '
+                   f'"{_declaration(p)}", iree.abi.model = "coarse-fences"}}')
+    given = set(p.given.values())
+    for i, kind in enumerate(p.arguments):
+        if i not in given:
+            h.asserts.append((i, _sizes(kind), parts.ELEMENTS[_element(kind)]))
+        h.imports.append((f"in{i}", i, _nbytes(kind)))
+    h.queue += [("alloca", s.name, s.size) for s in slabs]
+    h.queue.append(_commands(p, slabs, parts))
+    h.queue += [("dealloca", s.name, 0) for s in slabs if s.name == "between"]
+    for k, r in enumerate(p.results):
+        if k in p.given:
+            h.results.append(f"arg{p.given[k]}")
+            continue
+        h.exports.append((f"out{k}", "made", slabs[0].places[r.place, r.number], r.nbytes,
+                          _sizes(r.kind), parts.ELEMENTS[_element(r.kind)]))
+        h.results.append(f"out{k}")
+    return h
 
-    def __init__(self, p: _Program) -> None:
-        self.p = p
-        self.lines: list[str] = []
-        self.numbers: dict[int, None] = {}
-        returned = {r.number for r in p.results}
-        between = [a for a in p.made if a.number not in returned] + [a for a, *_ in p.fills]
-        made = [r for k, r in enumerate(p.results) if k not in p.given]
-        self.given = {p.results[k].number: i for k, i in p.given.items()}
-        self.slabs = [_Slab("made", "external", made)] if made else []
-        if between:
-            self.slabs.append(_Slab("between", "transient", between, _lives(p)))
 
-    def number(self, n: int) -> str:
-        self.numbers[n] = None
-        return f"%c{n}"
+def _commands(p: _Program, slabs: Sequence[_Slab], parts: Any) -> Any:
+    """The fills and dispatches, and the memory that they touch."""
+    read = sorted({*p.given.values(), *[
+        a.number for d in p.steps for a in d.operands if a.place == "argument"]})
+    commands = parts.Commands([(f"in{i}", _nbytes(p.arguments[i])) for i in read]
+                              + [(s.name, s.size) for s in slabs])
+    own = {i: k for k, i in enumerate(read)}  # arguments -> slots
+    memory = {p.results[k].number: i for k, i in p.given.items()}
+    places = {a: (len(read) + k, at) for k, s in enumerate(slabs) for a, at in s.places.items()}
 
-    def sized(self, kind: str, size: int) -> str:
-        return f"{kind}{{{self.number(size)}}}"
+    def place(a: _Array) -> tuple[int, int, int]:
+        """Its slot, where in that, and its bytes."""
+        if a.place == "argument":
+            return own[a.number], 0, a.nbytes
+        if a.place == "made" and a.number in memory:
+            return own[memory[a.number]], 0, a.nbytes
+        return *places[a.place, a.number], a.nbytes
 
-    def place(self, a: _Array) -> str:
-        """Where it lies in the commands: resource[offset for size] : type."""
-        given = self.given.get(a.number) if a.place == "made" else None
-        if a.place == "argument" or given is not None:
-            i = a.number if given is None else given
-            name, at = f"in{i}", 0
-            kind = self.sized("!stream.resource<external>", _nbytes(self.p.arguments[i]))
-        else:
-            slab = next(s for s in self.slabs if (a.place, a.number) in s.places)
-            name, at = slab.name, slab.places[a.place, a.number]
-            kind = self.sized(slab.kind, slab.size)
-        return f"%x_{name}[{self.number(at)} for {self.number(a.nbytes)}] : {kind}"
-
-    def text(self) -> list[str]:
-        self.enter()
-        ready = self.allocate()
-        last = self.run(ready)
-        self.leave(last)
-        count, p = len(self.p.results), self.p
-        given = [f"%arg{i}: !hal.buffer_view" for i in range(len(p.arguments))]
-        given += ["%before: !hal.fence", "%after: !hal.fence"]
-        views = ", ".join(["!hal.buffer_view"] * count)
-        head = (f"  util.func public @main({', '.join(given)}) -> "
-                f"{views if count == 1 else f'({views})'} attributes {{iree.abi.stub, "
-                f'iree.reflection = {{{p.reflection}{", " if p.reflection else ""}'
-                f'iree.abi.declaration = "{_declaration(p)}", '
-                'iree.abi.model = "coarse-fences"}} {')
-        constants = [f"    %c{n} = arith.constant {n} : index" for n in self.numbers]
-        constants += [f"    %word{n} = arith.constant {n} : i32"
-                      for n in sorted({n for d in p.steps for n in d.words})]
-        constants += [f"    %bits{a.number} = arith.constant {bits - (bits >> n - 1 << n)} : i{n}"
-                      for a, n, bits in p.fills]
-        return [head, *constants, *self.lines, "  }"]
-
-    def given_words(self, d: _Dispatch) -> str:
-        """The numbers that a dispatch gives, as its command has them."""
-        if not d.words:
-            return ""
-        kinds = ", ".join(["i32"] * len(d.words))
-        return f"({', '.join(f'%word{n}' for n in d.words)} : {kinds})"
-
-    def enter(self) -> None:
-        """Look at the arguments and take their memory."""
-        self.lines.append("    %row_major = hal.encoding_type<dense_row_major> : i32")
-        for i, kind in enumerate(self.p.arguments):
-            element = _element(kind)
-            shape = ", ".join(map(self.number, _sizes(kind)))
-            given = i in self.given.values()
-            self.lines += [] if given else [
-                f"    %element{i} = hal.element_type<{element}> : i32",
-                f'    hal.buffer_view.assert<%arg{i} : !hal.buffer_view> message("input{i}") '
-                f"shape([{shape}]) type(%element{i}) encoding(%row_major)"]
-            self.lines.append(
-                f"    %in{i} = stream.tensor.import {_DEVICE}{' consume' * given} %arg{i} : "
-                f"!hal.buffer_view -> {kind} in "
-                f"{self.sized('!stream.resource<external>', _nbytes(kind))}")
-        self.lines.append(f"    %wait = stream.timepoint.import {_DEVICE} %before : (!hal.fence) "
-                          "=> !stream.timepoint")
-
-    def allocate(self) -> str:
-        """The timepoint at which there is memory."""
-        for s in self.slabs:
-            self.lines.append(
-                f"    %{s.name}, %{s.name}_ready = stream.resource.alloca uninitialized {_DEVICE} "
-                f"await(%wait) => {self.sized(s.kind, s.size)} => !stream.timepoint")
-        if len(self.slabs) < 2:
-            return f"%{self.slabs[0].name}_ready" if self.slabs else "%wait"
-        self.lines.append("    %ready = stream.timepoint.join max(%made_ready, %between_ready) => "
-                          "!stream.timepoint")
-        return "%ready"
-
-    def run(self, ready: str) -> str:
-        """The timepoint at which all is done."""
-        read = sorted({*self.given.values(), *[
-            a.number for d in self.p.steps for a in d.operands if a.place == "argument"]})
-        held = [(f"in{i}", self.sized("!stream.resource<external>", _nbytes(self.p.arguments[i])))
-                for i in read]
-        held += [(s.name, self.sized(s.kind, s.size)) for s in self.slabs]
-        self.lines.append(
-            f"    %done = stream.cmd.execute {_DEVICE} await({ready}) => with("
-            + ", ".join(f"%{name} as %x_{name}: {kind}" for name, kind in held) + ") {")
-        for a, n, _ in self.p.fills:
-            where, _, kind = self.place(a).rpartition(" : ")
-            self.lines.append(f"      stream.cmd.fill %bits{a.number}, {where} : i{n} -> {kind}")
-        for d in self.p.steps:
-            bound = [f"        ro {self.place(a)}" for a in d.operands]
-            bound += [f"        wo {self.place(a)}" for a in d.results]
-            self.lines += [
-                f"      stream.cmd.dispatch @{d.executable}::@embedded_elf_x86_64::@{d.function}"
-                f"{self.given_words(d)} {{",
-                *[f"{b}," for b in bound[:-1]], bound[-1], "      }"]
-        self.lines.append("    } => !stream.timepoint")
-        if not self.slabs or self.slabs[-1].name != "between":
-            return "%done"
-        s = self.slabs[-1]
-        self.lines.append(f"    %left = stream.resource.dealloca {_DEVICE} await(%done) => "
-                          f"%{s.name} : {self.sized(s.kind, s.size)} => !stream.timepoint")
-        return "%left"
-
-    def leave(self, last: str) -> None:
-        """Signal, and give the results."""
-        results = self.p.results
-        self.lines.append(f"    stream.timepoint.chain_external {_DEVICE} {last} => "
-                          "(%after : !hal.fence)")
-        for i, r in enumerate(results):
-            if i in self.p.given:
-                continue
-            made = self.slabs[0]
-            view, kind = "%made", self.sized(made.kind, r.nbytes)
-            if len(made.places) > 1:
-                view = f"%view{i}"
-                at = self.number(made.places[r.place, r.number])
-                self.lines.append(f"    {view} = stream.resource.subview %made[{at}] : "
-                                  f"{self.sized(made.kind, made.size)} -> {kind}")
-            self.lines.append(f"    %out{i} = stream.tensor.export {_DEVICE} {view} : {r.kind} in "
-                              f"{kind} -> !hal.buffer_view")
-        names = ", ".join(f"%arg{self.p.given[i]}" if i in self.p.given else f"%out{i}"
-                          for i in range(len(results)))
-        self.lines.append(f"    util.return {names} : "
-                          f"{', '.join(['!hal.buffer_view'] * len(results))}")
+    commands.steps += [parts.Fill(*place(a), bits, width // 8) for a, width, bits in p.fills]
+    commands.steps += [parts.Dispatch(
+        d.function, d.words, [*map(place, d.operands), *map(place, d.results)],
+        [True] * len(d.operands) + [False] * len(d.results)) for d in p.steps]
+    return commands
 
 
 def _declaration(p: _Program) -> str:

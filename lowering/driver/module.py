@@ -38,7 +38,8 @@ from calque.lowering.emit.dtypes import F64, I64, signed
 from calque.lowering.emit.dynamic import DynamicBuilder
 from calque.lowering.emit.sizes import Sizes, dimension
 from calque.lowering.kernels import native
-from calque.lowering.passes import cost, hazards, remainder, repeats, whole
+from calque.lowering.kernels.dispatch import merge_equal
+from calque.lowering.passes import bundles, cost, hazards, remainder, repeats, whole
 from calque.lowering.passes.accumulate import accumulate
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.groups import grouped
@@ -181,6 +182,12 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         return lowered
     if cost.host_loops(plain, cpu) > 1:
         options = replace(options, views=True)
+    if one is not None and not options.bake_consts:
+        parts = bundles.in_parts(plain.consts_as_inputs())
+        closed = None if parts is None else _closed(
+            lowered, parts, plain, positions, avals, target, options)
+        if closed is not None:
+            return closed
     if paired is not None:
         rest = whole.in_memory_of_pairs(plain, target)
         closed = None if rest is None else _closed(
@@ -389,6 +396,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
         if written or storage:
             add_memory(func, block, ins, outs, written, storage)
         mlir.erase_unread(block)
+        merge_equal(module)
         lowered = replace(
             lowered, left=-1 if stepped else mlir.others(block), call=replace(
                 call, may_alias={i: others for i, others in aliases.items() if i not in written},

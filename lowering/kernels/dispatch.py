@@ -2,10 +2,12 @@
 
 `dispatch` calls a `stream.executable` of the module from the program; `insert` puts one, given as
 text, before the functions; `executable` writes the part of that text that most share, `share` a
-workgroup's part of the work, `copied` a run of elements that moves.
+workgroup's part of the work, `copied` a run of elements that moves; `merge_equal` lets those that
+do the same be one.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +20,7 @@ from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import signed
 
 VECTOR = 64  # bytes
+_FUNCTION = re.compile(r"@calque_function_\d+")
 Spec = tuple[tuple[int, ...], Dtype]
 
 
@@ -127,3 +130,39 @@ def dispatch(ctx: Context, family: str, name: str, operands: Sequence[Value],
             "operandSegmentSizes": f"array<i32: 0, {len(arguments)}, {len(read)}, {len(made)}>",
             "tied_operands": f"[{', '.join(f'{i} : index' for i in tied)}]"})
     return [b.bitcast(Value(b, r, s, signed(d)), d) for r, (s, d) in zip(op.results, results)]
+
+
+def _nameless(text: str) -> str:
+    """An executable's text with its functions numbered in their order."""
+    numbers: dict[str, int] = {}
+    return _FUNCTION.sub(lambda m: f"@f{numbers.setdefault(m[0], len(numbers))}", text)
+
+
+def merge_equal(module: Any) -> None:
+    """Of executables that agree but for their names, and those of the functions in them, one is
+    left, which all dispatches call: it is compiled once."""
+    executables = [op.operation for op in module.body.operations
+                   if op.operation.name == "stream.executable"]
+    if len(executables) < 2:
+        return
+    first: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for op in executables:
+        name = op.attributes["sym_name"].value
+        kept = first.setdefault(_nameless(
+            op.get_asm(use_local_scope=True, assume_verified=True).replace(name, "")), name)
+        if kept is not name:
+            others[name] = kept
+            op.erase()
+    if not others:
+        return
+    ir = mlir.ir()
+
+    def renamed(op: Any) -> Any:
+        if op.name == "flow.dispatch":
+            entries = [re.sub(r"\w+", lambda m: others.get(m[0], m[0]), str(e))
+                       for e in op.attributes["entry_points"]]
+            op.attributes["entry_points"] = ir.Attribute.parse(f"[{', '.join(entries)}]")
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(renamed)

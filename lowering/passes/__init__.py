@@ -3,6 +3,7 @@
 written.py    branches that write a part of an array give the part, which is written behind them
 legalize.py   loops in operations that kernels have: keys as words, draws and sorts as others
 whole.py      small Programs as one kernel, on words of keys or parts of complex numbers, too
+bundles.py    one kernel of more arrays than a dispatch has bindings for, as several
 cost.py       how much work a Program is: small programs run inline, which loops become kernels
 hazards.py    updates in place whose operand is read elsewhere
 flat.py       calls within a loop written out, for the passes that look into it

@@ -208,42 +208,26 @@ def test_a_crash_is_answered_by_one_ordinary_compile(monkeypatch: pytest.MonkeyP
     assert "not by the shortcut: the compiler crashed (SIGSEGV)" in capsys.readouterr().err
 
 
-HOST = """util.func public @main(%arg0: !hal.buffer_view, %arg1: !hal.fence, %arg2: !hal.fence) -> !hal.buffer_view attributes {iree.abi.stub, iree.reflection = {iree.abi.declaration = "f", iree.abi.model = "coarse-fences"}} {
-    LINE
-    util.return %4 : !hal.buffer_view
-  }"""  # noqa: E501 (as IREE prints it)
-
-
-@pytest.mark.parametrize("line, word", [
-    ("%3 = scf.if %0 {", "scf.if"),
-    ("%0 = stream.tensor.import on(#hal.device.affinity<@__device_0>) %arg0 : !hal.buffer_view -> "
-     "tensor<4xf32> in !stream.resource<external>{%unknown}", "unknown in a import"),
-    ("%1 = stream.timepoint.import on(#hal.device.affinity<@__device_0>) %arg2 : (!hal.fence) => "
-     "!stream.timepoint", "another fence"),
-    ("%e = hal.element_type<f8E4M3FN> : i32", "f8E4M3FN"),
-    ("stream.cmd.dispatch @a::@b::@c {", "outside"),
-    ("%0 = arith.constant 1 : i32", "no commands")])
-def test_lines_that_are_not_known(line: str, word: str) -> None:
-    with pytest.raises(host_module.Unknown, match=word):
-        host_module.read(HOST.replace("LINE", line))
-
-
 def test_which_dispatches_wait_for_others() -> None:
     """Those that touch bytes that others write, also by another slot of the same memory."""
-    host = host_module.Host("f", [], "")
-    host.imports = [("in0", "arg0", 512), ("again", "arg0", 512), ("in1", "arg1", 512)]
-    host.views = {"low": ("t", 0), "high": ("t", 256), "over": ("t", 128)}
-    commands = host_module.Commands([(name, 256) for name in (
-        "in0", "again", "in1", "t", "low", "high", "over")])
-    slots = {name: i for i, (name, _) in enumerate(commands.slots)}
+    host = host_module.Host("f", 2, "")
+    host.imports = [("in0", 0, 512), ("again", 0, 512), ("in1", 1, 512)]
+    slots = {"in0": (0, 0), "again": (1, 0), "in1": (2, 0), "t": (3, 0), "low": (3, 0),
+             "high": (3, 256), "over": (3, 128)}
 
-    def touched(reads: list[str], writes: list[str]) -> list[Any]:
-        return host_module.uses(host, commands, host_module.Dispatch(
-            "e", "f", [], [(slots[n], 0, 256) for n in (*reads, *writes)],
-            [True] * len(reads) + [False] * len(writes)))
+    def touched(reads: list[str], writes: list[str]) -> Any:
+        return host_module.Dispatch("f", [], [(*slots[n], 256) for n in (*reads, *writes)],
+                                    [True] * len(reads) + [False] * len(writes))
 
-    def waits(first: tuple[list[str], list[str]], then: tuple[list[str], list[str]]) -> bool:
-        return host_module.meet(touched(*then), touched(*first))
+    def waits(*steps: Any) -> bool:
+        commands = host_module.Commands([(n, 512) for n in ("in0", "again", "in1", "t")])
+        commands.steps += [step if isinstance(step, host_module.Fill) else touched(*step)
+                           for step in steps]
+        *before, last = host_module.uses(host, commands)
+        since = host_module.Touched()
+        for uses in before:
+            since.add(uses)
+        return since.meets(last)
 
     assert waits((["in0"], ["low"]), (["low"], ["high"]))  # reads what is written
     assert waits((["low"], ["high"]), (["in0"], ["low"]))  # writes what is read
@@ -253,9 +237,27 @@ def test_which_dispatches_wait_for_others() -> None:
     assert waits(([], ["in0"]), (["again"], ["low"]))  # one argument, seen twice
     assert not waits((["in0"], ["low"]), (["in0"], ["high"]))  # parts beside each other
     assert not waits((["in0"], ["low"]), (["again", "in1"], ["high"]))  # both read
-    fill = host_module.Fill(slots["t"], 300, 8, 0, 4)
-    assert host_module.meet(host_module.uses(host, commands, fill), touched(["high"], []))
-    assert not host_module.meet(host_module.uses(host, commands, fill), touched(["low"], []))
+    fill = host_module.Fill(3, 300, 8, 0, 4)
+    assert waits((["high"], []), fill)
+    assert not waits((["low"], []), fill)
+
+
+def test_spans_that_are_touched() -> None:
+    """As a map of single bytes has it."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        since, bytes_of = host_module.Touched(), {True: set[int](), False: set[int]()}
+        for _ in range(12):
+            first = int(rng.integers(0, 60))
+            end, reads = first + int(rng.integers(1, 12)), bool(rng.integers(0, 2))
+            span = set(range(first, end))
+            assert since.meets([("t", first, end, reads)]) == bool(
+                span & bytes_of[False] or not reads and span & bytes_of[True])
+            since.add([("t", first, end, reads)])
+            bytes_of[reads] |= span
+        for (_, reads), spans in since.spans.items():
+            assert all(a[1] < b[0] for a, b in zip(spans, spans[1:]))
+            assert sum(b - a for a, b in spans) == len(bytes_of[reads])
 
 
 def objects(folder: Any, *sources: str) -> list[bytes]:

@@ -316,11 +316,12 @@ MODULE = """module @calque {
     ("stream.binding.subspan %arg0[%c0]", "stream.binding.subspan %arg7[%c0]", "subspan"),
     ("        return\n", "        stream.dispatch.other\n        return\n", "dispatch.other"),
     ("%c1 = arith.constant 1 : index", "%c1 = test.count : index", "executable"),
+    ("stream.return %c1, %c1", "stream.return %c1, %n", "workgroups"),
     ("module @calque {", "module @other {", "head"),
     ("  func.func @main", "  util.global private @g : i32\n  func.func @main", "util.global"),
     ("@loop_1::@loop_1", "@loop_2::@loop_1", "others' executables")])
 def test_lines_that_are_not_known(old: str, new: str, word: str) -> None:
-    assert "hal.interface.binding.subspan" in stream_module.rewritten(MODULE, DEVICE)
+    assert "hal.interface.binding.subspan" in stream_module.rewritten(MODULE, DEVICE).text
     assert MODULE.replace(old, new) != MODULE
     with pytest.raises(stream_module.Unknown, match=word):
         stream_module.rewritten(MODULE.replace(old, new), DEVICE)
@@ -355,7 +356,7 @@ def test_arrays_between_share_memory_when_they_are_not_there_together() -> None:
         for a in arrays:
             first = int(rng.integers(0, 20))
             lives[a.place, a.number] = first, first + int(rng.integers(0, 8))
-        slab = stream_module._Slab("between", "transient", arrays, lives)
+        slab = stream_module._Slab("between", arrays, lives)
         spans = [(slab.places[a.place, a.number], a.nbytes, *lives[a.place, a.number])
                  for a in arrays]
         for i, (at, size, first, last) in enumerate(spans):
@@ -366,7 +367,7 @@ def test_arrays_between_share_memory_when_they_are_not_there_together() -> None:
             assert slab.size <= sum(-(-a.nbytes // 64) * 64 for a in arrays)
     apart = {("made", 0): (0, 0), ("made", 1): (1, 1)}
     pair = [stream_module._Array("made", i, "tensor<64xf32>") for i in range(2)]
-    assert stream_module._Slab("between", "transient", pair, apart).size == 256
+    assert stream_module._Slab("between", pair, apart).size == 256
 
 
 def test_many_kernels_in_a_row() -> None:
