@@ -34,8 +34,9 @@ def drawn(n: int, density: float, batch: tuple[int, ...] = ()) -> tuple[Any, Any
     """Values and places of a matrix with about density * n * n nonzeros, in order."""
     draw = np.random.RandomState(n)
     count = int(density * n * n)
-    flat = np.sort(np.stack([draw.choice(n * n, count, replace=False)
-                             for _ in range(math.prod(batch))]), -1).reshape(*batch, count)
+    flat = np.stack([draw.permutation(np.unique(draw.randint(0, n * n, 2 * count)))[:count]
+                     for _ in range(math.prod(batch))])
+    flat = np.sort(flat, -1).reshape(*batch, count)
     places = np.stack(np.divmod(flat, n), -1).astype(np.int32)
     return draw.randn(*batch, count).astype(np.float32), places
 
