@@ -3,8 +3,8 @@
     python benchmarks/sparse.py [--only WORD ...] [--jax PYTHON] [--write]
 
 A case is an operation, a size and a density; the matrices are drawn by NumPy, so both libraries
-have the same.  Each library runs in a process of its own, call by call in turn, and what they return
-is compared.  --write makes the table in docs/sparse.md.
+have the same.  Each library runs in a process of its own, call by call in turn, and what they
+return is compared.  --write makes the table in docs/sparse.md.
 """
 from __future__ import annotations
 

@@ -32,7 +32,6 @@ from calque.numpy import (
 )
 from calque.trees import util as tree_util
 
-
 # What is out of range (negative, too) reads as zero, and is not written.
 FILL: dict[str, Any] = {"mode": "fill", "fill_value": 0, "wrap_negative_indices": False}
 DROP: dict[str, Any] = {"mode": "drop", "wrap_negative_indices": False}
@@ -456,7 +455,6 @@ def taken(mat: Any, indices: Any, n_batch: int) -> Any:
     if not n_sparse:
         lead, rest = mat.shape[:n_batch], mat.shape[n_batch:]
         return broadcast_to(mat.reshape(*lead, 1, *rest), (*lead, indices.shape[-2], *rest))
-    sizes = mat.shape[n_batch:n_batch + n_sparse]
     at = (*grid(mat.shape[:n_batch]), *columns(indices))
     return mat.at[at].get(**FILL)
 

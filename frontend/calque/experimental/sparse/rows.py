@@ -12,6 +12,7 @@ import numpy as np
 from calque.core.errors import explain
 from calque.experimental.sparse.array import (
     BCOO,
+    DROP,
     JAXSparse,
     batched,
     bcoo_extract,
@@ -27,12 +28,10 @@ from calque.experimental.sparse.shapes import (
     bcoo_transpose,
 )
 from calque.numpy import (
-    arange,
     asarray,
     bincount,
     concatenate,
     cumsum,
-    searchsorted,
     stack,
     where,
     zeros,
@@ -42,8 +41,8 @@ from calque.trees import util as tree_util
 
 def _rows(indptr: Any, nse: int) -> Any:
     """The row of each element; beyond the last one: the number of rows."""
-    return (searchsorted(indptr, arange(nse, dtype=indptr.dtype), side="right") - 1).astype(
-        indptr.dtype)
+    starts = zeros(nse, indptr.dtype).at[indptr[1:]].add(1, **DROP)
+    return cumsum(starts, dtype=indptr.dtype)
 
 
 def _indptr(row: Any, n_rows: int) -> Any:
