@@ -15,9 +15,8 @@ SHARED = 1 << 18  # multiply-adds that are worth sharing: each workgroup reads a
 
 
 def emit_spmm(ctx: Context, how: Spmm, xs: Sequence[Value], out: ShapedArray) -> Value:
-    """The sums, of the dense matrix, the arrays with numbers of rows and columns, and the factors
-    (where there are any)."""
-    dense, rows, columns, *weights = xs
+    """The sums."""
+    dense, rows, columns, *weights = [xs[k] for k in how.operands]
     (height, width), depth = out.shape, dense.shape[0]
     count = rows.shape[0]
     least = STRIP // out.dtype.itemsize

@@ -27,6 +27,7 @@ places.py     which axes of arrays those rows have, and the program of a group o
 planes.py     coordinates first in loops over memory
 shared.py     triangular systems of a batch that share their matrix are one
 vectors.py    products with a vector for each of a batch, as sums
+spmm.py       rows that are gathered, multiplied and added up: a sparse matrix times a dense one
 staged.py     reductions of more than a cache holds, in two stages
 replacement.py  equations in the place of one
 lists.py      the same elementwise work on many arrays of any sizes

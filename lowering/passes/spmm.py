@@ -6,6 +6,7 @@ nonzeros times 32 columns: 64 MiB, of 2.5 that are read).  Start reading at `wit
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
+from calque.core.types import Axes
 from calque.lowering.emit.dtypes import F32, F64, I32
 from calque.lowering.passes import cost
 from calque.lowering.passes.flat import flat
@@ -26,10 +28,12 @@ _SAME = ("reshape", "squeeze", "broadcast_in_dim")
 
 @dataclass(frozen=True, slots=True)
 class Spmm:
-    """How the kernel is called: offset and step of the row's numbers and of the column's in the
-    arrays that hold them, whether rows have factors, whether indices are clipped, and what a row
-    out of range reads as."""
+    """How the kernel is called: which operands are the dense matrix, the arrays that hold numbers
+    of rows and of columns, and the factors (where there are any); offset and step of the row's
+    numbers and of the column's in these, whether rows have factors, whether indices are clipped,
+    and what a row out of range reads as."""
 
+    operands: tuple[int, ...]
     rows: tuple[int, int]
     columns: tuple[int, int]
     weighted: bool
@@ -54,43 +58,54 @@ def _is_sum_of_rows(e: Equation) -> bool:
     if e.name != "scatter-add" or cost.is_dynamic(e):
         return False
     (x, at, updates), d = (a.aval for a in e.inputs), e.params["dimension_numbers"]
-    return (x.ndim == updates.ndim == 2 and x.dtype in (F32, F64) and updates.dtype == x.dtype
-            and at.shape == (updates.shape[0], 1) and at.dtype == I32
-            and x.shape[1] == updates.shape[1] >= NARROWEST and updates.size >= LEAST
-            and tuple(d.update_window_dims) == (1,) and tuple(d.inserted_window_dims) == (0,)
-            and tuple(d.scatter_dims_to_operand_dims) == (0,) and x.shape[0] > 0)
+    k = _axis(d.scatter_dims_to_operand_dims)
+    return (k is not None and x.ndim == updates.ndim == 2 and x.dtype in (F32, F64)
+            and updates.dtype == x.dtype and at.dtype == I32 and at.shape == (updates.shape[k], 1)
+            and x.shape[1 - k] == updates.shape[1 - k] >= NARROWEST and updates.size >= LEAST
+            and tuple(d.update_window_dims) == (1 - k,) and tuple(d.inserted_window_dims) == (k,)
+            and x.shape[k] > 0)
+
+
+def _axis(axes: Axes) -> int | None:
+    """The axis that indices go along; None where there are several."""
+    return axes[0] if tuple(axes) in ((0,), (1,)) else None
 
 
 def _with_rows_added(p: Program) -> Program:
     whole = flat(p)
     makers: dict[Atom, Equation] = {v: e for e in whole.equations for v in e.outputs}
-    equations = [_call(e, makers) if _is_sum_of_rows(e) else
-                 e if cost.is_kernel(e) else e.with_inner(with_rows_added)
-                 for e in whole.equations]
-    same = all(a is b for a, b in zip(equations, whole.equations))
+    equations: list[Equation] = []
+    for e in whole.equations:
+        equations += _calls(e, makers) if _is_sum_of_rows(e) else [
+            e if cost.is_kernel(e) else e.with_inner(with_rows_added)]
+    same = len(equations) == len(whole.equations) and all(map(
+        operator.is_, equations, whole.equations))
     return p if same else eliminate_dead_code(whole.replace(equations=equations))
 
 
-def _call(e: Equation, makers: Makers) -> Equation:
-    """The call in the place of a scatter; the scatter where what it adds is not such rows."""
+def _calls(e: Equation, makers: Makers) -> list[Equation]:
+    """The call in the place of a scatter, of columns between two transpositions; the scatter where
+    what it adds is not such rows."""
     start, at, updates = e.inputs
-    zeros, product = makers.get(start), makers.get(updates)
-    if zeros is None or zeros.name != "broadcast_in_dim" or product is None or not (
-            isinstance(zeros.inputs[0], Literal) and np.all(zeros.inputs[0].value == 0)):
-        return e
-    used, weights = [zeros], None
+    (axis,) = e.params["dimension_numbers"].scatter_dims_to_operand_dims
+    used, weights, product = list[Equation](), None, makers.get(updates)
+    while (maker := makers.get(start)) is not None and maker.name == "broadcast_in_dim":
+        used.append(maker)
+        (start,) = maker.inputs
+    if product is None or not (isinstance(start, Literal) and np.all(start.value == 0)):
+        return [e]
     pick = product
     if product.name == "mul":
         used.append(product)
         for a, b in (product.inputs, product.inputs[::-1]):
             spread = makers.get(b)
             if (maker := makers.get(a)) is not None and maker.name == "gather" and (
-                    spread is not None and _is_of_rows(spread)):
+                    spread is not None and _is_of_rows(spread, axis)):
                 pick, weights = maker, spread.inputs[0]
                 used.append(spread)
                 break
-    if pick.name != "gather" or not _picks_rows(pick):
-        return e
+    if pick.name != "gather" or not _picks_rows(pick, axis):
+        return [e]
     dense, of = pick.inputs
     rows, row_step, views = _numbers(at, makers)
     columns, column_step, more = _numbers(of, makers)
@@ -100,15 +115,30 @@ def _call(e: Equation, makers: Makers) -> Equation:
     fill = np.nan if fill is None else float(fill)
     if not all(isinstance(a, Var) for a in given) or (
             mode == "FILL_OR_DROP" and not np.isnan(fill) and np.float32(fill) != fill):
-        return e
+        return [e]
+    members = _ordered([*views, *more, *used, pick, e], makers)
+    out, before, after = e.outputs[0], list[Equation](), list[Equation]()
+    if axis:  # what is beside the rows comes last
+        turned, result = _turned(dense), _turned(out)
+        before, after = [_transpose(dense, turned, e)], [_transpose(result, out, e)]
+        members = [_transpose(turned, dense, e), *members, _transpose(out, result, e)]
+        given[0], out = turned, result
     inputs = list(dict.fromkeys(a for a in given if isinstance(a, Var)))
-    inner = Program(inputs, _ordered([*views, *more, *used, pick, e], makers), e.outputs,
-                    name="spmm")
-    how = Spmm(row_step, column_step, weights is not None, mode != "FILL_OR_DROP",
-               e.params["mode"].name == "CLIP", fill if mode == "FILL_OR_DROP" else 0.0)
-    return Equation(registry["jit"], tuple(inputs), e.outputs, {
-        "jaxpr": inner, "name": "spmm", "rows": how,
-        "places": tuple(inputs.index(a) for a in given)}, e.source, e.scope)
+    how = Spmm(tuple(map(inputs.index, given)), row_step, column_step, weights is not None,
+               mode != "FILL_OR_DROP", e.params["mode"].name == "CLIP",
+               fill if mode == "FILL_OR_DROP" else 0.0)
+    return [*before, Equation(registry["jit"], tuple(inputs), (out,), {
+        "jaxpr": Program(inputs, members, (out,), name="spmm"), "name": "spmm", "rows": how,
+        }, e.source, e.scope), *after]
+
+
+def _turned(a: Atom) -> Var:
+    return Var(a.aval.update(shape=a.aval.shape[::-1]))
+
+
+def _transpose(a: Atom, made: Var, e: Equation) -> Equation:
+    return Equation(registry["transpose"], (a,), (made,), {"permutation": (1, 0)}, e.source,
+                    e.scope)
 
 
 def _ordered(members: list[Equation], makers: Makers) -> list[Equation]:
@@ -127,19 +157,23 @@ def _ordered(members: list[Equation], makers: Makers) -> list[Equation]:
     return found
 
 
-def _is_of_rows(e: Equation) -> bool:
-    """Whether it repeats a number along each row."""
-    (a,), out = e.inputs, e.outputs[0].aval
-    return e.name == "broadcast_in_dim" and out.ndim == 2 and a.aval.size == out.shape[0] and (
-        tuple(e.params["broadcast_dimensions"])[:1] == (0,))
+def _is_of_rows(e: Equation, axis: int) -> bool:
+    """Whether it repeats a number along each row (column, where axis is 1)."""
+    out = e.outputs[0].aval
+    if e.name != "broadcast_in_dim" or out.ndim != 2:
+        return False
+    a, axes = e.inputs[0].aval, e.params["broadcast_dimensions"]
+    return a.size == out.shape[axis] and [
+        k for k, n in zip(axes, a.shape) if n > 1] in ([axis], [])
 
 
-def _picks_rows(e: Equation) -> bool:
+def _picks_rows(e: Equation, axis: int) -> bool:
     (x, at), d = (a.aval for a in e.inputs), e.params["dimension_numbers"]
+    sizes = tuple(1 if k == axis else n for k, n in enumerate(x.shape))
     return (x.ndim == 2 and at.ndim == 2 and at.shape[1] == 1 and at.dtype == I32
-            and tuple(d.offset_dims) == (1,) and tuple(d.collapsed_slice_dims) == (0,)
-            and tuple(d.start_index_map) == (0,) and x.shape[0] > 0
-            and tuple(e.params["slice_sizes"]) == (1, x.shape[1]))
+            and tuple(d.offset_dims) == (1 - axis,) and tuple(d.collapsed_slice_dims) == (axis,)
+            and tuple(d.start_index_map) == (axis,) and x.shape[axis] > 0
+            and tuple(e.params["slice_sizes"]) == sizes)
 
 
 def _numbers(a: Atom, makers: Makers) -> tuple[Atom, tuple[int, int], list[Equation]]:

@@ -46,7 +46,7 @@ def _jit(op: Op) -> list[Value]:
     if isinstance(how, Plan):
         return emit_points(op.ctx, op["jaxpr"], how, op.operands, op.outs)
     if isinstance(how, Spmm):
-        return [emit_spmm(op.ctx, how, [op.operands[k] for k in op["places"]], op.outs[0])]
+        return [emit_spmm(op.ctx, how, op.operands, op.outs[0])]
     if isinstance(how, Assembly):
         return [emit_assembly(op.ctx, how, op.operands, op.outs[0], op["jaxpr"].equations)]
     if how is not None:

@@ -19,6 +19,7 @@ from calque.experimental.sparse.array import (
     bcoo_fromdense,
     bcoo_sum_duplicates,
     in_range,
+    placed,
     whole,
 )
 from calque.experimental.sparse.dots import bcoo_dot_general
@@ -122,9 +123,11 @@ class BCSR(JAXSparse):
             raise NotImplementedError(explain(
                 f"BCSR.from_bcoo: the array has n_sparse={arr.n_sparse}.",
                 fix="give one with two sparse dimensions: bcoo_update_layout."))
-        arr = arr.sort_indices()
-        data, indices = whole(arr)
         b = arr.n_batch
+        if not arr.indices_sorted:  # (what is out of range comes last)
+            arr = BCOO((arr.data, placed(arr.indices, arr.shape[b:b + 2])), shape=arr.shape,
+                       unique_indices=arr.unique_indices).sort_indices()
+        data, indices = whole(arr)
         rows, cols = arr.shape[b:b + 2]
         inside = in_range(indices, (rows, cols))
         indptr = batched(lambda r: _indptr(r, rows), b)(where(inside, indices[..., 0], rows))
