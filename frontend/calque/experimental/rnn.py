@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from calque import lax, nn, random
+from calque import lax, random
 from calque import numpy as jnp
 from calque.core.errors import explain
 
@@ -268,8 +268,8 @@ def _run(x: Any, state: Any, of_inputs: Any, of_states: Any, bias: Any, lengths:
     def step(state: Any, given: Any) -> tuple[Any, Any]:
         (h, c), (gates, place) = state, given
         i, f, g, o = jnp.split(gates + h @ of_states.T, GATES, -1)
-        cell = nn.sigmoid(f) * c + nn.sigmoid(i) * jnp.tanh(g)
-        hidden = nn.sigmoid(o) * jnp.tanh(cell)
+        cell = lax.logistic(f) * c + lax.logistic(i) * jnp.tanh(g)
+        hidden = lax.logistic(o) * jnp.tanh(cell)
         inside = (place < lengths)[:, None]
         return (jnp.where(inside, hidden, h), jnp.where(inside, cell, c)), jnp.where(
             inside, hidden, 0)
