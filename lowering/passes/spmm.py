@@ -124,7 +124,8 @@ def _calls(e: Equation, makers: Makers) -> list[Equation]:
         members = [_transpose(turned, dense, e), *members, _transpose(out, result, e)]
         given[0], out = turned, result
     inputs = list(dict.fromkeys(a for a in given if isinstance(a, Var)))
-    how = Spmm(tuple(map(inputs.index, given)), row_step, column_step, weights is not None,
+    places: dict[Atom, int] = {v: k for k, v in enumerate(inputs)}
+    how = Spmm(tuple(places[a] for a in given), row_step, column_step, weights is not None,
                mode != "FILL_OR_DROP", e.params["mode"].name == "CLIP",
                fill if mode == "FILL_OR_DROP" else 0.0)
     return [*before, Equation(registry["jit"], tuple(inputs), (out,), {
@@ -136,7 +137,8 @@ def _turned(a: Atom) -> Var:
     return Var(a.aval.update(shape=a.aval.shape[::-1]))
 
 
-def _transpose(a: Atom, made: Var, e: Equation) -> Equation:
+def _transpose(a: Atom, made: Atom, e: Equation) -> Equation:
+    assert isinstance(made, Var)
     return Equation(registry["transpose"], (a,), (made,), {"permutation": (1, 0)}, e.source,
                     e.scope)
 

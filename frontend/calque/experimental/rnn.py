@@ -194,9 +194,10 @@ def lstm(x: Any, h_0: Any, c_0: Any, weights: Any, seq_lengths: Any, input_size:
       >>> y.shape, h.shape
       ((4, 5, 3), (1, 4, 3))
     """
-    parts = unpack_lstm_weights(weights, input_size, hidden_size, num_layers, bidirectional)
-    return lstm_ref(x, h_0, c_0, *parts, seq_lengths, input_size, hidden_size, num_layers, dropout,
-                    bidirectional)
+    w_ih, w_hh, b_ih, b_hh = unpack_lstm_weights(weights, input_size, hidden_size, num_layers,
+                                                 bidirectional)
+    return lstm_ref(x, h_0, c_0, w_ih, w_hh, b_ih, b_hh, seq_lengths, input_size, hidden_size,
+                    num_layers, dropout, bidirectional)
 
 
 def lstm_ref(x: Any, h_0: Any, c_0: Any, W_ih: Weights, W_hh: Weights,  # noqa: N803
@@ -259,7 +260,8 @@ def lstm_ref(x: Any, h_0: Any, c_0: Any, W_ih: Weights, W_hh: Weights,  # noqa: 
             ends.append(end)
             outputs.append(made)
         y = jnp.concatenate(outputs, -1)
-    return jnp.swapaxes(y, 0, 1), *[jnp.stack(v) for v in zip(*ends)]
+    h_n, c_n = (jnp.stack(v) for v in zip(*ends))
+    return jnp.swapaxes(y, 0, 1), h_n, c_n
 
 
 def _run(x: Any, state: Any, of_inputs: Any, of_states: Any, bias: Any, lengths: Any, reverse: bool
