@@ -54,6 +54,7 @@ NAMESPACES = {
     "calque.experimental.colocated_python": "Python on the host of arrays' devices",
     "calque.experimental.jet": "derivatives of any order along a curve",
     "calque.experimental.ode": "ordinary differential equations",
+    "calque.experimental.rnn": "LSTM layers over sequences",
     "calque.experimental.pallas": "kernels over a grid of blocks",
     "calque.experimental.sparse": "arrays whose zeros are not stored",
     "calque.experimental.sparse.linalg": "sparse systems of equations",

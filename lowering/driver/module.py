@@ -159,8 +159,8 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     if has_small(plain):
         plain = hoist(narrowed(plain))
     if target.backend == "llvm-cpu":
-        plain = legalize(with_known(hoist(rerolled(plain))), native.object_of(
-            target, "fft") is not None)
+        plain = legalize(with_known(hoist(rerolled(plain))), *[
+            native.object_of(target, source) is not None for source in ("fft", "spmm")])
     plain = combined(plain) if off("accumulate") else accumulate(combined(plain))
     cpu = target.backend == "llvm-cpu"
     leading = () if options.bake_consts else program.const_vars

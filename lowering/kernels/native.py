@@ -98,7 +98,7 @@ def emit_native(ctx: Context, source: str, entry: str, operands: Sequence[Value]
 
 def _family(source: str, entry: str) -> str:
     """The family of a C kernel (plan/record.FAMILIES)."""
-    if source in ("gemm", "gemm_int"):
+    if source in ("gemm", "gemm_int", "spmm"):
         return "convolution" if entry.startswith("calque_convolve") else "product"
     if source == "quantized":
         return "move" if entry.startswith("calque_dequantize") else "product"

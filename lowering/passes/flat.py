@@ -6,8 +6,8 @@ from calque.core.program import Atom, Equation, Program, Var
 
 
 def flat(p: Program) -> Program:
-    """p with what it calls written out."""
-    if not any(e.name == "jit" for e in p.equations):
+    """p with what it calls written out, but for what is one kernel already."""
+    if not any(e.name == "jit" and "rows" not in e.params for e in p.equations):
         return p
     equations: list[Equation] = []
     env: dict[Atom, Atom] = {}
@@ -15,7 +15,7 @@ def flat(p: Program) -> Program:
     def write(p: Program) -> None:
         for e in p.equations:
             inputs = tuple(env.get(a, a) for a in e.inputs)
-            if e.name == "jit":
+            if e.name == "jit" and "rows" not in e.params:
                 inner: Program = e.params["jaxpr"]
                 env.update(zip(inner.inputs, inputs))
                 write(inner)

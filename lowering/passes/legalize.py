@@ -22,6 +22,7 @@ from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.planes import in_planes
 from calque.lowering.passes.same import merged
 from calque.lowering.passes.shared import with_shared_solves
+from calque.lowering.passes.spmm import with_rows_added
 from calque.lowering.passes.staged import with_stages
 from calque.lowering.passes.vectors import with_vectors_summed
 from calque.lowering.passes.written import with_parts_written
@@ -31,15 +32,17 @@ LEAST_TURNED = 1 << 12  # numbers of an operand that is converted before it is t
 FEW_TAPS = 25  # of a window outside of loops: each of more is worth less than compiling it
 
 
-def legalize(p: Program, transforms: bool = False) -> Program:
+def legalize(p: Program, transforms: bool = False, sparse: bool = False) -> Program:
     """p with such loops, at any depth, and such convolutions; `transforms`: whether kernels of the
-    target can call the C kernels of FFTs."""
+    target can call the C kernels of FFTs; `sparse`: whether the C kernel of sparse products is
+    there."""
     def write() -> Program:
         plain = by_blocks(with_shared_solves(with_parts_written(_as_they_lie(p))))
         summed = with_vectors_summed(_in_slices(with_loops(plain, transforms)))
-        return with_stages(_turned_last(summed))
+        made = with_stages(_turned_last(summed))
+        return with_rows_added(made) if sparse else made
 
-    return p.derived(("legalize", loops.enabled, transforms), write)
+    return p.derived(("legalize", loops.enabled, transforms, sparse), write)
 
 
 def _as_they_lie(p: Program) -> Program:

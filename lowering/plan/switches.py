@@ -37,6 +37,7 @@ SWITCHES = {
     "sums": "products with a vector for each of a batch as sums",
     "halves": "float32 times a matrix of halves, widened as it is read",
     "convolutions": "convolutions in C",
+    "sparse": "rows gathered, multiplied and added up by the kernel in C",
     "moves": "large joins, rows picked, axes turned round by a kernel",
 }
 _ELSEWHERE = ("numpy", "plans", "kernels")  # docs/debugging.md

@@ -10,6 +10,7 @@ from calque.lowering.kernels.lists import emit_list
 from calque.lowering.kernels.loop import emit_padded, emit_whole
 from calque.lowering.kernels.points import emit_points
 from calque.lowering.kernels.rows import emit_rows
+from calque.lowering.kernels.spmm import emit_spmm
 from calque.lowering.passes.assembled import Assembly
 from calque.lowering.passes.attention import Attention
 from calque.lowering.passes.edges import Edges
@@ -17,6 +18,7 @@ from calque.lowering.passes.lists import List
 from calque.lowering.passes.orders import Order
 from calque.lowering.passes.registers import Plan
 from calque.lowering.passes.remainder import Whole, is_spread
+from calque.lowering.passes.spmm import Spmm
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.sort import order_of
 
@@ -43,6 +45,8 @@ def _jit(op: Op) -> list[Value]:
         return op.ctx.emit_program(op["jaxpr"], op.operands) if moved is None else [moved]
     if isinstance(how, Plan):
         return emit_points(op.ctx, op["jaxpr"], how, op.operands, op.outs)
+    if isinstance(how, Spmm):
+        return [emit_spmm(op.ctx, how, op.operands, op.outs[0])]
     if isinstance(how, Assembly):
         return [emit_assembly(op.ctx, how, op.operands, op.outs[0], op["jaxpr"].equations)]
     if how is not None:

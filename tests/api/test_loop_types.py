@@ -175,3 +175,13 @@ def test_branches_agree_on_the_weak_type_of_the_first() -> None:
     for true, false in ((0., 0), (0, I32.astype("int8")), (True, 0)):
         with pytest.raises(TypeError, match="must have equal output types"):
             lax.cond(True, lambda t=true: t, lambda f=false: f)
+
+
+def test_what_a_scan_passes_on_is_what_it_was_given() -> None:
+    """As with while_loop, and JAX: a number, or NumPy's array."""
+    given = np.ones(2)
+    for n in (0, 3):
+        (number, array, count), _ = calque.lax.scan(
+            lambda c, _: ((c[0], c[1], c[2] + 1), c[0]), (1.0, given, 0), None, length=n)
+        assert type(number) is float and array is given and count == n
+        assert type(calque.lax.fori_loop(0, n, lambda i, c: c, 1.0)) is float

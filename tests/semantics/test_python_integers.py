@@ -86,7 +86,7 @@ MAKE: dict[str, Callable[[], Any]] = {
     "float32": lambda: jnp.float32(2.5), "eager": lambda: jnp.asarray(ROWS)[1] + 1,
     "bool": lambda: jnp.array(True), "jit": calque.jit(lambda: 3),
     "identity": lambda: calque.jit(lambda x: x)(7), "passed on": lambda: lax.scan(
-        lambda c, _: (c, None), 4, None, length=2)[0], "aux": lambda: calque.grad(
+        lambda c, _: (c * 1, None), 4, None, length=2)[0], "aux": lambda: calque.grad(
         lambda x: (x, x), has_aux=True)(2.5)[1], "put": lambda: calque.device_put(6)}
 
 
@@ -175,7 +175,7 @@ TAKES: dict[str, Callable[[Any], Any]] = {
     "jit": calque.jit(lambda t: t), "device_put": calque.device_put, "asarray": jnp.asarray,
     "compiled": lambda v: calque.jit(lambda t: t).lower(v).compile()(v),
     "cond": lambda v: lax.cond(True, lambda x: x, lambda x: x, v),
-    "scan": lambda v: lax.scan(lambda c, x: (c, x), v, ROWS)[0], "typeof": calque.typeof,
+    "scan": lambda v: lax.scan(lambda c, x: (c + 1, x), v, ROWS)[0], "typeof": calque.typeof,
     "vmap": lambda v: calque.vmap(lambda a, b: a + b, (0, None))(ROWS, v),
     "set": lambda v: jnp.zeros(2, complex).at[0].set(v),
     "dtype": lambda v: jnp.result_type(v, np.int8).name,

@@ -251,8 +251,7 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None,
         k = len(init_leaves)
         ys_tree = out_tree.children()[1]
         # what the body passes on unchanged is the initial value itself
-        final = [x if program.outputs[i] is program.inputs[i] and x is init_leaves[i]
-                 and isinstance(x, (Array, Tracer)) else out
+        final = [x if program.outputs[i] is program.inputs[i] and x is init_leaves[i] else out
                  for i, (x, out) in enumerate(zip(given, outs))]
         return init_tree.unflatten(final), ys_tree.unflatten(outs[k:])
 

@@ -41,7 +41,7 @@ SAME = {
     "jax.experimental.layout", "jax.experimental.mesh_utils",
     "jax.experimental.multihost_utils", "jax.experimental.ode",
     "jax.experimental.pallas", "jax.experimental.pjit",
-    "jax.experimental.random", "jax.experimental.scheduling_groups",
+    "jax.experimental.random", "jax.experimental.rnn", "jax.experimental.scheduling_groups",
     "jax.experimental.serialize_executable", "jax.experimental.shard_map",
     "jax.experimental.sparse", "jax.experimental.sparse.linalg",
     "jax.experimental.topologies", "jax.experimental.xla_metadata", "jax.export", "jax.extend",

@@ -2,8 +2,9 @@
 function), colocated_python.py, compilation_cache/, compute_on.py, custom_partitioning.py (not
 here), jet.py (series.py: what Taylor mode makes of operations), layout.py, mesh_utils.py,
 multihost_utils.py, ode.py (dormand_prince.py: the steps), pallas/ (kernels over a grid of blocks),
-pjit.py, random.py (generators with a state), scheduling_groups.py, serialize_executable.py,
-shard_map.py, sparse/ (arrays whose zeros are not stored), topologies.py, xla_metadata.py."""
+pjit.py, random.py (generators with a state), rnn.py (LSTM layers), scheduling_groups.py,
+serialize_executable.py, shard_map.py, sparse/ (arrays whose zeros are not stored), topologies.py,
+xla_metadata.py."""
 from calque.api.callbacks import io_callback as io_callback
 from calque.experimental import checkify as checkify
 from calque.experimental import colocated_python as colocated_python
@@ -17,6 +18,7 @@ from calque.experimental import ode as ode
 from calque.experimental import pallas as pallas
 from calque.experimental import pjit as pjit
 from calque.experimental import random as random
+from calque.experimental import rnn as rnn
 from calque.experimental import scheduling_groups as scheduling_groups
 from calque.experimental import shard_map as shard_map
 from calque.experimental import sparse as sparse
@@ -25,7 +27,7 @@ from calque.experimental import xla_metadata as xla_metadata
 
 __all__ = ["checkify", "colocated_python", "compilation_cache", "compute_on", "io_callback", "jet",
            "layout", "mesh_utils", "multihost_utils", "ode", "pallas", "pjit", "random",
-           "scheduling_groups", "shard_map", "sparse", "topologies", "xla_metadata"]
+           "rnn", "scheduling_groups", "shard_map", "sparse", "topologies", "xla_metadata"]
 
 
 def __dir__() -> list[str]:

@@ -32,6 +32,10 @@ from calque.numpy import (
 )
 from calque.trees import util as tree_util
 
+# What is out of range (negative, too) reads as zero, and is not written.
+FILL: dict[str, Any] = {"mode": "fill", "fill_value": 0, "wrap_negative_indices": False}
+DROP: dict[str, Any] = {"mode": "drop", "wrap_negative_indices": False}
+
 
 class SparseEfficiencyError(ValueError):
     """What was asked for would store many zeros.
@@ -339,9 +343,13 @@ def batched(f: Callable[..., Any], n_batch: int) -> Callable[..., Any]:
 
 def in_range(indices: Any, sizes: Sequence[int]) -> Any:
     """Of each row of indices, whether it is a place; a bool array without the last dimension."""
-    if not sizes:
-        return ones(indices.shape[:-1], bool)
-    return ((indices >= 0) & (indices < asarray(sizes, indices.dtype))).all(-1)
+    there = None
+    for column, size in zip(columns(indices), sizes):  # (one by one: kernels have no small axes)
+        inside = column >= 0
+        if size <= np.iinfo(indices.dtype).max:
+            inside &= column < size
+        there = inside if there is None else there & inside
+    return ones(indices.shape[:-1], bool) if there is None else there
 
 
 def masked(data: Any, mask: Any) -> Any:
@@ -384,9 +392,8 @@ def bcoo_todense(mat: BCOO) -> Any:
     batch, sparse, dense = parts(mat)
     if not sparse:
         return data.sum(len(batch), dtype=data.dtype)
-    indices = placed(indices, sparse)
     at = (*grid(batch), *columns(indices))
-    return zeros(mat.shape, data.dtype).at[at].add(data, mode="drop")
+    return zeros(mat.shape, data.dtype).at[at].add(data, **DROP)
 
 
 def placed(indices: Any, sizes: Sequence[int]) -> Any:
@@ -448,9 +455,8 @@ def taken(mat: Any, indices: Any, n_batch: int) -> Any:
     if not n_sparse:
         lead, rest = mat.shape[:n_batch], mat.shape[n_batch:]
         return broadcast_to(mat.reshape(*lead, 1, *rest), (*lead, indices.shape[-2], *rest))
-    sizes = mat.shape[n_batch:n_batch + n_sparse]
-    at = (*grid(mat.shape[:n_batch]), *columns(placed(indices, sizes)))
-    return mat.at[at].get(mode="fill", fill_value=0)
+    at = (*grid(mat.shape[:n_batch]), *columns(indices))
+    return mat.at[at].get(**FILL)
 
 
 def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) -> BCOO:

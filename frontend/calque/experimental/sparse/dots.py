@@ -12,6 +12,8 @@ from typing import Any
 from calque.core.errors import explain
 from calque.experimental.sparse.array import (
     BCOO,
+    DROP,
+    FILL,
     _summed,
     columns,
     grid,
@@ -19,7 +21,6 @@ from calque.experimental.sparse.array import (
     masked,
     parted,
     parts,
-    placed,
     whole,
 )
 from calque.experimental.sparse.shapes import bcoo_update_layout
@@ -80,9 +81,7 @@ def gathered(x: Any, labels: Labels, batch: Labels, sparse: Labels, indices: Any
     x = transpose(x, [list(labels).index(n) for n in order])
     places = grid(indices.shape[:len(batch)])
     use = [places[i] for i, b in enumerate(batch) if b in inside]
-    sizes = x.shape[len(inside):len(inside) + len(at)]
-    indices = placed(stack([indices[..., k] for k in at], -1), sizes)
-    found = x.at[(*use, *columns(indices))].get(mode="fill", fill_value=0)
+    found = x.at[(*use, *[indices[..., k] for k in at])].get(**FILL)
     return found, [*batch, *rest], True
 
 
@@ -106,7 +105,11 @@ def sparse_with_dense(mat: BCOO, labels: Labels, dense: Any, dense_labels: Label
     n_batch, n_sparse = mat.n_batch, mat.n_sparse
     batch, sparse = list(labels[:n_batch]), list(labels[n_batch:n_batch + n_sparse])
     rest = list(labels[n_batch + n_sparse:])
-    data = masked(data, in_range(indices, mat.shape[n_batch:n_batch + n_sparse]))
+    # (what is out of range among `kept` is not written)
+    summed = [k for k, s in enumerate(sparse) if s not in out]
+    if summed:
+        data = masked(data, in_range(stack([indices[..., k] for k in summed], -1),
+                                     [mat.shape[n_batch + k] for k in summed]))
     other, other_labels, has_element = gathered(dense, dense_labels, batch, sparse, indices)
     if has_element:
         other_labels = [*other_labels[:n_batch], ELEMENT, *other_labels[n_batch:]]
@@ -121,9 +124,8 @@ def sparse_with_dense(mat: BCOO, labels: Labels, dense: Any, dense_labels: Label
     sizes = dict(zip((*labels, *dense_labels), (*mat.shape, *dense.shape)))
     order = [*kept_batch, *[sparse[k] for k in kept], *free]
     at = [g for g, b in zip(grid(mat.shape[:n_batch]), batch) if b in kept_batch]
-    at += columns(placed(stack([indices[..., k] for k in kept], -1),
-                         [sizes[sparse[k]] for k in kept]))
-    made = zeros([sizes[n] for n in order], dtype).at[tuple(at)].add(products, mode="drop")
+    at += [indices[..., k] for k in kept]
+    made = zeros([sizes[n] for n in order], dtype).at[tuple(at)].add(products, **DROP)
     return transpose(made, [order.index(n) for n in out])
 
 

@@ -84,7 +84,7 @@ def _on_host(args: list[Any], transposed: bool, reorder: int) -> np.ndarray[Any,
         return np.linalg.solve(full.T if transposed else full, b).astype(b.dtype)
     count = int(indptr[-1])  # what follows is padding
     matrix = sparse.csr_array((data[:count], indices[:count], indptr), shape=(len(b), len(b)))
-    matrix = (matrix.T if transposed else matrix).tocsc()
+    matrix = matrix.T if transposed else matrix
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", linalg.MatrixRankWarning)
         found = linalg.spsolve(matrix, b, permc_spec="COLAMD" if reorder else "NATURAL")

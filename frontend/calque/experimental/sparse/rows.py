@@ -12,12 +12,14 @@ import numpy as np
 from calque.core.errors import explain
 from calque.experimental.sparse.array import (
     BCOO,
+    DROP,
     JAXSparse,
     batched,
     bcoo_extract,
     bcoo_fromdense,
     bcoo_sum_duplicates,
     in_range,
+    placed,
     whole,
 )
 from calque.experimental.sparse.dots import bcoo_dot_general
@@ -27,12 +29,10 @@ from calque.experimental.sparse.shapes import (
     bcoo_transpose,
 )
 from calque.numpy import (
-    arange,
     asarray,
     bincount,
     concatenate,
     cumsum,
-    searchsorted,
     stack,
     where,
     zeros,
@@ -42,8 +42,8 @@ from calque.trees import util as tree_util
 
 def _rows(indptr: Any, nse: int) -> Any:
     """The row of each element; beyond the last one: the number of rows."""
-    return (searchsorted(indptr, arange(nse, dtype=indptr.dtype), side="right") - 1).astype(
-        indptr.dtype)
+    starts = zeros(nse, indptr.dtype).at[indptr[1:]].add(1, **DROP)
+    return cumsum(starts, dtype=indptr.dtype)
 
 
 def _indptr(row: Any, n_rows: int) -> Any:
@@ -123,9 +123,11 @@ class BCSR(JAXSparse):
             raise NotImplementedError(explain(
                 f"BCSR.from_bcoo: the array has n_sparse={arr.n_sparse}.",
                 fix="give one with two sparse dimensions: bcoo_update_layout."))
-        arr = arr.sort_indices()
-        data, indices = whole(arr)
         b = arr.n_batch
+        if not arr.indices_sorted:  # (what is out of range comes last)
+            arr = BCOO((arr.data, placed(arr.indices, arr.shape[b:b + 2])), shape=arr.shape,
+                       unique_indices=arr.unique_indices).sort_indices()
+        data, indices = whole(arr)
         rows, cols = arr.shape[b:b + 2]
         inside = in_range(indices, (rows, cols))
         indptr = batched(lambda r: _indptr(r, rows), b)(where(inside, indices[..., 0], rows))

@@ -71,7 +71,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     data = transpose(mat.data, [*kinds[0], b, *[b + 1 + d - s for d in kinds[2]]])
     indices = transpose(mat.indices, [*kinds[0], b, b + 1])
     if mat.n_sparse:
-        indices = indices[..., asarray([k - b for k in kinds[1]])]
+        indices = stack([indices[..., k - b] for k in kinds[1]], -1)
     same = list(kinds[1]) == list(range(b, s))
     return BCOO((data, indices), shape=[mat.shape[i] for i in order],
                 indices_sorted=mat.indices_sorted and same, unique_indices=mat.unique_indices)
