@@ -31,7 +31,6 @@ vectors.py    products with a vector for each of a batch, as sums
 staged.py     reductions of more than a cache holds, in two stages, or of few side by side
 blocks.py     transposed convolutions whose windows lie side by side, as products
 spmm.py       rows that are gathered, multiplied and added up: a sparse matrix times a dense one
-staged.py     reductions of more than a cache holds, in two stages
 replacement.py  equations in the place of one
 lists.py      the same elementwise work on many arrays of any sizes
 uneven.py     elementwise work of sizes that IREE does not cut into vectors

@@ -82,7 +82,7 @@ def _may_be_kernel(e: Equation) -> bool:
     if e.name == "jit" and "rows" not in e.params:
         return all(map(_may_be_kernel, e.params["jaxpr"].equations))
     if e.name in JOINS:
-        return _is_small(e) or is_of_rows(*[a.aval for a in e.inputs[:2]], e.params)
+        return _is_small(e) or is_of_rows(e.inputs[0].aval, e.inputs[1].aval, e.params)
     if e.name in ("sort", "top_k"):
         return is_of_keys(e)
     if e.name in ("fft", "as_pairs"):

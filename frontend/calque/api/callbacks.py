@@ -19,7 +19,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.lists import flagged
 from calque.core.naming import name_of, wraps
-from calque.core.refs import Ref
+from calque.core.refs import Ref, read
 from calque.core.trace import as_current
 from calque.core.trace import eval_trace as bottom_trace
 from calque.core.types import Function
@@ -220,7 +220,7 @@ def _call_back(ordered: bool, partitioned: bool, callback: Any, /, *args: Any,
             "first argument to debug.callback must be callable, but got an object of type "
             f"{type(callback)}.", fix="pass the function first, then its arguments."))
     leaves, in_tree = tree_util.flatten((args, kwargs))
-    leaves = [x[...] if isinstance(x, Ref) else x for x in leaves]
+    leaves = [read(x) if isinstance(x, Ref) else x for x in leaves]
     where = [_is_array(x) for x in leaves]
     found = flagged(leaves, where)
     keys = [aval_of(x).dtype if dtypes.is_key(aval_of(x).dtype) else None for x in found]

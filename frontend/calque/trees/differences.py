@@ -46,15 +46,17 @@ def differences(a: Any, b: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[An
     if not any(nodes):
         return
     if not all(nodes) or type(a) is not type(b):
-        yield path, *(f"a pytree with type {type(x)}" if n else "a pytree leaf"
-                      for x, n in zip((a, b), nodes))
+        mine, theirs = (f"a pytree with type {type(x)}" if n else "a pytree leaf"
+                        for x, n in zip((a, b), nodes))
+        yield path, mine, theirs
         return
-    (mine, data), (theirs, other) = map(tree_util.flatten_one_level_with_keys, (a, b))
-    if len(mine) != len(theirs):
+    (left, data), (right, other) = map(tree_util.flatten_one_level_with_keys, (a, b))
+    if len(left) != len(right):
         kind = f"a {type(a).__name__} of length"
-        yield path, f"{kind} {len(mine)}", f"{kind} {len(theirs)}"
+        yield path, f"{kind} {len(left)}", f"{kind} {len(right)}"
     elif data != other:
-        yield path, *(f"a {type(a).__name__} with metadata {x}" for x in (data, other))
+        kind = f"a {type(a).__name__} with metadata"
+        yield path, f"{kind} {data}", f"{kind} {other}"
     else:
-        for (key, x), (_, y) in zip(mine, theirs):
+        for (key, x), (_, y) in zip(left, right):
             yield from differences(x, y, (*path, key))

@@ -121,6 +121,9 @@ def estimate_cost(fun: Function, *args: Any, **kwargs: Any) -> CostEstimate:
       A CostEstimate: an addition or product of one element is a flop, a function such as exp a
       transcendental; bytes are those of the arguments and results, each once.
 
+    Raises:
+      TypeError: an argument is no array.
+
     Example:
       >>> import calque, calque.numpy as jnp
       >>> from calque.experimental import pallas as pl
