@@ -289,3 +289,47 @@ def test_networks_are_kernels_alone():
     # each operation by itself, which other tests hold against NumPy; sums of up to 4,096 numbers
     for got, wanted in zip(calque.jit(calque.grad(loss))(p, x, y), calque.grad(loss)(p, x, y)):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+@on_x86
+@pytest.mark.parametrize("window", [(1, 2, 2, 1), (1, 3, 4, 1)])
+def test_gradients_of_means_of_windows(window):
+    """Elements repeated; what no window sees has none."""
+    x = RNG.normal(size=(3, 13, 14, 8)).astype(np.float32)
+    counts = [n // k for n, k in zip(x.shape, window)]
+    weights = RNG.normal(size=counts).astype(np.float32)
+
+    def f(x, weights):
+        return calque.grad(lambda x: (lax.reduce_window(
+            jnp.sin(x), 0.0, lax.add, window, window, "VALID") * weights).sum())(x) + 1
+
+    wide = weights.repeat(window[1], 1).repeat(window[2], 2).astype(np.float64)
+    wide = np.pad(wide, [(0, n - m) for n, m in zip(x.shape, wide.shape)])
+    assert _is_closed(f, x, weights)
+    np.testing.assert_allclose(calque.jit(f)(x, weights), np.cos(x) * wide + 1, rtol=1e-5,
+                               atol=1e-6)  # cosines and a sum: roundings of 6e-8 of 1 and 4
+
+
+@on_x86
+@pytest.mark.parametrize(("stride", "taps"), [(1, (3, 3)), (2, (3, 2)), (3, (2, 1))])
+def test_gradients_of_a_kernel_for_each_feature(stride, taps):
+    """Sums of products with what each place of the kernel sees."""
+    x = RNG.normal(size=(2, 11, 12, 8)).astype(np.float32)
+
+    def conv(x, w):
+        return lax.conv_general_dilated(x, w, (stride, stride), "VALID", feature_group_count=8,
+                                        dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    w = RNG.normal(size=(*taps, 1, 8)).astype(np.float32)
+    ct = RNG.normal(size=calque.eval_shape(conv, x, w).shape).astype(np.float32)
+
+    def f(x, ct):
+        return calque.linear_transpose(lambda w: conv(jnp.sin(x), w), w)(ct)[0] * 2
+
+    wanted = np.zeros((*taps, 1, 8))
+    for i, j in itertools.product(*map(range, taps)):
+        seen = np.sin(x[:, i::stride, j::stride][:, :ct.shape[1], :ct.shape[2]].astype(np.float64))
+        wanted[i, j, 0] = 2 * (seen * ct).sum((0, 1, 2))
+    assert _is_closed(f, x, ct)
+    # sums of up to 180 products below 10: roundings of 6e-8
+    np.testing.assert_allclose(calque.jit(f)(x, ct), wanted, rtol=1e-5, atol=1e-4)

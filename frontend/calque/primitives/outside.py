@@ -24,10 +24,11 @@ from calque.core.primitive import Primitive
 from calque.core.types import Dtype, Params, Shape
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
-from calque.primitives.conv import conv_general_dilated_p
+from calque.primitives.conv import conv_general_dilated_p, spatial_result
 from calque.primitives.conv_phases import by_phase, has_phases
 from calque.primitives.expansions import EXPANSIONS, NoExpansion, outside
 from calque.primitives.gather import GatherScatterMode
+from calque.primitives.reduce import reduce_sum
 from calque.primitives.scatter import FAMILY, KNOWN, ROWS
 from calque.primitives.sort import sort_p, take_along, top_k_p
 from calque.primitives.window import Window, select_and_scatter_add_p
@@ -116,12 +117,25 @@ def _top_k(x: Any, *, k: int, axis: int) -> list[Any]:
 
 
 # ---- windows
+def _spread(x: Any, w: Window, start: Any) -> Any:
+    """Windows that each see one element, between holes: elements repeated."""
+    counts = shape_of(x)
+    wide = tuple(itertools.chain(*zip(counts, w.dimensions)))
+    made = sh.reshape(sh.broadcast_in_dim(x, wide, range(0, len(wide), 2)),
+                      [n * k for n, k in zip(counts, w.dimensions)])
+    rest = [(0, high - k + 1, 0) for (_, high), k in zip(w.padding, w.dimensions)]
+    return sh.pad(made, start, rest) if any(map(any, rest)) else made
+
+
 def _windows(combine: Callable[[Any, Any], Any], identity: Callable[[Dtype], Any]
              ) -> Callable[..., list[Any]]:
     def expand(x: Any, **params: Any) -> list[Any]:
         dtype, w = dtype_of(x), Window.of(params)
         if dtype.kind not in "fiu" or dtype.itemsize < 4:
             raise NoExpansion(f"windows of {dtype.name}")
+        if w.base == w.dimensions and {*w.strides, *w.dilation} == {1} and all(
+                low == k - 1 <= high for (low, high), k in zip(w.padding, w.dimensions)):
+            return [_spread(x, w, np.asarray(identity(dtype), dtype)[()])]
         if math.prod(w.dimensions) > MOST_TAPS or any(b != 1 for b in w.base):
             raise NoExpansion(f"windows of {math.prod(w.dimensions)} places")
         result = w.result(shape_of(x))
@@ -182,12 +196,56 @@ def _running(name: str) -> Callable[..., list[Any]]:
 
 
 def _conv(x: Any, y: Any, **params: Any) -> list[Any]:
-    dtype = dtype_of(x)
-    if (not has_phases(params) or max(params["feature_group_count"], params["batch_group_count"])
-            > 1 or dtype.kind != "f" or dtype.itemsize < 4 or dtype != dtype_of(y)
-            or params["preferred_element_type"] not in (None, dtype)):
-        return [conv_general_dilated_p.bind(x, y, **params)]
-    return [by_phase(x, y, params)]
+    dtype, p = dtype_of(x), params
+    plain = (dtype.kind == "f" and dtype.itemsize >= 4 and dtype == dtype_of(y)
+             and p["preferred_element_type"] in (None, dtype))
+    if plain and p["feature_group_count"] == p["batch_group_count"] == 1 and has_phases(p):
+        return [by_phase(x, y, p)]
+    if plain and {*p["lhs_dilation"]} == {1} and _is_of_each(shape_of(x), shape_of(y), p):
+        return [_kernel_of_each(x, y, p)]
+    return [conv_general_dilated_p.bind(x, y, **p)]
+
+
+def _is_of_each(x: Shape, y: Shape, p: Params) -> bool:
+    """Whether a convolution is the gradient of a small kernel for each feature, features lying side
+    by side."""
+    d, last, whole = p["dimension_numbers"], len(x) - 1, _result(x, y, p)
+    return (p["batch_group_count"] == x[d.lhs_spec[0]] == y[d.rhs_spec[0]] > 1
+            and d.lhs_spec[0] == d.rhs_spec[0] == last
+            and 1 < math.prod(whole[i] for i in d.out_spec[2:]) <= MOST_TAPS)
+
+
+def _result(x: Shape, y: Shape, p: Params) -> Shape:
+    d, shape = p["dimension_numbers"], [0] * len(x)
+    places = spatial_result(
+        tuple(x[i] for i in d.lhs_spec[2:]), tuple(y[i] for i in d.rhs_spec[2:]),
+        p["window_strides"], p["padding"], p["lhs_dilation"], p["rhs_dilation"])
+    shape[d.out_spec[0]] = x[d.lhs_spec[0]] // p["batch_group_count"]
+    shape[d.out_spec[1]] = y[d.rhs_spec[0]]
+    for axis, n in zip(d.out_spec[2:], places):
+        shape[axis] = n
+    return tuple(shape)
+
+
+def _kernel_of_each(x: Any, y: Any, p: Params) -> Any:
+    """The gradient of a kernel for each feature: for each place of it a sum of products."""
+    d, whole = p["dimension_numbers"], _result(shape_of(x), shape_of(y), p)
+    places = [whole[i] for i in d.out_spec[2:]]
+    (c, n, *space), (o, i, *taps) = d.lhs_spec, d.rhs_spec
+    x, y = sh.transpose(x, (n, *space, c)), sh.transpose(y, (i, *taps, o))
+    zero, rank = dtype_of(x).type(0), len(space)
+    x = sh.pad(x, zero, [(0, 0, 0), *[(low, high, 0) for low, high in p["padding"]], (0, 0, 0)])
+    own, sums = shape_of(y), []
+    for at in itertools.product(*map(range, places)):
+        first = [0, *[a * s for a, s in zip(at, p["window_strides"])], 0]
+        end = [own[0], *[f + (m - 1) * r + 1 for f, m, r in zip(
+            first[1:-1], own[1:-1], p["rhs_dilation"])], own[-1]]
+        seen = sh.slice_(x, first, end, (1, *p["rhs_dilation"], 1))
+        sums.append(sh.reshape(reduce_sum(ew.mul(seen, y), range(rank + 1)), (1, own[-1])))
+    made = sh.reshape(sh.concatenate(sums, 0), (*places, 1, own[-1]))
+    order = {d.out_spec[0]: rank, d.out_spec[1]: rank + 1,
+             **{axis: k for k, axis in enumerate(d.out_spec[2:])}}
+    return sh.transpose(made, [order[axis] for axis in range(rank + 2)])
 
 
 # ---- scatters
