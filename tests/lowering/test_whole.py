@@ -387,12 +387,12 @@ def physics(state: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def test_states_of_many_leaves() -> None:
-    """More arrays than a dispatch has bindings share some, where they are small."""
+    """More arrays than a dispatch has bindings are a kernel for as many as fit (passes/bundles)."""
     count = 20
     state = {f"{n}{i}": RNG.normal(size=s).astype(np.float32)
              for i in range(count) for n, s in (("x", (4,)), ("m", (4, 4)))}
     state["n"] = N
-    assert dispatches(lambda s: physics(s, count), state) == 1
+    assert dispatches(lambda s: physics(s, count), state) <= count // 3
     got = calque.jit(lambda s: physics(s, count))(state)
     want = physics(state, count)
     for k, v in want.items():  # some ten roundings each

@@ -37,7 +37,7 @@ SAME = {
     "jax.example_libraries", "jax.example_libraries.optimizers", "jax.example_libraries.stax",
     "jax.distributed", "jax.experimental.checkify", "jax.experimental.colocated_python",
     "jax.experimental.compilation_cache", "jax.experimental.custom_partitioning",
-    "jax.experimental.compute_on", "jax.experimental.jet",
+    "jax.experimental.compute_on", "jax.experimental.jet", "jax.experimental.key_reuse",
     "jax.experimental.layout", "jax.experimental.mesh_utils",
     "jax.experimental.multihost_utils", "jax.experimental.ode",
     "jax.experimental.pallas", "jax.experimental.pjit",

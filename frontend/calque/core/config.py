@@ -53,6 +53,8 @@ OPTIONS = {o.name: o for o in (
            "precision of dot_general where none is given", _MATMUL),
     Option("jax_debug_nans", False, "bool", True, "raise FloatingPointError when a result has NaN"),
     Option("jax_debug_infs", False, "bool", True, "raise FloatingPointError when a result is inf"),
+    Option("jax_debug_key_reuse", False, "bool", True,
+           "raise KeyReuseError where a typed key is used twice"),
     Option("jax_disable_jit", False, "bool", True,
            "jit runs the Python body operation by operation"),
     Option("jax_log_compiles", False, "bool", False, "log, as warnings, what is traced and why"),

@@ -53,7 +53,6 @@ TAKEN: dict[str, tuple[Any, str]] = {
     "jax_backend_target": ("", ""), "jax_pjrt_client_create_options": (None, ""),
     # checks of JAX's
     "jax_enable_checks": (False, "CALQUE_CHECK=1, set before the import, checks programs."),
-    "jax_debug_key_reuse": (False, "keys that are used twice are not found here."),
     "jax_disable_vmap_shmap_error": (False, ""),
     "jax_mutable_array_checks": (True, ""), "jax_disable_bwd_checks": (False, ""),
     "jax_error_checking_behavior_nan": ("ignore", _MODE),

@@ -163,20 +163,25 @@ class CustomVJPException(TypeError):
 class KeyReuseError(JAXTypeError):
     """A PRNG key was consumed twice.
 
-    JAX raises it with jax_debug_key_reuse; calque, which has no such check, never does. The name is
-    here for `except` clauses.
+    Raised with jax_debug_key_reuse, of keys that random.key made; without it two draws from one key
+    are equal, and nobody says so.
 
-    Fails, silently (two draws from one key are equal)::
+    Fails::
 
-        >>> import calque.random as random
-        >>> k = random.PRNGKey(0)
-        >>> random.uniform(k), random.uniform(k)
-        (Array(0.41845703, dtype=float32), Array(0.41845703, dtype=float32))
+        >>> import calque, calque.random as random
+        >>> k = random.key(0)
+        >>> with calque.debug_key_reuse(True):
+        ...     random.uniform(k), random.uniform(k)
+        Traceback (most recent call last):
+          ...
+        KeyReuseError
 
     Mended::
 
-        >>> a, b = random.split(k)
-        >>> random.uniform(a), random.uniform(b)
+        >>> k = random.key(0)
+        >>> with calque.debug_key_reuse(True):
+        ...     a, b = random.split(k)
+        ...     random.uniform(a), random.uniform(b)
         (Array(0.5572065, dtype=float32), Array(0.10536897, dtype=float32))
     """
 

@@ -29,7 +29,7 @@ from calque.core.refs import AbstractRef, Uses
 from calque.core.trace import Tracer, current, eval_trace
 from calque.core.tracebacks import filter_traceback
 from calque.core.types import Function
-from calque.dispatch import donation, signatures, stages
+from calque.dispatch import donation, key_reuse, signatures, stages
 from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
 from calque.dispatch.eager import Compiled, check_floats, compiled
 from calque.dispatch.laid import laid_type
@@ -93,7 +93,8 @@ class _Entry:
         self.has_float0 = any(a.dtype == dtypes.float0 for a in self.out_avals)
         # such calls always take the slow path: references, checks of results
         self._slow = bool(self.uses or self.has_float0 or config.jax_debug_nans
-                          or config.jax_debug_infs or config.jax_no_execution)
+                          or config.jax_debug_infs or config.jax_no_execution
+                          or config.jax_debug_key_reuse)
         self.slow_path = True  # until it is compiled
         self.run: Any = None
         self.device: Device | None = None
@@ -293,6 +294,8 @@ class JitFunction:
         if any([b.device is not device for b in buffers]):
             device, buffers = on_one(leaves, buffers)
         donation.check(self._name, buffers, entry.given)
+        note = (key_reuse.check(entry.program, [*entry.program.consts, *leaves])
+                if config.jax_debug_key_reuse else None)
         reason = f"{self._name}: first call with these types"
         outs = entry.ready(device, reason)([*entry.consts, *buffers])
         for i in entry.given:
@@ -309,6 +312,8 @@ class JitFunction:
             rest = zip(outs[len(arrays):], entry.program.out_avals[len(arrays):])
             arrays = entry.uses.settle(given, [*arrays, *[make(b, a) for b, a in rest]])
         check_floats(arrays, self._name)
+        if note is not None:
+            note(arrays)
         return entry.out_tree.unflatten(arrays)
 
     # ---- tracing

@@ -25,7 +25,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate
 from calque.core.trace import Tracer, as_current, current, eval_trace
 from calque.core.tracebacks import hide_ours
 from calque.core.types import Function, Params
-from calque.dispatch import numpy_rules, shape_polymorphic, transfers
+from calque.dispatch import key_reuse, numpy_rules, shape_polymorphic, transfers
 from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.dispatch.eager import check_floats, is_literal, lazy_eval, prepared, run_program
 from calque.dispatch.same_bits import exact
@@ -90,6 +90,8 @@ def planned(f: F) -> F:
             if config.jax_debug_nans or config.jax_debug_infs:
                 return _checked(wrapper, name, args, kwargs)
             with lazy_eval(name):
+                if config.jax_debug_key_reuse:
+                    return key_reuse.called(f, args, kwargs, lambda: f(*args, **kwargs))
                 return f(*args, **kwargs)
         except Exception as error:
             hide_ours(error)
@@ -154,7 +156,8 @@ class _PlanTrace(StageTrace):
 
 def _learn(f: Function, args: Any, kwargs: Any, arrays: list[Array]) -> Any:
     """The plan of a signature, None where f has to run as it is."""
-    if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit or _OFF or (
+    if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit or (
+            config.jax_debug_key_reuse) or _OFF or (
             resolved.get()):
         return None
     try:

@@ -20,7 +20,7 @@ from calque.transforms.vmap import batch_program, front_axes
 checkpoint_p = Primitive(
     "checkpoint", multiple_results=True, higher_order=True,
     effects=lambda params: params["jaxpr"].has_effects(), keys=True)
-name_p = Primitive("name", moves=True, memory="view")
+name_p = Primitive("name", moves=True, memory="view", keys=True)
 Policy = Callable[..., Any]
 
 

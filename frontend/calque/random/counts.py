@@ -28,7 +28,7 @@ from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.random.bits import draw_uniform, given, parameters
 from calque.random.continuous import limits
-from calque.random.keys import float_dtype, int_dtype, key_of, subkeys
+from calque.random.keys import clone, float_dtype, int_dtype, key_of, subkeys
 
 _MANY = 2.0 ** 20  # of a mean: below, draws are JAX's
 
@@ -102,7 +102,7 @@ def _rejected(key: Any, like: Any, draw: Callable[[Any, Any], tuple[Any, Any]],
 def _poisson(key: Any, lam: Any, d: Dtype) -> Any:
     small = (lam != lam) | (lam < 10)
     counted = _poisson_counted(key, jnp.where(small, lam, jnp.zeros_like(lam)), d)
-    drawn = _poisson_rejected(key, jnp.where(small, jnp.full_like(lam, 1e5), lam), d)
+    drawn = _poisson_rejected(clone(key), jnp.where(small, jnp.full_like(lam, 1e5), lam), d)
     out = jnp.where(small, counted, drawn)
     return jnp.where(lam == 0, jnp.zeros_like(out), out)
 
@@ -275,7 +275,7 @@ def draw_binomial(key: Any, n: Any, p: Any, d: Dtype) -> Any:
     whole = lax.floor(n)
     count = jnp.where(infinite, jnp.zeros_like(n), whole)
     few = _binomial_counted(key, jnp.where(counted, count, jnp.zeros_like(n)), safe)
-    many = _binomial_rejected(key, jnp.where(counted, jnp.full_like(n, 1e4), whole),
+    many = _binomial_rejected(clone(key), jnp.where(counted, jnp.full_like(n, 1e4), whole),
                               jnp.where(counted, jnp.full_like(q, 0.5), safe))
     out = ew.convert(jnp.where(counted, few, many), d)
     wrong = bad_q | bad_n

@@ -28,7 +28,7 @@ from calque.primitives import random as prim
 from calque.primitives import shape as sh
 from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, given, parameters
 from calque.random.continuous import draw_exponential, limits
-from calque.random.keys import as_shape, float_dtype, key_of, subkeys
+from calque.random.keys import as_shape, clone, float_dtype, key_of, subkeys
 
 
 def _one(key: Any, alpha: Any) -> tuple[Any, Any]:
@@ -66,7 +66,7 @@ def _one(key: Any, alpha: Any) -> tuple[Any, Any]:
     # alpha < 1: x * u^(1 / alpha), whose logarithm keeps what would underflow
     boost = -draw_exponential(boost_key, (), d)
     boost = jnp.where(large | (boost == number(0)), number(0), boost * (one / alpha))
-    u = one - draw_uniform(boost_key, (), d)
+    u = one - draw_uniform(clone(boost_key), (), d)  # (of one number, as in JAX)
     x = shifted * v * jnp.where(large, one, lax.pow(u, one / alpha))
     return x, lax.log(shifted) + lax.log(v) + boost
 

@@ -22,10 +22,12 @@ from calque.core.trace import Tracer
 from calque.core.types import Dtype, Shape
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.key_reuse import CLONED
 from calque.dispatch.replay import planned
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
+from calque.primitives.checkpoint import name_p
 
 
 def _is_legacy(key: Any) -> bool:
@@ -277,7 +279,7 @@ def key_dtype(impl_spec: Any = None) -> Any:
 
 
 def clone(key: Any) -> Array:
-    """The same key (in JAX a mark that it is used again on purpose).
+    """The same key, used again on purpose: jax_debug_key_reuse takes it for another one.
 
     Args:
       key: a PRNG key.
@@ -294,6 +296,8 @@ def clone(key: Any) -> Array:
       >>> print(random.clone(k))
       [ 0 18]
     """
+    if config.jax_debug_key_reuse and dtypes.is_key(dtype_of(key)):
+        return Array(key._buffer, key.aval) if type(key) is Array else name_p.bind(key, name=CLONED)
     return key
 
 
