@@ -266,6 +266,35 @@ def test_gradients_of_extrema_of_windows_side_by_side(window, largest):
 
 
 @on_x86
+@pytest.mark.parametrize(("size", "stride", "around"), [
+    ((3, 3), (2, 2), ((1, 1), (1, 1))), ((3, 2), (2, 1), ((0, 1), (1, 0))),
+    ((2, 3), (3, 2), ((1, 1), (0, 2))), ((3, 3), (3, 2), ((2, 0), (0, 0)))])
+@pytest.mark.parametrize("largest", [True, False])
+def test_gradients_of_extrema_of_windows_that_overlap(size, stride, around, largest):
+    """With edges around, which are chosen where a window sees nothing else."""
+    x = RNG.randint(-4, 5, (2, 11, 12, 8)).astype(np.float32)
+    start, how = (-np.inf, lax.max) if largest else (np.inf, lax.min)
+    window, strides, edges = (1, *size, 1), (1, *stride, 1), ((0, 0), *around, (0, 0))
+    padded = np.pad(x, edges, constant_values=start)
+    counts = [(n - k) // s + 1 for n, k, s in zip(padded.shape, window, strides)]
+    weights = RNG.normal(size=counts).astype(np.float32)
+
+    def f(x, weights):
+        return calque.grad(lambda x: (lax.reduce_window(
+            x, start, how, window, strides, edges) * weights).sum())(x * 2) + 1
+
+    wanted = np.ones(padded.shape)
+    for at in itertools.product(*map(range, counts)):
+        places = tuple(slice(i * s, i * s + k) for i, s, k in zip(at, strides, window))
+        part = padded[places]
+        first = np.unravel_index((part.argmax if largest else part.argmin)(), part.shape)
+        wanted[tuple(s.start + i for s, i in zip(places, first))] += weights[at]
+    inside = tuple(slice(low, low + n) for (low, _), n in zip(edges, x.shape))
+    assert _is_closed(f, x, weights)
+    np.testing.assert_allclose(calque.jit(f)(x, weights), wanted[inside], rtol=1e-5, atol=1e-6)
+
+
+@on_x86
 def test_networks_are_kernels_alone():
     """A first layer of three features, a strided convolution of one place, maxima of windows, a
     loss that picks a class, their gradients and a step."""

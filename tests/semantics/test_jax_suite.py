@@ -102,9 +102,9 @@ def test_options_that_say_little_here_are_taken(monkeypatch: pytest.MonkeyPatch)
     config = module.Config()
     config.update("jax_persistent_cache_min_compile_time_secs", 0.)
     assert config.jax_persistent_cache_min_compile_time_secs == 0
-    with pytest.warns(UserWarning, match="jax_debug_key_reuse has no effect here"):
-        config.update("jax_debug_key_reuse", True)
-    config.update("jax_debug_key_reuse", True)  # said once
+    with pytest.warns(UserWarning, match="jax_pallas_enable_debug_checks has no effect"):
+        config.update("jax_pallas_enable_debug_checks", True)
+    config.update("jax_pallas_enable_debug_checks", True)  # said once
     with pytest.raises(AttributeError, match="Unrecognized config option: jax_nothing"):
         config.update("jax_nothing", 1)
     assert calque.config.x64_enabled is False

@@ -58,12 +58,12 @@ def by_phase(x: Any, y: Any, params: Params) -> Any:
             parts.append(sh.broadcast_in_dim(zero, part, ()))
         else:
             parts.append(conv_general_dilated_p.bind(
-                _surrounded(x, zero, dn.lhs_spec[2:], padding), kernel, **plain))
+                around(x, zero, dn.lhs_spec[2:], padding), kernel, **plain))
     return _interleaved(parts, part, dn.out_spec[2:], holes, places)
 
 
-def _surrounded(x: Any, zero: Any, axes: Sequence[int], padding: Sequence[tuple[int, int]]) -> Any:
-    """x with zeros around it, and without what is beyond negative sizes."""
+def around(x: Any, zero: Any, axes: Sequence[int], padding: Sequence[tuple[int, int]]) -> Any:
+    """x with a number around it, and without what is beyond negative sizes."""
     shape = shape_of(x)
     start, limit = [0] * len(shape), list(shape)
     config = [(0, 0, 0)] * len(shape)

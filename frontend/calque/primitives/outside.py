@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from calque.core.types import Dtype, Params, Shape
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.conv import conv_general_dilated_p, spatial_result
-from calque.primitives.conv_phases import by_phase, has_phases
+from calque.primitives.conv_phases import around, by_phase, has_phases
 from calque.primitives.expansions import EXPANSIONS, NoExpansion, outside
 from calque.primitives.gather import GatherScatterMode
 from calque.primitives.reduce import reduce_sum
@@ -36,6 +37,7 @@ from calque.primitives.window import Window, select_and_scatter_add_p
 MOST_SORTED = 1 << 16  # elements: of more, IREE moves rows on several cores
 MOST_RUN = 4096  # numbers of a running sum, of which a kernel takes one step after another
 MOST_TAPS = 9  # places of a window
+MOST_WINDOWS = 4  # that see an element, where each asks for itself
 INT = np.dtype("int32")
 
 
@@ -153,38 +155,55 @@ def _windows(combine: Callable[[Any, Any], Any], identity: Callable[[Dtype], Any
 
 
 def _select_and_scatter_add(source: Any, x: Any, **params: Any) -> list[Any]:
-    """Windows that lie side by side: each element asks whether its window chose it."""
+    """Each element asks the windows that see it whether they chose it."""
     w, shape, dtype = Window.of(params), shape_of(x), dtype_of(x)
-    taps = math.prod(w.dimensions)
+    seen_by = [-(-k // s) for k, s in zip(w.dimensions, w.strides)]  # windows along each axis
     if (dtype.kind not in "fi" or dtype.itemsize < 4 or dtype_of(source) != dtype
-            or w.strides != w.dimensions or taps > MOST_TAPS or any(map(any, w.padding))
+            or math.prod(w.dimensions) > MOST_TAPS or math.prod(seen_by) > MOST_WINDOWS
             or {*w.dilation, *w.base} != {1} or 0 in shape_of(source)):
         return [select_and_scatter_add_p.bind(source, x, **params)]
-    counts = shape_of(source)
+    # tap t of an axis is element t of windows of so many, a multiple of the stride
+    bases = [m * s for m, s in zip(seen_by, w.strides)]
+    apart = [math.prod(bases[i + 1:]) for i in range(len(bases))]
+    largest = params["select_prim"] is ew.ge_p
+    padded = around(x, np.asarray(dtypes.extreme(dtype, not largest), dtype)[()],
+                    range(len(shape)), w.padding)
+    chosen = _chosen(padded, w, shape_of(source), params["select_prim"], apart)
+    rows = [-(-(low + n) // s) for (low, _), n, s in zip(w.padding, shape, w.strides)]
+    wide = tuple(itertools.chain(*zip(rows, w.strides)))
+    zero = sh.broadcast_in_dim(dtype.type(0), wide, ())
+    total = zero
+    for before in itertools.product(*map(range, seen_by)):
+        ends = [(b, q - n - b) for b, q, n in zip(before, rows, shape_of(source))]
+        own, of = (sh.broadcast_in_dim(around(v, fill, range(len(shape)), ends), wide,
+                                       range(0, len(wide), 2))
+                   for v, fill in ((chosen, INT.type(-1)), (source, dtype.type(0))))
+        first = sum(b * s * n for b, s, n in zip(before, w.strides, apart))
+        number = sh.broadcast_in_dim(INT.type(first), wide, ())
+        for i, (stride, n) in enumerate(zip(w.strides, apart)):
+            if stride > 1:
+                number = ew.add(number, ew.mul(sh.iota(INT, wide, 2 * i + 1), sh.broadcast_in_dim(
+                    INT.type(n), wide, ())))
+        total = ew.add(total, ew.select_n(ew.eq(own, number), zero, of))
+    made = sh.reshape(total, [q * s for q, s in zip(rows, w.strides)])
+    low = [a for a, _ in w.padding]
+    return [made if shape_of(made) == shape else sh.slice_(
+        made, low, [a + n for a, n in zip(low, shape)])]
+
+
+def _chosen(x: Any, w: Window, counts: Shape, select: Primitive, apart: Sequence[int]) -> Any:
+    """The number of the tap of each window of a padded array that no other beats, the first one."""
     best, chosen = None, sh.broadcast_in_dim(INT.type(0), counts, ())
-    for k, at in enumerate(itertools.product(*map(range, w.dimensions))):
+    for at in itertools.product(*map(range, w.dimensions)):
         end = [i + (n - 1) * s + 1 for i, n, s in zip(at, counts, w.strides)]
         seen = sh.slice_(x, at, end, w.strides)
         if best is None:
             best = seen
             continue
-        stays = params["select_prim"].bind(best, seen)
-        chosen = ew.select_n(stays, sh.broadcast_in_dim(INT.type(k), counts, ()), chosen)
+        stays, number = select.bind(best, seen), sum(map(operator.mul, at, apart))
+        chosen = ew.select_n(stays, sh.broadcast_in_dim(INT.type(number), counts, ()), chosen)
         best = ew.select_n(stays, seen, best)
-    wide = tuple(itertools.chain(*zip(counts, w.dimensions)))
-    outer = range(0, len(wide), 2)
-    number = sh.broadcast_in_dim(INT.type(0), wide, ())
-    for i, n in enumerate(w.dimensions):
-        if n > 1:
-            own = ew.mul(sh.iota(INT, wide, 2 * i + 1), sh.broadcast_in_dim(
-                INT.type(math.prod(w.dimensions[i + 1:])), wide, ()))
-            number = ew.add(number, own)
-    zero = sh.broadcast_in_dim(dtype.type(0), wide, ())
-    hit = ew.eq(sh.broadcast_in_dim(chosen, wide, outer), number)
-    made = ew.add(zero, ew.select_n(hit, zero, sh.broadcast_in_dim(source, wide, outer)))
-    made = sh.reshape(made, [n * k for n, k in zip(counts, w.dimensions)])
-    rest = [n - m for n, m in zip(shape, shape_of(made))]
-    return [sh.pad(made, dtype.type(0), [(0, r, 0) for r in rest]) if any(rest) else made]
+    return chosen
 
 
 def _running(name: str) -> Callable[..., list[Any]]:
