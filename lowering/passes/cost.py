@@ -22,6 +22,7 @@ from calque.lowering.plan.switches import off
 INLINE_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmarks/border.py)
 PASS_WORK = 150_000  # more of it for each sum, product, join or update: queued each is some 10 us
 RESULTS = 8  # results that a dispatch writes, about, where there are many
+STREAMED = 6 << 20  # bytes of a matrix above which a second core pays (15,000 x 150 176 to 124 us)
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
 KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup does a loop
@@ -351,7 +352,21 @@ def _loop_steps(p: Program) -> int:
 
 def runs_inline(p: Program) -> bool:
     """Whether the program runs inline, on the caller's thread."""
-    return work(p) < inline_below(p)
+    return work(p) + _streamed(p) < inline_below(p)
+
+
+def _streamed(p: Program) -> int:
+    """What matrices that a vector is multiplied by cost beyond their arithmetic: of more than a
+    core's cache holds, each element is read from memory once."""
+    total = 0
+    for e in p.equations:
+        if e.name != "dot_general" or is_dynamic(e):
+            continue
+        x, y = (a.aval for a in e.inputs)
+        matrix, vector = (x, y) if x.size > y.size else (y, x)
+        if matrix.nbytes > STREAMED and vector.size * e.outputs[0].aval.size == matrix.size:
+            total += matrix.size - equation_work(e)
+    return total
 
 
 def inline_below(p: Program) -> int:
