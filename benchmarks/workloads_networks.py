@@ -56,6 +56,29 @@ def max_pool_gradient(j: Any, more: int) -> Made:
 
 
 @workload
+def overlapping_pool_gradient(j: Any, more: int) -> Made:
+    def f(x: Any) -> Any:
+        return j.top.grad(lambda x: (j.lax.reduce_window(
+            x, -np.inf, j.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME") ** 2).sum())(x)
+    return f, (normal(4, 56 + more, 56, 64),)
+
+
+@workload
+def separable_step(j: Any, more: int) -> Made:
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        x = j.nn.relu(_conv(j, x, p["stem"], 2))
+        for own, across in p["layers"]:
+            x = x + _conv(j, j.nn.relu(j.lax.conv_general_dilated(
+                x, own, (1, 1), "SAME", dimension_numbers=NHWC, feature_group_count=64)), across)
+        return _chosen(j, x.mean((1, 2)) @ p["head"], y)
+
+    p = {"stem": weights(3, 3, 3, 64), "head": weights(64, 10), "layers": [
+        (weights(3, 3, 1, 64, seed=k), weights(1, 1, 64, 64, seed=k)) for k in range(3)]}
+    return _step(j, loss), (p, normal(8 + more, 32, 32, 3),
+                            np.arange(8 + more, dtype=np.int32) % 10)
+
+
+@workload
 def upsampling_gradients(j: Any, more: int) -> Made:
     def f(x: Any, w: Any) -> Any:
         return j.top.grad(lambda x, w: (j.lax.conv_transpose(

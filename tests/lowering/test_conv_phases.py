@@ -107,7 +107,8 @@ def test_windows_side_by_side_are_products(seed):
         seed % 3]
     x = r.randn(batch, inputs, *places).astype(np.float32)
     y = r.randn(outputs, inputs, *taps).astype(np.float32)
-    around = [(k - 1, h) for k, h in zip(taps, high)]
+    low = r.randint(0, 6, rank).tolist() if seed % 2 else [k - 1 for k in taps]
+    around = [(a, h + max(0, k - a)) for a, h, k in zip(low, high, taps)]
     holes = np.zeros((batch, inputs, *((n - 1) * k + 1 for n, k in zip(places, taps))))
     holes[(..., *(slice(None, None, k) for k in taps))] = x
     holes = np.pad(holes, [(0, 0), (0, 0), *around])
@@ -127,4 +128,7 @@ def test_windows_side_by_side_are_products(seed):
         wanted = np.moveaxis(wanted, 1, -1)
     # products of up to 5 features and one tap: roundings of 6e-8 of numbers of up to 10
     np.testing.assert_allclose(calque.jit(f)(given, kernel), wanted, atol=1e-5)
+    half = calque.jit(f)(jnp.asarray(given, "bfloat16"), jnp.asarray(kernel, "bfloat16"))
+    # three roundings to 8 bits of products of up to 5 features
+    np.testing.assert_allclose(half.astype("float32"), wanted, atol=0.2, rtol=0.02)
     assert "conv_general_dilated" not in str(calque.jit(f).lower(given, kernel).plan())
