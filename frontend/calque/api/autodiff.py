@@ -27,6 +27,7 @@ from calque.core.program import Program
 from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.core.zeros import is_zero
+from calque.dispatch import strings
 from calque.dispatch.array import as_values, to_array
 from calque.dispatch.eager import as_given, lazy_eval, operands, remembered, results
 from calque.dispatch.jit import jit
@@ -83,6 +84,7 @@ def check_real_input(name: str, leaves: Sequence[Any], holomorphic: bool,
                      allow_int: bool) -> None:
     """TypeError where an argument cannot be differentiated by; reverse mode takes complex ones."""
     for x in leaves:
+        strings.refuse(x)
         dtype = dtype_of(x)
         if holomorphic:
             if not dtypes.is_complex(dtype):

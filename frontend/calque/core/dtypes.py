@@ -421,6 +421,7 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
         return dtype, weak and dtype != bool_
     kinds = {d for d, _ in pairs}
     refuse_float0(*kinds)
+    refuse_strings(*kinds)
     if any(map(is_key, kinds)) and len(kinds) > 1:
         raise TypeError(explain(
             f"dtypes {', '.join(sorted(d.name for d in kinds))} do not promote: PRNG keys mix with "
@@ -462,6 +463,15 @@ def is_strict() -> bool:
 
 # where dtypes of operands are the user's; other functions of ours mix what they make themselves
 _STRICT = ("api", "numpy", "lax", "parallel", "ops")
+
+
+def refuse_strings(*kinds: Dtype) -> None:
+    """ValueError for NumPy's dtype of strings, which promotes to nothing."""
+    for kind in kinds:
+        if kind.kind == "T":
+            raise ValueError(explain(
+                f"dtype={kind} is not a valid dtype for JAX type promotion: nothing is computed "
+                "with arrays of strings.", fix="work on np.asarray(x)."))
 
 
 def refuse_float0(*kinds: Dtype, name: str = "an operation") -> None:

@@ -64,6 +64,7 @@ from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partial_arrays import unreduced_axes
 from calque.dispatch.sharded.partition import has_own, name_messages, own_program
 from calque.dispatch.sharded.spanning import elsewhere, made
+from calque.dispatch.strings import refuse as refuse_strings
 from calque.lowering.driver.attempts import compile_lowered
 from calque.lowering.driver.module import Lowered, LowerOptions, lower, module_text
 from calque.lowering.target import cuda
@@ -391,6 +392,8 @@ def _called(prim: Primitive, args: Sequence[Any], params: Params) -> list[Any] |
     """A callback on concrete values needs no program."""
     if elsewhere([aval_of(a) for a in args]):
         return None
+    for a in args:
+        refuse_strings(a)
     outs = params["callback"]([np.asarray(a, aval_of(a).dtype) for a in args])
     return [from_numpy(o, False) for o in outs]
 

@@ -286,7 +286,7 @@ def check_arguments(name: str, leaves: Sequence[Any], tree: Any, refs: bool = Fa
                 f"{argument_path(tree, i)}.",
                 fix="pass an array or a number, or mark the argument as static "
                     "(static_argnums, static_argnames)."))
-        if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "OSUMm":
+        if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "OSUMmT":
             raise TypeError(explain(
                 f"{name}: argument {argument_path(tree, i)} has dtype {x.dtype}, which is not a "
                 "valid JAX array type. Only arrays of numeric types are supported.",

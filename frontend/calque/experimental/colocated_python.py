@@ -14,7 +14,7 @@ import numpy as np
 from calque.core.errors import explain
 from calque.core.mesh import Mesh
 from calque.core.types import Function
-from calque.dispatch.array import to_array
+from calque.dispatch.array import Array, to_array
 from calque.trees import util as trees
 
 
@@ -105,7 +105,7 @@ class _Colocated:
         if self._given is not None:
             _check(self.__name__, self._given, leaves, tree)
         found, out_tree = trees.flatten(self._fun(*args, **kwargs))
-        results = [to_array(x) for x in found]
+        results = [x if isinstance(x, Array) else to_array(x) for x in found]
         if self._results is None:
             return out_tree.unflatten(results)
         import calque

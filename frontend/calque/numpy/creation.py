@@ -14,7 +14,7 @@ from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
 from calque.core.types import Ndarray, Shape
-from calque.dispatch import transfers
+from calque.dispatch import strings, transfers
 from calque.dispatch.array import Array, from_numpy, from_scalar
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import beside, made_on
@@ -61,7 +61,8 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
         raise NotImplementedError(explain(
             f"array: order={order!r} is not supported: only implemented for order='K'.",
             fix="leave order out."))
-    wanted = None if dtype is None else util.user_dtype("array", dtype)
+    named = strings.asked(dtype, object)
+    wanted = named if named or dtype is None else util.user_dtype("array", dtype)
     made = made_on("array", device, out_sharding, lambda: _convert(object, wanted, copy),
                    of=object)
     missing = ndmin - made.ndim
@@ -136,7 +137,7 @@ def _convert(x: Any, dtype: Any, copy: bool) -> Any:
     if isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic):
         return _scalar(x, dtype)
     if isinstance(x, (np.ndarray, np.generic)):
-        return _from_numpy(x, dtype)
+        return _from_numpy(x, dtype) if x.dtype.kind != "T" else strings.of_numpy(x, dtype)
     if isinstance(x, (list, tuple, range)):
         return _sequence(x, dtype)
     if hasattr(x, "__jax_array__"):
@@ -146,9 +147,9 @@ def _convert(x: Any, dtype: Any, copy: bool) -> Any:
     if isinstance(x, (str, bytes, set, dict)):
         raise _not_numeric(x)
     value = np.asarray(x)  # a buffer, a sequence of another kind, what has __array_interface__
-    if value.dtype.kind in "OSUMm":
-        raise _not_numeric(x)
-    return _from_numpy(value, dtype)
+    if value.dtype.kind not in "OSUMm":
+        return _from_numpy(value, dtype)
+    raise _not_numeric(x)
 
 
 def _not_numeric(x: Any) -> TypeError:
@@ -251,10 +252,8 @@ def _stacked(x: Any, dtype: Any) -> Any:
     parts = [_stacked(v, dtype) for v in x]
     if not parts:
         return from_numpy(np.zeros((0,), dtype))
-    raised = []
-    for p in parts:
-        shape = shape_of(p)
-        raised.append(sh.broadcast_in_dim(p, (1, *shape), tuple(range(1, len(shape) + 1))))
+    raised = [sh.broadcast_in_dim(p, (1, *shape_of(p)), tuple(range(1, len(shape_of(p)) + 1)))
+              for p in parts]
     return raised[0] if len(raised) == 1 else sh.concatenate(raised, 0)
 
 

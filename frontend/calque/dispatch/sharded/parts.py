@@ -10,6 +10,7 @@ from calque.dispatch.array import Array
 from calque.dispatch.laid import inverse, laid, order_in
 from calque.dispatch.sharded.partial_arrays import summand, unreduced_axes
 from calque.dispatch.sharded.spanning import local_index
+from calque.dispatch.strings import StringArray, part
 from calque.runtime import Buffer, Device
 
 __all__ = ["Shard", "shards_of"]
@@ -48,9 +49,11 @@ class Shard:
         x = self._whole
         if not self.device.is_local:
             return None
+        if type(x) is StringArray:
+            return part(x, self.index, self.device)
         if unreduced_axes(x.aval):
-            part = summand(x, self.device, self.index)
-            return Array(part, x.aval.plain.update(shape=part.shape).marked(
+            held = summand(x, self.device, self.index)
+            return Array(held, x.aval.plain.update(shape=held.shape).marked(
                 SingleDeviceSharding(self.device)))
         whole = all(s == slice(None) for s in self.index)
         if whole and x.aval.placement is None:
@@ -62,12 +65,12 @@ class Shard:
                           for s, o in zip(self.index, local_index(x.shape, sharding)))
         memory, order = x._memory, order_in(x)
         lies = index if order is None else tuple(index[i] for i in order)
-        part = memory.with_shape(memory.shape) if whole else Buffer.from_numpy(
+        held = memory.with_shape(memory.shape) if whole else Buffer.from_numpy(
             np.ascontiguousarray(memory.numpy()[lies]), memory.device)
-        shape = part.shape[:x.ndim]
+        shape = held.shape[:x.ndim]
         if order is not None:
             shape = tuple(shape[i] for i in inverse(order))
-        return laid(part, x.aval.plain.update(shape=shape).marked(
+        return laid(held, x.aval.plain.update(shape=shape).marked(
             SingleDeviceSharding(self.device)), order)
 
     def __repr__(self) -> str:

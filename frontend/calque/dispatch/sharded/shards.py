@@ -38,7 +38,7 @@ from calque.core.sharding import (
 )
 from calque.core.trace import Tracer
 from calque.core.types import Ndarray, Shape
-from calque.dispatch import transfers
+from calque.dispatch import strings, transfers
 from calque.dispatch.array import Array, current_device, from_numpy, to_array
 from calque.dispatch.devices import devices
 from calque.dispatch.laid import (
@@ -145,9 +145,11 @@ def _placed(x: Any, where: Any) -> Any:
             return x
         check_divides("device_put", shape_of(x), where)
         return constrain(x, where) if not isinstance(where, SingleDeviceSharding) else x
-    if where is None:
+    if where is None and not strings.holds(x):
         return x if type(x) is Array else _moved(x, current_device())
     check_divides("device_put", shape_of(x) if is_arraylike(x) else (), where)
+    if strings.holds(x):
+        return strings.placed(x, where)  # type: ignore[arg-type]
     if where.spans:
         return _distribute(x, where)
     if type(x) is PartialArray or isinstance(where, NamedSharding) and where.unreduced:
@@ -318,7 +320,8 @@ def _pieced(shape: Sequence[int], sharding: Sharding, dtype: Any, pieces: dict[A
         whole = np.empty(tuple(shape), dtype)
         for device, index in sharding.devices_indices_map(tuple(shape)).items():
             whole[index] = pieces[device]
-        return labelled(from_numpy(whole), sharding)
+        return strings.placed(whole, sharding) if strings.holds(whole) else labelled(
+            from_numpy(whole), sharding)
     assert isinstance(sharding, NamedSharding)
     whole = np.empty(local_shape(shape, sharding), dtype)
     start = [o.start for o in local_index(shape, sharding)]
@@ -381,7 +384,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
                     "jax.make_array_from_callback cannot be called within a traced context: the "
                     f"callback gives a traced value {given.aval}.",
                     fix="call it outside of jit and the like."))
-            if dtypes.is_key(dtype_of(given)):  # by their words
+            if not strings.holds(given) and dtypes.is_key(dtype_of(given)):  # by their words
                 made = _of_key_words(given, shape, sharding, data_callback)
                 return made if order is None else relaid(made, order)
             piece = known[key] = np.asarray(given)
@@ -441,7 +444,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
             "jax.make_array_from_single_device_arrays `arrays` argument must be a list or tuple of "
             f"Arrays, got {type(arrays)}.", fix="pass [x.data for x in shards]."))
     arrays = [to_array(a) if type(a) is LaidArray else a for a in arrays]
-    if not all(type(a) is Array for a in arrays):
+    if not all(type(a) is Array or strings.holds(a) for a in arrays):
         raise ValueError(explain(
             "jax.make_array_from_single_device_arrays requires a list of concrete arrays as input, "
             f"got {[type(a).__name__ for a in arrays]}.",
@@ -483,7 +486,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
                 f"{sorted(a.devices(), key=str)}; parts of shape {want} on the devices of "
                 f"{sharding!r} are expected.",
                 fix="put each part on its device with calque.device_put."))
-        pieces[device] = a._numpy()
+        pieces[device] = np.asarray(a) if strings.holds(a) else a._numpy()
     if len(pieces) != count:
         raise ValueError(explain(
             "make_array_from_single_device_arrays: several arrays lie on one device.",
