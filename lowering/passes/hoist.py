@@ -23,7 +23,8 @@ from calque.lowering.passes.same import merged
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
 CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun",
          "checkpoint": "jaxpr"}  # (but for a second computation: it stays one)
-EXPANDED = ("shard_map", "pallas_call")  # what they are on whole arrays is a call
+# what they are on whole arrays is a call
+EXPANDED = ("shard_map", "pallas_call", "custom_partitioning")
 MARKS = frozenset((
     "sharding_constraint", "layout_constraint", "pvary", "inspect_sharding", "preduced",
     "reduced_invary_cast", "reduced_vary_cast", "vary_unreduced_cast"))

@@ -23,8 +23,6 @@ _SERVER = ("a process cannot be asked for a profile from outside",
 _MESSAGES = ("halves of a message between GPUs are not taken apart",
              "lax.ppermute(x, axis_name, perm) sends and receives")
 REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
-    "experimental.custom_partitioning.custom_partitioning": (
-        "a sharding is a label here, and the program one", "shard_map says what each device does"),
     "extend.backend.get_compile_options": (
         "IREE compiles, not XLA", "config and the variables CALQUE_*: docs/debugging.md"),
     "extend.backend.ifrt_proxy": (

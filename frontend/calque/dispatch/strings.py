@@ -78,10 +78,10 @@ class StringArray(Array):
         raise _no_operand(self)
 
     def _row_major(self) -> NoReturn:
-        return self._buffer
+        raise _no_operand(self)
 
     def _numpy(self) -> NoReturn:
-        return self._buffer
+        raise _no_operand(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ndarray:
         strings = self._held.there()

@@ -565,7 +565,11 @@ def _pallas(state: _Run, args: list[Any], params: Params) -> list[Any]:
     return _jit(state, args, {"jaxpr": program(**params), "name": params["name"] or "pallas_call"})
 
 
+def _partitioned(state: _Run, args: list[Any], params: Params) -> list[Any]:
+    return _jit(state, args, {"jaxpr": params["jaxpr"], "name": params["jaxpr"].name})
+
+
 WITHIN: dict[str, Function] = {
     "jit": _jit, "checkpoint": _checkpoint, "cond": _cond, "scan": _scan, "while": _while,
-    "pallas_call": _pallas, "shard_map": _shard_map,
+    "pallas_call": _pallas, "shard_map": _shard_map, "custom_partitioning": _partitioned,
     "custom_jvp_call": _custom_jvp, "custom_vjp_call": _custom_vjp}

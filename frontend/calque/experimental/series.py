@@ -56,7 +56,8 @@ LINEAR: dict[str, tuple[int, ...] | None] = {
                      "dynamic_slice", "name", "reduce_precision"), (0,)),
     "select_n": tuple(range(1, 64)), "dynamic_update_slice": (0, 1), "scatter": (0, 2),
     "scatter-add": (0, 2), "scatter-sub": (0, 2)}
-CALLS = {"jit", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "checkpoint"}
+CALLS = {"jit", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "checkpoint",
+         "custom_partitioning"}
 
 
 def run(p: Program, args: Sequence[Series], order: int) -> list[Series]:

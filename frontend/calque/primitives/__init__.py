@@ -7,7 +7,8 @@
   window.py       reductions over windows, reduction with any function, reduce_precision
   cumulative.py   cumsum, cumprod, cummax, cummin, cumlogsumexp
   fft.py          fft
-  shard_map.py    a Program of each device's part; device_sums.py: its sums of products
+  shard_map.py    a Program of each device's part; device_sums.py: its sums of products;
+                  partitioned.py: calls for which the user says what a device does
   placement.py    sharding_constraint, layout_constraint, inspect_sharding
   factors.py      which dimension of an operand is which of a result, for every primitive
   index.py        dynamic_slice, dynamic_update_slice

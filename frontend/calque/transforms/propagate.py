@@ -51,7 +51,7 @@ class _Graph:
 
     def __init__(self, mesh: Any) -> None:
         self.sizes: dict[Any, int] = dict(mesh.shape)
-        self.mesh = mesh.shape_tuple
+        self.whole, self.mesh = mesh, mesh.shape_tuple
         self.constraints: list[_Constraint] = []
         self.inspected: list[tuple[Any, _Node]] = []  # functions that are told, and of what
         self.all: dict[Any, _Node] = {}  # of every variable the node that it got last
@@ -300,9 +300,48 @@ def _expanded(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None
     g.call(program(**p), ins, outs)
 
 
+class _Asked(_Constraint):
+    """A call whose user says, of shardings, how the other values are split."""
+
+    __slots__ = ("mesh", "how", "ins", "outs", "avals")
+
+    def __init__(self, ins: list[_Node], outs: list[_Node], p: Params, mesh: Any) -> None:
+        super().__init__(ins, outs, [], [], {})
+        self.mesh, self.how, self.ins, self.outs = mesh, p["how"], ins, outs
+        self.avals = p["jaxpr"].in_avals[p["num_consts"]:], p["jaxpr"].out_avals
+
+    def settle(self, sizes: dict[Any, int]) -> bool:
+        now = sum(n.changed for n in self.nodes)
+        if now in (0, self.seen):
+            return False
+        ins, outs = [list(map(_spec, nodes)) for nodes in (self.ins, self.outs)]
+        users = not any(n.changed for n in self.ins)
+        found = self.how.of_users(self.mesh, self.avals[1], outs) if users else (
+            self.how.of_operands(self.mesh, *self.avals, ins))
+        moved = False
+        for node, spec in zip(self.outs, found):
+            for d, axes in enumerate(_dividing(spec, node.shape, sizes).axes()):
+                if axes and not (node.axes[d] or node.fixed[d]):
+                    node.axes[d] = axes
+                    node.changed += 1
+                    moved = True
+        self.seen = sum(n.changed for n in self.nodes)
+        return moved
+
+
+def _partitioned(g: _Graph, ins: list[_Node], outs: list[_Node], p: Params) -> None:
+    how, ins = p["how"], ins[p["num_consts"]:]
+    if how.asks:
+        g.constraints.append(_Asked(ins, outs, p, g.whole))
+    elif how.rule is not None:
+        avals = p["jaxpr"].in_avals[p["num_consts"]:], p["jaxpr"].out_avals
+        g.constraints.append(_Constraint(ins, outs, *how.factors(g.whole, *avals)))
+
+
 _ENTERED: dict[str, Callable[[_Graph, list[_Node], list[_Node], dict[str, Any]], None]] = {
     "scan": _scan, "while": _while, "cond": _cond, "shard_map": _mapped, "pallas_call": _expanded,
-    "sharding_constraint": _constrained, "inspect_sharding": _inspected}
+    "sharding_constraint": _constrained, "inspect_sharding": _inspected,
+    "custom_partitioning": _partitioned}
 
 
 # ---- the whole

@@ -26,8 +26,6 @@ FROM_JAX = {"public_test_util", "test_util", "test_loader", "test_warning_util",
             "internal_test_util.lax_test_util", "internal_test_util",
             "internal_test_util.test_harnesses", "hypothesis_test_util",
             "pallas.pallas_test_util"}
-# public modules that calque has not, for files that import them beside others
-ABSENT = {"jax.experimental.custom_partitioning"}
 # parts of Pallas for one backend, which calque leaves out by name
 BACKENDS = {"jax.experimental.mosaic", "jax.experimental.mosaic.gpu",
             *(f"jax.experimental.pallas.{n}" for n in (
@@ -67,13 +65,6 @@ class PrivateModule(types.ModuleType):
         return Private(full)
 
 
-class AbsentModule(types.ModuleType):
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Private(f"MISSING {self.__name__}.{name}")
-
-
 class Loader(importlib.abc.Loader):
     """Makes modules of a class."""
 
@@ -107,8 +98,6 @@ class Finder(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: Any = None, target: Any = None
                   ) -> importlib.machinery.ModuleSpec | None:
-        if name in ABSENT and importlib.util.find_spec(f"calque{name[3:]}") is None:
-            return importlib.machinery.ModuleSpec(name, Loader(AbsentModule))
         private = importlib.machinery.ModuleSpec(name, Loader(PrivateModule), is_package=True)
         if name in BACKENDS:
             return private

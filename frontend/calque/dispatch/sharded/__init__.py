@@ -7,7 +7,8 @@
   placed.py       jit with shardings; constraints.py  with_sharding_constraint
   partial_arrays.py    arrays of which devices hold summands (unreduced sharding)
   partial_programs.py  programs over them; summed.py  out_sharding= that leaves summands
-  local_calls.py  callbacks that get each device's part
+  local_calls.py  callbacks that get each device's part; custom_parts.py: calls for which the
+                  user says what each device does
   spanning.py     arrays that span processes; partition.py  programs over them, for one process
 
 Start reading at shards.py.

@@ -29,6 +29,7 @@ from calque.core.processes import Between, Origin, ProcessGrid, between, block_s
 from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
 from calque.core.types import Function
+from calque.dispatch.sharded.custom_parts import has_custom_parts, with_custom_parts
 from calque.dispatch.sharded.labels import meshes_of, named_sharding
 from calque.dispatch.sharded.local_calls import calls_with_parts, with_local_calls
 from calque.dispatch.sharded.partial_programs import expanded, is_partial
@@ -98,11 +99,12 @@ def _meshes(p: Program) -> list[Mesh]:
 
 
 def has_own(p: Program, avals: Sequence[ShapedArray]) -> bool:
-    """Whether what runs is not the program itself: over several processes, over summands, or calls
-    with parts."""
+    """Whether what runs is not the program itself: over several processes, over summands, calls
+    with parts, or user's functions that say what each device does."""
     every = (*avals, *[v.aval for v in p.const_vars], *p.out_avals)
     return spans_processes(p, avals) or (
-        any([a.placement is not None for a in every]) and (is_partial(p) or calls_with_parts(p)))
+        any([a.placement is not None for a in every]) and (
+            is_partial(p) or calls_with_parts(p) or has_custom_parts(p)))
 
 
 def own_program(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]
@@ -111,6 +113,8 @@ def own_program(p: Program, in_avals: Sequence[ShapedArray], out_avals: Sequence
     spans = spans_processes(p, [*in_avals, *out_avals])
     if not is_partial(p):
         make = of_process if spans else with_local_calls
+        if has_custom_parts(p):
+            p = with_custom_parts(p, in_avals, out_avals)
         return make(p, in_avals, out_avals)
     if spans:
         raise NotImplementedError(explain(

@@ -149,7 +149,7 @@ def _placed(x: Any, where: Any) -> Any:
         return x if type(x) is Array else _moved(x, current_device())
     check_divides("device_put", shape_of(x) if is_arraylike(x) else (), where)
     if strings.holds(x):
-        return strings.placed(x, where)  # type: ignore[arg-type]
+        return strings.placed(x, where)
     if where.spans:
         return _distribute(x, where)
     if type(x) is PartialArray or isinstance(where, NamedSharding) and where.unreduced:

@@ -255,7 +255,7 @@ def _concatenate(e: Equation, xs: list[Any]) -> Any:
                             dimension=e.params["dimension"])
 
 
-@_rule("jit", "checkpoint")
+@_rule("jit", "checkpoint", "custom_partitioning")
 def _call(e: Equation, xs: list[Any]) -> Any:
     return _run(e.params["jaxpr"], xs)
 
