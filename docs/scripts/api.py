@@ -52,6 +52,7 @@ NAMESPACES = {
     "calque.checkpoints": "trees of arrays in folders",
     "calque.experimental.checkify": "what went wrong, as a value",
     "calque.experimental.colocated_python": "Python on the host of arrays' devices",
+    "calque.experimental.custom_partitioning": "what each device does, by rules of your own",
     "calque.experimental.jet": "derivatives of any order along a curve",
     "calque.experimental.ode": "ordinary differential equations",
     "calque.experimental.rnn": "LSTM layers over sequences",

@@ -162,6 +162,7 @@ custom_jvp_call_p: Any
 custom_lin_p: Any
 def custom_linear_solve(matvec: Callable[..., Any], b: Any, solve: Callable[..., Any], transpose_solve: Callable[..., Any] | None = ..., symmetric: bool = ..., has_aux: bool = ...) -> Any: ...
 custom_linear_solve_p: Any
+custom_partitioning_p: Any
 def custom_root(f: Callable[..., Any], initial_guess: Any, solve: Callable[..., Any], tangent_solve: Callable[..., Any], has_aux: bool = ...) -> Any: ...
 custom_vjp_call_p: Any
 custom_vmap_call_p: Any
