@@ -53,6 +53,7 @@ NAMESPACES = {
     "calque.experimental.checkify": "what went wrong, as a value",
     "calque.experimental.colocated_python": "Python on the host of arrays' devices",
     "calque.experimental.custom_partitioning": "what each device does, by rules of your own",
+    "calque.experimental.shard_alike": "arrays that are spread alike",
     "calque.experimental.jet": "derivatives of any order along a curve",
     "calque.experimental.ode": "ordinary differential equations",
     "calque.experimental.rnn": "LSTM layers over sequences",

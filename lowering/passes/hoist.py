@@ -26,8 +26,8 @@ CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call":
 # what they are on whole arrays is a call
 EXPANDED = ("shard_map", "pallas_call", "custom_partitioning")
 MARKS = frozenset((
-    "sharding_constraint", "layout_constraint", "pvary", "inspect_sharding", "preduced",
-    "reduced_invary_cast", "reduced_vary_cast", "vary_unreduced_cast"))
+    "sharding_constraint", "layout_constraint", "shard_alike", "pvary", "inspect_sharding",
+    "preduced", "reduced_invary_cast", "reduced_vary_cast", "vary_unreduced_cast"))
 LARGEST = 1 << 24  # elements of a value that is worth keeping
 
 

@@ -22,6 +22,7 @@ from calque.experimental.custom_partitioning import (
     SdyShardingRule,
     custom_partitioning,
 )
+from calque.experimental.shard_alike import shard_alike
 from calque.sharding import AxisType, NamedSharding
 from calque.sharding import PartitionSpec as P
 
@@ -381,3 +382,44 @@ def test_other_errors() -> None:
             wrong()
     assert str(SdyShardingRule((("i",),), (("i",),), permutation_factors=("i",))) == (
         "SdyShardingRule((('i',),), (('i',),), {} permutation_factors=('i',))")
+
+
+# ---- shard_alike
+def test_what_is_alike_is_spread_alike() -> None:
+    x, where = put(A, "x", "y"), NamedSharding(MESH, P("x", "y"))
+    other = np.arange(64).reshape(8, 8)
+    for run in (shard_alike, calque.jit(shard_alike)):
+        for pair in ((x, other), (other, x)):
+            made = run(*pair)
+            assert [m.sharding for m in made] == [where] * 2
+            np.testing.assert_array_equal(made[0], pair[0])
+            np.testing.assert_array_equal(made[1], pair[1])
+    made = calque.jit(lambda v: shard_alike({"a": v, "b": v.T}, {"a": other, "b": v})[1])(x)
+    assert made["a"].sharding == where and made["a"].dtype == jnp.int32
+
+    seen: list[Any] = []
+
+    def f(v: Any) -> Any:
+        v, w = shard_alike(v, jnp.cos(jnp.zeros((8, 8))))
+        calque.debug.inspect_array_sharding(w, callback=seen.append)
+        return (v * w * w).sum()
+
+    np.testing.assert_allclose(calque.grad(calque.jit(f))(x), np.ones((8, 8)))
+    assert seen and set(seen) == {where}
+    g = calque.jit(calque.grad(lambda v: (lambda a, b: (a * a * b).sum())(*shard_alike(v, 2 * v))))
+    np.testing.assert_allclose(g(x), 6 * A ** 2, rtol=1e-6)
+    tangents = calque.jvp(shard_alike, (A, A), (A, 2 * A))[1]
+    np.testing.assert_array_equal(tangents[1], 2 * A)
+    one, both = calque.jit(calque.vmap(shard_alike, (None, 1)))(A[0], x)
+    np.testing.assert_array_equal(one, np.tile(A[0], (8, 1)))
+    np.testing.assert_array_equal(both, A.T)
+    assert both.sharding.spec == one.sharding.spec == P("y", "x")
+
+
+def test_errors_of_what_is_not_alike() -> None:
+    with pytest.raises(ValueError, match="^Trees should be equal. Got x_tree"):
+        shard_alike(A, (A,))
+    with pytest.raises(ValueError, match="^The leaves shapes of `x` and `y` should match. Got `x`"):
+        calque.jit(shard_alike)(A, A[0])
+    with pytest.raises(TypeError, match="shard_alike"):
+        shard_alike("a", "b")

@@ -42,7 +42,8 @@ ELSEWHERE = {  # what they do is no function of arrays
     "sharding_constraint": "tests/devices/test_jit.py",
     "layout_constraint": "tests/dispatch/test_laid.py",
     "inspect_sharding": "tests/devices/test_arrays.py",
-    "custom_partitioning": "tests/devices/test_custom_partitioning.py",
+    **dict.fromkeys(("custom_partitioning", "shard_alike"),
+                    "tests/devices/test_custom_partitioning.py"),
     "shard_map": "tests/devices/test_shard_map.py"}
 MESSAGES = ("message_reduce", "message_gather", "message_exchange", "message_scatter",
             "message_permute")  # between processes: made when a program is compiled
@@ -52,7 +53,8 @@ ELSEWHERE |= dict.fromkeys(
     (*CASTS, "invary_unreduced_cast", "unreduced_psum", "unreduced_reduce_scatter",
      "all_gather_reduced"), "tests/devices/test_unreduced_maps.py")
 PLACED = (*CASTS, "pvary", "sharding_constraint", "layout_constraint", "inspect_sharding",
-          "shard_map", "pallas_call", "custom_partitioning", "message_shift")  # gone before lowering:
+          "shard_map", "pallas_call", "custom_partitioning", "shard_alike",
+          "message_shift")  # gone before lowering:
 # passes/hoist writes out what one device's part is, and what a kernel is on whole arrays
 
 

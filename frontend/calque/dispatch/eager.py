@@ -398,9 +398,20 @@ def _called(prim: Primitive, args: Sequence[Any], params: Params) -> list[Any] |
     return [from_numpy(o, False) for o in outs]
 
 
+def _alike(prim: Primitive, args: Sequence[Any], params: Params) -> list[Array] | None:
+    """Two arrays spread alike: other labels."""
+    xs = [to_array(a) for a in args]
+    avals = [x.aval for x in xs]
+    if elsewhere(avals):
+        return None
+    return [Array(x._buffer.with_shape(x._buffer.shape), a)
+            for x, a in zip(xs, numpy_rules.abstract(prim, avals, params))]
+
+
 _SHORTCUTS: dict[str, Function] = {
     "reshape": _reshaped, "squeeze": _reshaped, "convert_element_type": _converted,
-    "sharding_constraint": _placed, "layout_constraint": _relaid}
+    "sharding_constraint": _placed, "layout_constraint": _relaid,
+    "shard_alike": _alike}
 
 # "How a call is dispatched" in docs/eager.md: ways to run an operation now, the cheapest first.
 # One gives None for what it leaves to the next; what all leave is a program of its shapes

@@ -3,8 +3,8 @@ function), colocated_python.py, compilation_cache/, compute_on.py, custom_partit
 (sharding_rules.py: which dimensions are the same), jet.py (series.py: what Taylor mode makes of
 operations), key_reuse.py, layout.py, mesh_utils.py, multihost_utils.py, ode.py (dormand_prince.py:
 the steps), pallas/ (kernels over a grid of blocks), pjit.py, random.py (generators with a state),
-rnn.py (LSTM layers), scheduling_groups.py, serialize_executable.py, shard_map.py, sparse/ (arrays
-whose zeros are not stored), topologies.py, xla_metadata.py."""
+rnn.py (LSTM layers), scheduling_groups.py, serialize_executable.py, shard_alike.py, shard_map.py,
+sparse/ (arrays whose zeros are not stored), topologies.py, xla_metadata.py."""
 from calque.api.callbacks import io_callback as io_callback
 from calque.experimental import checkify as checkify
 from calque.experimental import colocated_python as colocated_python
@@ -22,6 +22,7 @@ from calque.experimental import pjit as pjit
 from calque.experimental import random as random
 from calque.experimental import rnn as rnn
 from calque.experimental import scheduling_groups as scheduling_groups
+from calque.experimental import shard_alike as shard_alike
 from calque.experimental import shard_map as shard_map
 from calque.experimental import sparse as sparse
 from calque.experimental import topologies as topologies
@@ -30,7 +31,7 @@ from calque.experimental import xla_metadata as xla_metadata
 __all__ = ["checkify", "colocated_python", "compilation_cache", "compute_on",
            "custom_partitioning", "io_callback", "jet",
            "key_reuse", "layout", "mesh_utils", "multihost_utils", "ode", "pallas", "pjit",
-           "random", "rnn", "scheduling_groups", "shard_map", "sparse", "topologies",
+           "random", "rnn", "scheduling_groups", "shard_alike", "shard_map", "sparse", "topologies",
            "xla_metadata"]
 
 

@@ -241,7 +241,7 @@ _TABLE: dict[Callable[..., Rule], str] = {
         "bessel_i0e bessel_i1e digamma igamma igamma_grad_a igammac lgamma mulhi polygamma "
         "random_gamma_grad reduce_precision regularized_incomplete_beta zeta name "
         "cumlogsumexp cummax cummin cumprod cumsum rev sort fft random_fold_in pvary "
-        "layout_constraint "
+        "layout_constraint shard_alike "
         "preduced reduced_invary_cast reduced_vary_cast vary_unreduced_cast"),
     _reduced: ("reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor "
                "argmax argmin"),

@@ -1,6 +1,6 @@
-"""sharding_constraint: a value as it is, said to be spread over devices in some way;
-layout_constraint: said to lie in memory in some way; and inspect_sharding: a function is told what
-propagation chose.
+"""sharding_constraint: a value as it is, said to be spread over devices in some way; shard_alike:
+two, said to be spread alike; layout_constraint: said to lie in memory in some way; and
+inspect_sharding: a function is told what propagation chose.
 
 In one process none moves anything: the first pins what transforms/propagate may choose, the second
 says how a result lies that is this value (dispatch/orders.py); outside of programs it moves arrays.
@@ -15,12 +15,12 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.formats import Layout
 from calque.core.mesh import AxisType, Mesh
-from calque.core.primitive import Primitive
+from calque.core.primitive import Primitive, is_linear
 from calque.core.program import Program, Var
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.zeros import is_zero
 from calque.transforms.explicit import is_explicit
-from calque.transforms.vmap import spmd_axes
+from calque.transforms.vmap import batch_first, spmd_axes
 
 sharding_constraint_p = Primitive("sharding_constraint", keys=True)
 
@@ -81,6 +81,23 @@ def _nothing(*avals: ShapedArray, **_: Any) -> Program:
 
 
 sharding_constraint_p.program = _nothing
+
+shard_alike_p = Primitive("shard_alike", multiple_results=True, keys=True)
+
+
+def _alike(pair: Sequence[Any]) -> list[Any]:
+    """Two tangents or cotangents; one that is zero says nothing of the other."""
+    return list(pair) if any(map(is_zero, pair)) else shard_alike_p.bind(*pair)
+
+
+def _alike_transpose(cts: Sequence[Any], *args: Any) -> list[Any]:
+    return [ct if is_linear(x) else None for ct, x in zip(_alike(cts), args)]
+
+
+shard_alike_p.abstract = lambda x, y: [x, y]
+shard_alike_p.jvp = lambda primals, tangents: (shard_alike_p.bind(*primals), _alike(tangents))
+shard_alike_p.transpose, shard_alike_p.batch = _alike_transpose, batch_first(shard_alike_p)
+shard_alike_p.program = _nothing
 
 layout_constraint_p = Primitive("layout_constraint", keys=True)
 
