@@ -51,14 +51,14 @@ def test_the_commands() -> None:
     assert parts[1] == "Array([1., 2.], dtype=float32)\n"
     assert parts[2] == "Array([4., 7.], dtype=float32)\n"
     assert "z = Array([3., 6.], dtype=float32)\n" in parts[3] and "y = Array(" in parts[3]
-    assert "->          stop()" in parts[4] and "in inner" in parts[4]
+    assert "->          stop()" in parts[4] and "def inner" in parts[4]
     assert parts[5] == "*** NameError: name 'w' is not defined\n"
     assert "->          return inner(x + 1)" in parts[6]
     values = "{'a': Array([0., 1.], dtype=float32), 'b': 'text', 'n': [1, 2]}\n"
     assert parts[7] == parts[8] == values
     assert parts[9].startswith("Traceback:\n") and parts[9].index("in outer") < parts[9].index(
         "in inner")
-    assert "in inner" in parts[10] and "At bottommost frame." in parts[11]
+    assert "def inner" in parts[10] and "At bottommost frame." in parts[11]
     assert parts[12] == "*** ZeroDivisionError: division by zero\n"
     assert parts[13].startswith("*** SyntaxError")
     assert parts[14].startswith("*** NameError")

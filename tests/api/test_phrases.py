@@ -10,6 +10,7 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax, random
+from calque.experimental import checkify
 
 
 class Unsigned:
@@ -30,6 +31,11 @@ def leaked() -> Any:
     return kept[0]
 
 
+def _vectorized() -> Any:
+    with calque.numpy_rank_promotion("raise"):
+        return jnp.vectorize(jnp.add, signature="(),()->()")(jnp.ones((2, 2)), jnp.ones(2))
+
+
 FLOAT0 = np.zeros(2, calque.dtypes.float0)
 CASES: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (TypeError, "^key accepts a scalar seed, but was given a PRNG key",
@@ -47,7 +53,12 @@ CASES: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (ValueError, "^Getting the signature of function .* failed. Pass donate_argnums instead of don",
      lambda: calque.jit(Unsigned(), donate_argnames="a")),
     (calque.errors.UnexpectedTracerError, "Encountered an unexpected tracer",
-     lambda: calque.jit(jnp.add)(jnp.ones(()), leaked()))]
+     lambda: calque.jit(jnp.add)(jnp.ones(()), leaked())),
+    (ValueError, r"s must have at most x.ndim \(2\) elements, got 3",
+     lambda: calque.scipy.fft.dctn(jnp.ones((2, 2)), s=(2, 3, 4))),
+    (ValueError, "Cannot abstractly evaluate a check in jit",
+     lambda: calque.jit(lambda x: checkify.check(x > 0, "not positive"))(1.0)),
+    (ValueError, r"^operands with shapes \(2, 2\) \(2,\) require rank promotion", _vectorized)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))

@@ -49,7 +49,7 @@ class Frame:
             max(0, at - context), at + context + 1)
         lines = [f"{'->' if i == at else '  '}  {text.rstrip()}"
                  for i, text in enumerate(self.code) if low <= i < high]
-        return "\n".join([f"> {self.file}({self.line}), in {self.function}", *lines])
+        return "\n".join([f"> {self.file}({self.line})", *lines, ""])
 
 
 @dataclass(frozen=True, slots=True)

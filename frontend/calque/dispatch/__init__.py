@@ -7,7 +7,8 @@
                  tracing.py (functions of trees to Programs), stages.py (lower, compile),
                  staging.py (make_jaxpr, eval_shape), cost_analysis of stages: costs.py;
                  donation.py (whose memory is given away),
-                 transfers.py (guards of what moves), key_reuse.py (keys that are used twice)
+                 transfers.py (guards of what moves), key_reuse.py (keys that are used twice),
+                 nonfinite.py (which operation made a nan)
   eager.py       running now: which way, executables, lazy recording; on it numpy_rules/ (small
                  arrays), shape_polymorphic.py (elementwise, one executable for all shapes),
                  precompiled.py (those compiled ahead), replay.py (recorded public functions;

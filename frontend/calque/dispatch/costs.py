@@ -1,4 +1,5 @@
-"""What a Program costs, counted by its equations, for `cost_analysis` of calque.stages.
+"""What a Program costs, counted by its equations, for `cost_analysis` of calque.stages; and a
+warning of what it captures.
 
 XLA's categories: an addition, product or comparison of one element is a flop, integers' too; a
 function such as exp is a transcendental; moving data is neither.  Loops count as often as they run
@@ -8,10 +9,12 @@ Computations (4th ed.), tables of flops.  Start reading at `analysis`.
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from calque.core.config import config
 from calque.core.dims import Dim, guess
 from calque.core.program import Equation, Program
 from calque.lowering.passes.cost import inner_programs
@@ -34,6 +37,17 @@ _FACTORS: dict[str, Callable[[Any, Any], Any]] = {  # of a matrix of m rows, n c
     "schur": lambda m, n: 25 * n ** 3, "hessenberg": lambda m, n: 10 * n ** 3 // 3,
     "tridiagonal": lambda m, n: 4 * n ** 3 // 3}
 _ROUNDS = {"random_bits": 100, "random_split": 100, "random_fold_in": 100, "rng_bit_generator": 100}
+
+
+def warn_of_captured(p: Program, arrays: Sequence[Any]) -> None:
+    """UserWarning where a jitted function closes over arrays of many bytes."""
+    limit, size = config.jax_captured_constants_warn_bytes, sum([x.nbytes for x in arrays])
+    if 0 <= limit <= size:
+        warnings.warn(
+            f"A large amount of constants were captured during lowering: {p.name} closes over "
+            f"{len(arrays)} arrays of {size / 1e9:.2g} GB. Pass them as arguments. "
+            "config.update('jax_captured_constants_warn_bytes', -1) ends this warning.",
+            stacklevel=2)
 
 
 def analysis(p: Program, fused: bool = False) -> dict[str, Any]:

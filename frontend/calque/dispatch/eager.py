@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core import dtypes, errors, numbers
+from calque.core import dtypes, numbers
 from calque.core.avals import aval_of
 from calque.core.config import config
 from calque.core.formats import order_of
@@ -60,6 +60,7 @@ from calque.dispatch.array import (
     to_array,
 )
 from calque.dispatch.laid import relaid
+from calque.dispatch.nonfinite import check_floats, check_program
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partial_arrays import unreduced_axes
 from calque.dispatch.sharded.partition import has_own, name_messages, own_program
@@ -255,7 +256,7 @@ def run_program(program: Program, args: Sequence[Array], reason: str = "") -> li
         args = [Array(b, a.aval) for b, a in zip(moved, args)]
     outs = prepared(program, device, reason)([a._buffer for a in args])
     arrays = [Array(b, o.aval) for b, o in zip(outs, program.outputs)]
-    check_floats(arrays)
+    check_program(arrays, program, [*program.consts, *args])
     return arrays
 
 
@@ -294,24 +295,6 @@ def _run_spanning(program: Program, args: Sequence[Array], reason: str) -> list[
     return [made(b, o.aval) for b, o in zip(outs, program.outputs)]
 
 
-def check_floats(arrays: Sequence[Array], where: str = "") -> None:
-    """jax_debug_nans and jax_debug_infs."""
-    if not (config.jax_debug_nans or config.jax_debug_infs):
-        return
-    for x in arrays:
-        if dtypes.is_key(x.dtype) or not dtypes.is_inexact(x.dtype):
-            continue
-        value = x._buffer.numpy()
-        if value.dtype.kind == "V":
-            value = value.astype(np.float32)
-        if config.jax_debug_nans and np.isnan(value).any():
-            raise FloatingPointError(errors.explain(
-                f"invalid value (nan) encountered in {where or 'a computation'}."))
-        if config.jax_debug_infs and np.isinf(value).any():
-            raise FloatingPointError(errors.explain(
-                f"invalid value (inf) encountered in {where or 'a computation'}."))
-
-
 # ---- the bottom trace
 def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     """Run one primitive on concrete values."""
@@ -339,7 +322,7 @@ def _at_once(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         if done is not None:
             break
     if done is not None and (config.jax_debug_nans or config.jax_debug_infs):
-        check_floats(done if prim.multiple_results else [done])
+        check_floats(done if prim.multiple_results else [done], prim.name)
     return done
 
 
@@ -573,6 +556,6 @@ def lazy_eval(name: str = "eager") -> Iterator[None]:
         trace.flush()
 
 
-__all__ = ["Compiled", "LazyTrace", "as_given", "check_floats", "compile_program",
+__all__ = ["Compiled", "LazyTrace", "as_given", "compile_program",
            "compiled", "evaluate", "from_scalar", "is_literal", "lazy_eval", "named_target",
            "operands", "remembered", "results", "run_program", "target_of"]

@@ -29,11 +29,12 @@ from calque.core.refs import AbstractRef, Uses
 from calque.core.trace import Tracer, current, eval_trace
 from calque.core.tracebacks import filter_traceback
 from calque.core.types import Function
-from calque.dispatch import donation, key_reuse, signatures, stages
+from calque.dispatch import costs, donation, key_reuse, signatures, stages
 from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
-from calque.dispatch.eager import Compiled, check_floats, compiled
+from calque.dispatch.eager import Compiled, compiled
 from calque.dispatch.laid import laid_type
 from calque.dispatch.mismatch import argument_names
+from calque.dispatch.nonfinite import check_program
 from calque.dispatch.orders import Orders, orders_for, split
 from calque.dispatch.positions import (
     Inline,
@@ -150,10 +151,10 @@ class _Entry:
                 if self.orders is not None:
                     program = self.orders.program(program)
                 consts = list(program.consts)
+            costs.warn_of_captured(self.program, consts)
             made = compiled(program, device, tuple(d + len(consts) for d in self.given), reason,
                             lasting=False)
-            if made.lowered.callbacks:
-                name_messages(made.lowered, self.program)
+            name_messages(made.lowered, self.program)
             self.consts = [on_device(c, device) for c in consts]
             self.compiled, self.device = made, device
             self.run = made.executable if made.identity_abi else made
@@ -311,7 +312,7 @@ class JitFunction:
         if entry.uses is not None:
             rest = zip(outs[len(arrays):], entry.program.out_avals[len(arrays):])
             arrays = entry.uses.settle(given, [*arrays, *[make(b, a) for b, a in rest]])
-        check_floats(arrays, self._name)
+        check_program(arrays, entry.program, [*entry.program.consts, *leaves])
         if note is not None:
             note(arrays)
         return entry.out_tree.unflatten(arrays)

@@ -27,7 +27,8 @@ from calque.core.tracebacks import hide_ours
 from calque.core.types import Function, Params
 from calque.dispatch import key_reuse, numpy_rules, shape_polymorphic, transfers
 from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
-from calque.dispatch.eager import check_floats, is_literal, lazy_eval, prepared, run_program
+from calque.dispatch.eager import is_literal, lazy_eval, prepared, run_program
+from calque.dispatch.nonfinite import check_floats
 from calque.dispatch.same_bits import exact
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.partition import has_own

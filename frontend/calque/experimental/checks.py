@@ -167,8 +167,8 @@ def _unchecked(*avals: ShapedArray, site: Site) -> Program:
     if site.debug:
         return Program([Var(a) for a in avals], [], [], name="debug_check")
     raise ValueError(explain(
-        "a check in jit, a loop or a branch that is not functionalized: no checkify.checkify is "
-        "around it to carry its error out.",
+        "Cannot abstractly evaluate a check in jit, a loop or a branch that is not functionalized: "
+        "no checkify.checkify is around it to carry its error out.",
         fix="jit the checked function: jax.jit(checkify.checkify(f)); or use debug_check."))
 
 

@@ -115,4 +115,4 @@ for _public in map(globals().get, __all__):  # where users look for them
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "fft", "linalg"]

@@ -260,12 +260,14 @@ def _rank_promotion(name: str, shapes: Sequence[Shape]) -> None:
     if config.jax_numpy_rank_promotion == "allow" or asked_by_ours(*_DOORS):
         return
     text = " ".join(map(str, shapes))
+    own = f"operands with shapes {text} require rank promotion for vectorize" if (
+        name == "vectorize") else ""
     if config.jax_numpy_rank_promotion == "raise":
         raise ValueError(explain(
-            f"Operands could not be broadcast together for {name} on shapes {text} and with the "
-            "config option jax_numpy_rank_promotion='raise'.",
+            f"{own or f'Operands could not be broadcast together for {name} on shapes {text}'} and "
+            "with the config option jax_numpy_rank_promotion='raise'.",
             fix="add axes explicitly, or set jax_numpy_rank_promotion='allow'."))
-    warn(f"Following NumPy automatic rank promotion for {name} on shapes {text}.")
+    warn(f"{own or f'Following NumPy automatic rank promotion for {name} on shapes {text}'}.")
 
 
 def broadcast_to(x: Any, shape: Shape) -> Any:

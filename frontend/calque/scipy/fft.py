@@ -146,6 +146,10 @@ def _many(name: str, step: Any, x: Any, kind: int, s: Any, axes: Any, norm: str 
     x = _operand(name, x, kind, norm)
     rank = ndim_of(x)
     if axes is None:
+        if s is not None and len(s) > rank:
+            raise ValueError(explain(
+                f"{name}: s must have at most x.ndim ({rank}) elements, got {len(s)}.",
+                fix="give a size for each axis, or fewer, of the last ones."))
         chosen = tuple(range(rank))[0 if s is None else rank - len(s):]
     else:
         chosen = util.axis_tuple(axes, rank)
