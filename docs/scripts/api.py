@@ -50,6 +50,7 @@ NAMESPACES = {
     "calque.sharding": "meshes, and which device has which part of an array",
     "calque.distributed": "programs of several processes",
     "calque.checkpoints": "trees of arrays in folders",
+    "calque.experimental.buffer_callback": "functions of the host that write into memory",
     "calque.experimental.checkify": "what went wrong, as a value",
     "calque.experimental.colocated_python": "Python on the host of arrays' devices",
     "calque.experimental.custom_partitioning": "what each device does, by rules of your own",

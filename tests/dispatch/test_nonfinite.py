@@ -54,9 +54,9 @@ def test_the_operation_is_named(run: Any, name: str) -> None:
 
 def test_infinities_and_what_was_there_before() -> None:
     with calque.debug_infs(True):
-        with pytest.raises(FloatingPointError, match=r"^invalid value \(inf\) encountered in exp\."):
+        with pytest.raises(FloatingPointError, match=r"^invalid value \(inf\) .* in exp\."):
             calque.jit(lambda v: jnp.exp(v + 100) * 2)(ZEROS)
-        with pytest.raises(FloatingPointError, match=r"^invalid value \(inf\) encountered in div\."):
+        with pytest.raises(FloatingPointError, match=r"^invalid value \(inf\) .* in div\."):
             jnp.ones(2) / jnp.zeros(2)
     with calque.debug_nans(True):
         for f, x in ((lambda v: v * 3, np.nan), (lambda v: (jnp.nan, v), 1.0)):

@@ -1,11 +1,13 @@
-"""Names that JAX keeps under jax.experimental: checkify.py (checks.py is what it makes of a
-function), colocated_python.py, compilation_cache/, compute_on.py, custom_partitioning.py
-(sharding_rules.py: which dimensions are the same), jet.py (series.py: what Taylor mode makes of
-operations), key_reuse.py, layout.py, mesh_utils.py, multihost_utils.py, ode.py (dormand_prince.py:
-the steps), pallas/ (kernels over a grid of blocks), pjit.py, random.py (generators with a state),
-rnn.py (LSTM layers), scheduling_groups.py, serialize_executable.py, shard_alike.py, shard_map.py,
-sparse/ (arrays whose zeros are not stored), topologies.py, xla_metadata.py."""
+"""Names that JAX keeps under jax.experimental: buffer_callback.py (functions of the host that write
+into memory), checkify.py (checks.py is what it makes of a function), colocated_python.py,
+compilation_cache/, compute_on.py, custom_partitioning.py (sharding_rules.py: which dimensions are
+the same), jet.py (series.py: what Taylor mode makes of operations), key_reuse.py, layout.py,
+mesh_utils.py, multihost_utils.py, ode.py (dormand_prince.py: the steps), pallas/ (kernels over a
+grid of blocks), pjit.py, random.py (generators with a state), rnn.py (LSTM layers),
+scheduling_groups.py, serialize_executable.py, shard_alike.py, shard_map.py, sparse/ (arrays whose
+zeros are not stored), topologies.py, xla_metadata.py."""
 from calque.api.callbacks import io_callback as io_callback
+from calque.experimental import buffer_callback as buffer_callback
 from calque.experimental import checkify as checkify
 from calque.experimental import colocated_python as colocated_python
 from calque.experimental import compilation_cache as compilation_cache
@@ -28,7 +30,7 @@ from calque.experimental import sparse as sparse
 from calque.experimental import topologies as topologies
 from calque.experimental import xla_metadata as xla_metadata
 
-__all__ = ["checkify", "colocated_python", "compilation_cache", "compute_on",
+__all__ = ["buffer_callback", "checkify", "colocated_python", "compilation_cache", "compute_on",
            "custom_partitioning", "io_callback", "jet",
            "key_reuse", "layout", "mesh_utils", "multihost_utils", "ode", "pallas", "pjit",
            "random", "rnn", "scheduling_groups", "shard_alike", "shard_map", "sparse", "topologies",

@@ -49,8 +49,7 @@ def shard_alike(x: Any, y: Any) -> tuple[Any, Any]:
                 f"{shape_of(a)} and `y` leaf shape: {shape_of(b)}.",
                 fix="pass arrays of one shape."))
     pairs = [shard_alike_p.bind(*as_values(pair)) for pair in zip(leaves, others)]
-    return tuple(t.unflatten([pair[i] for pair in pairs])  # type: ignore[return-value]
-                 for i, t in enumerate((tree, other_tree)))
+    return tree.unflatten([a for a, _ in pairs]), tree.unflatten([b for _, b in pairs])
 
 
 __all__ = ["shard_alike"]
