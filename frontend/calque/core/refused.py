@@ -18,8 +18,6 @@ from calque.core.errors import explain
 
 _PASSES = ("passes over XLA's programs do not run in IREE",
            "transform the function: calque.make_jaxpr and extend.core.jaxpr_as_fun")
-_SERVER = ("a process cannot be asked for a profile from outside",
-           "put profiler.trace(folder) around what is to be seen")
 _MESSAGES = ("halves of a message between GPUs are not taken apart",
              "lax.ppermute(x, axis_name, perm) sends and receives")
 REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
@@ -45,7 +43,9 @@ REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
     "ffi.include_dir": ("XLA's headers are not in calque's wheel",
                         "they lie in that of jaxlib: jaxlib/include"),
     "lax.precv": _MESSAGES, "lax.psend": _MESSAGES,
-    "profiler.register_subprocess": _SERVER, "profiler.start_server": _SERVER}
+    "profiler.register_subprocess": (
+        "a trace is of one process",
+        "call profiler.start_server(port) in the other, too, and open both files in Perfetto")}
 
 
 # names that NumPy's users write -> what to write

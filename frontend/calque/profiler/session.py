@@ -228,26 +228,6 @@ def stop_trace() -> None:
     session.write()
 
 
-def stop_server() -> None:
-    """End the server of profiles, of which there is none: `start_server` is refused.
-
-    Returns:
-      Nothing.
-
-    Raises:
-      ValueError: always.
-
-    Example:
-      >>> from calque import profiler
-      >>> profiler.stop_server()
-      Traceback (most recent call last):
-      ValueError: No active profiler server.
-        Fix: put profiler.trace(folder) around what is to be seen.
-    """
-    raise ValueError(explain("No active profiler server.",
-                             fix="put profiler.trace(folder) around what is to be seen."))
-
-
 def _ended() -> _Session | None:
     """The session, which records no more."""
     global _session
