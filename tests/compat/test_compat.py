@@ -50,7 +50,7 @@ assert pl is calque.experimental.pallas and pl.pallas_call(
 # every module that JAX has, too
 import importlib, pkgutil
 for module in pkgutil.iter_modules(calque.experimental.__path__):
-    if module.name not in ("checks", "dormand_prince", "series"):  # (parts of others)
+    if module.name not in ("checks", "dormand_prince", "series", "sharding_rules"):  # (parts)
         importlib.import_module(f"jax.experimental.{module.name}")
 
 for name, code in (("AttributeError", "jax.nonsense"), ("AttributeError", "jax.devicse"),

@@ -48,26 +48,24 @@ class ProfilerServer:
         self._thread.join()
 
 
-def _handler() -> Any:
+def _handler() -> type:
     from http.server import BaseHTTPRequestHandler
+    return type("Handler", (BaseHTTPRequestHandler,), {
+        "do_GET": _answer, "log_message": lambda *_: None})  # (nothing is written to the terminal)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            try:
-                code, kind, content = 200, "application/octet-stream", _recorded(self.path)
-            except (ValueError, RuntimeError) as error:
-                code = 400 if isinstance(error, ValueError) else 409
-                kind, content = "text/plain", f"{error}\n".encode()
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
 
-        def log_message(self, *_: Any) -> None:
-            """Nothing is written to the terminal."""
-
-    return Handler
+def _answer(request: Any) -> None:
+    """Answer a request with a trace, or with what is wrong."""
+    try:
+        code, kind, content = 200, "application/octet-stream", _recorded(request.path)
+    except (ValueError, RuntimeError) as error:
+        code = 400 if isinstance(error, ValueError) else 409
+        kind, content = "text/plain", f"{error}\n".encode()
+    request.send_response(code)
+    request.send_header("Content-Type", kind)
+    request.send_header("Content-Length", str(len(content)))
+    request.end_headers()
+    request.wfile.write(content)
 
 
 def _recorded(path: str) -> bytes:
