@@ -21,6 +21,24 @@ _PASSES = ("passes over XLA's programs do not run in IREE",
 _MESSAGES = ("halves of a message between GPUs are not taken apart",
              "lax.ppermute(x, axis_name, perm) sends and receives")
 REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
+    "experimental.control_deps": (
+        "the order of effects is that of the program", "lax.optimization_barrier"),
+    "experimental.fused": ("kernels are made by the compiler", "jit"),
+    "experimental.hijax": (
+        "types of arrays of one's own are not traced",
+        "pytrees, custom_vjp, or primitives of one's own: docs/your_jax_code_here.md"),
+    "experimental.jax2tf": ("there is no bridge to TensorFlow", "calque.export, or calque compile"),
+    "experimental.mosaic": (
+        "kernels for TPUs are not here", "experimental.pallas without a backend"),
+    "experimental.multihost_utils.live_devices": (
+        "a process that is lost ends what the others do together",
+        "write calque.checkpoints, and start all of them again: docs/processes.md"),
+    "experimental.roofline": (
+        "nothing is known of other machines",
+        "jit(f).lower(x).cost_analysis() counts operations and bytes"),
+    "experimental.transfer": (
+        "arrays are not fetched from other programs",
+        "distributed.initialize() joins processes: docs/processes.md"),
     "extend.backend.get_compile_options": (
         "IREE compiles, not XLA", "config and the variables CALQUE_*: docs/debugging.md"),
     "extend.backend.ifrt_proxy": (
