@@ -150,6 +150,48 @@ def test_collectives(size: int, devices: int, ways: int) -> None:
                 WAYS=str(ways))
 
 
+USERS = """
+    from calque.experimental.custom_partitioning import custom_partitioning
+    from calque.experimental.shard_alike import shard_alike
+    from calque.sharding import Mesh, NamedSharding, PartitionSpec as P
+    from calque import lax
+    mesh = Mesh(np.array(jax.devices()).reshape(2, -1), ("x", "y"))
+    a = np.arange(64, dtype=np.float32).reshape(8, 8)
+    told = []
+
+    def partition(mesh, args, result):
+        told.append([s.sharding.spec for s in (*args, result)])
+        def lower(x, y):
+            return lax.psum(x @ y, "x")
+        return mesh, lower, NamedSharding(mesh, P()), (
+            NamedSharding(mesh, P(None, "x")), NamedSharding(mesh, P("x", None)))
+
+    f = custom_partitioning(lambda x, y: x @ y)
+    f.def_partition(partition, sharding_rule="i j, j k -> i k", reduction_factors=("j",))
+    put = lambda v, *spec: jax.device_put(v, NamedSharding(mesh, P(*spec)))
+    made = jax.jit(f)(put(a, None, "x"), put(a, "x"))
+    np.testing.assert_array_equal(np.asarray(made.addressable_shards[0].data), a @ a)
+    assert told == [[P(None, "x"), P("x", None), P(None, None)]], told
+    rows = custom_partitioning(lambda x: x * 2)
+    rows.def_partition(lambda mesh, args, r: (mesh, lambda x: x + x, r.sharding,
+                                              (args[0].sharding,)), sharding_rule="i j -> i j")
+    made = jax.jit(lambda x: lax.fori_loop(0, 2, lambda _, c: rows(c) + 1, x))(put(a, "x", "y"))
+    for s in made.addressable_shards:
+        np.testing.assert_array_equal(np.asarray(s.data), (4 * a + 3)[s.index])
+    assert made.sharding.spec == P("x", "y")
+    one, other = jax.jit(shard_alike)(put(a, "x"), a)
+    assert other.sharding.spec == P("x"), other.sharding
+    for s in other.addressable_shards:
+        np.testing.assert_array_equal(np.asarray(s.data), a[s.index])
+    print("all is well", rank, flush=True)
+"""
+
+
+def test_what_devices_do_by_rules_of_the_users() -> None:
+    """custom_partitioning and shard_alike over the devices of two processes."""
+    all_is_well(USERS, 2, 2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size, devices", [(2, 2), (3, 1), (4, 1)])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "uint32", "complex64"])
