@@ -159,7 +159,7 @@ class custom_partitioning:
         return out_tree.unflatten(bind(program, leaves, how))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class How:
     """What the user said of one call: transforms/propagate asks `factors`, or where there are
     callbacks and no rule (`asks`) `of_operands` and `of_users`."""
@@ -172,6 +172,9 @@ class How:
     rule: Any
     infer: Function | None
     propagate: Function | None
+
+    def __repr__(self) -> str:
+        return f"<partition of {self.name}: {self.rule}>"
 
     @property
     def asks(self) -> bool:
