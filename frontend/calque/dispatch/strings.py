@@ -139,7 +139,7 @@ def _unpickled(strings: Ndarray, placement: Any) -> Array:
     return placed(of_numpy(strings), placement)
 
 
-def of_numpy(x: Ndarray, dtype: Any = None) -> StringArray:
+def of_numpy(x: Any, dtype: Any = None) -> StringArray:
     """A copy of NumPy's strings on the default device, committed to it, so that no rule takes their
     value for one that is small and at hand.  dtype: what the caller asked for."""
     if dtype is not None and not is_dtype(dtype):
