@@ -22,11 +22,12 @@ __all__ = ["StringArray", "asked", "holds", "is_dtype", "of_numpy", "part", "pla
            "refuse"]
 
 
+_KIND: Any = getattr(getattr(np, "dtypes", None), "StringDType", object())  # (NumPy 1 has none)
+
+
 def is_dtype(dtype: Any) -> bool:
     """Whether a dtype argument is NumPy's StringDType, an instance or the class."""
-    kind = getattr(np, "dtypes", None)
-    kind = getattr(kind, "StringDType", None)  # (NumPy 1 has none)
-    return kind is not None and (type(dtype) is kind or dtype is kind)
+    return type(dtype) is _KIND or dtype is _KIND
 
 
 def holds(x: Any) -> bool:
