@@ -48,7 +48,8 @@ _MAIN = re.compile(rf"  func\.func @main\(((?:{_ARGUMENT}(?:, {_ARGUMENT})*)?)\)
                    r"(?: attributes \{iree\.reflection = \{(calque\.signature = \".*\")\}\})? \{")
 # of main
 _DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, -]*)\) : "
-                       rf"\(((?:i32, )*(?:{_KINDS})?)\) -> (?:({_MADE})|\(({_MADE}(?:, {_MADE})*)\))")
+                       rf"\(((?:i32, )*(?:{_KINDS})?)\) -> "
+                       rf"(?:({_MADE})|\(({_MADE}(?:, {_MADE})*)\))")
 _WORD = re.compile(r"    %([\w-]+) = arith\.constant (-?\d+) : i32")
 _CONSTANT = re.compile(r"    %(\w+) = stablehlo\.constant dense<([^>\[\]]+)> : (tensor<[a-z]\w*>)")
 _SPREAD = re.compile(rf"    %(\w+) = stablehlo\.broadcast_in_dim %(\w+), dims = \[\] : "
@@ -251,7 +252,7 @@ def _read_main(lines: list[str]) -> _Program:
                     [r.kind for r in p.results] != p.kinds or _split(found[2]) != p.kinds
                     or len({r[:2] for r in p.results}) != len(p.results)):
                 raise Unknown("results that are not each a dispatch's")
-            if any(p.results[k].kind != kinds[i] or p.results[k].place != "made"
+            if any(p.results[k].kind != kinds[i] or p.results[k].place == "argument"
                    for k, i in p.given.items()) or any(
                     a.place == "argument" and a.number in p.given.values()
                     for d in p.steps for a in d.operands):
@@ -489,15 +490,15 @@ def _commands(p: _Program, slabs: Sequence[_Slab], parts: Any) -> Any:
     commands = parts.Commands([(f"in{i}", _nbytes(p.arguments[i])) for i in read]
                               + [(s.name, s.size) for s in slabs])
     own = {i: k for k, i in enumerate(read)}  # arguments -> slots
-    memory = {p.results[k].number: i for k, i in p.given.items()}
+    memory = {p.results[k][:2]: i for k, i in p.given.items()}
     places = {a: (len(read) + k, at) for k, s in enumerate(slabs) for a, at in s.places.items()}
 
     def place(a: _Array) -> tuple[int, int, int]:
         """Its slot, where in that, and its bytes."""
         if a.place == "argument":
             return own[a.number], 0, a.nbytes
-        if a.place == "made" and a.number in memory:
-            return own[memory[a.number]], 0, a.nbytes
+        if a[:2] in memory:
+            return own[memory[a[:2]]], 0, a.nbytes
         return *places[a.place, a.number], a.nbytes
 
     commands.steps += [parts.Fill(*place(a), bits, width // 8) for a, width, bits in p.fills]
