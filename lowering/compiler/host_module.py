@@ -127,8 +127,10 @@ class _Body:
         return "\n      ".join(lines) + "\n    }\n"
 
 
-def text(host: Host, counts: Mapping[str, tuple[int, int, int]], elf: bytes) -> str:
-    """The module in VM dialect, with workgroup counts by function, and the linked dispatches."""
+def text(host: Host, counts: Mapping[str, tuple[int, int, int]], where: Mapping[str, int],
+         elves: Sequence[bytes]) -> str:
+    """The module in VM dialect, with workgroup counts by function, and the linked dispatches: in
+    which of the shared objects each is."""
     strings = {"format": "embedded-elf-x86_64", "tensor": "tensor"}
     commands = [step for step in host.queue if isinstance(step, Commands)]
     functions = {d.function: f"name_{i}" for i, d in enumerate(
@@ -136,22 +138,24 @@ def text(host: Host, counts: Mapping[str, tuple[int, int, int]], elf: bytes) -> 
     strings |= {name: function for function, name in functions.items()}
     strings |= {f"message_{i}": f"input{i}" for i, *_ in host.asserts}
     parts = ["module attributes {vm.toplevel} {\n  vm.module public @calque {", _IMPORTS,
-             f"    vm.global.ref private mutable @device : {_D}\n"
-             f"    vm.global.ref private mutable @executable : {_E}\n",
-             f'    vm.rodata private @elf <alignment = 64> dense<"0x{elf.hex().upper()}"> : '
-             f"vector<{len(elf)}xi8>\n"]
+             f"    vm.global.ref private mutable @device : {_D}\n",
+             *[f"    vm.global.ref private mutable @executable_{k} : {_E}\n"
+               f'    vm.rodata private @elf_{k} <alignment = 64> dense<"0x{elf.hex().upper()}"> : '
+               f"vector<{len(elf)}xi8>\n" for k, elf in enumerate(elves)]]
     parts += [f'    vm.rodata private @{name} <alignment = 1> "{value}"\n'
               for name, value in strings.items()]
     start = _Body()
     start.lines += [
         f"%d = vm.call @hal.devices.get({start.i32(0)}) : (i32) -> {_D}",
-        f"vm.global.store.ref %d, @device : {_D}", "%no = vm.const.ref.zero : !vm.buffer",
-        f"%e = vm.call @hal.executable.create(%d, {start.i64(-1)}, {start.rodata('format')}, "
-        f"{start.rodata('elf')}, %no) : ({_D}, i64, !vm.buffer, !vm.buffer, !vm.buffer) -> {_E}",
-        f"vm.global.store.ref %e, @executable : {_E}"]
+        f"vm.global.store.ref %d, @device : {_D}", "%no = vm.const.ref.zero : !vm.buffer"]
+    for k in range(len(elves)):
+        start.lines += [
+            f"%e{k} = vm.call @hal.executable.create(%d, {start.i64(-1)}, {start.rodata('format')},"
+            f" {start.rodata(f'elf_{k}')}, %no) : ({_D}, i64, !vm.buffer, !vm.buffer, !vm.buffer) "
+            f"-> {_E}", f"vm.global.store.ref %e{k}, @executable_{k} : {_E}"]
     for i, step in enumerate(commands):
         parts.append(f"    vm.global.ref private mutable @commands_{i} : {_C}\n")
-        parts.append(_recorded(i, host, step, functions, counts))
+        parts.append(_recorded(i, host, step, functions, counts, where))
         start.lines += [f"%c{i} = vm.call @record_{i}() : () -> {_C}",
                         f"vm.global.store.ref %c{i}, @commands_{i} : {_C}"]
     start.lines.append("vm.return")
@@ -204,11 +208,13 @@ class Touched:
 
 
 def _recorded(number: int, host: Host, commands: Commands, functions: Mapping[str, str],
-              counts: Mapping[str, tuple[int, int, int]]) -> str:
+              counts: Mapping[str, tuple[int, int, int]], where: Mapping[str, int]) -> str:
     """The function that records commands: their buffers are given at each call."""
     b = _Body()
     b.lines += [
-        f"%e = vm.global.load.ref @executable : {_E}", f"%null = vm.const.ref.zero : {_B}",
+        *[f"%e{k} = vm.global.load.ref @executable_{k} : {_E}"
+          for k in sorted({where[d.function] for d in commands.dispatches()})],
+        f"%null = vm.const.ref.zero : {_B}",
         f"%c = vm.call @hal.command_buffer.create({b.device()}, {b.i32(0)}, "
         f"{b.i32(_TRANSFER_AND_DISPATCH)}, {b.i64(-1)}, {b.i32(len(commands.slots))}) : "
         f"({_D}, i32, i32, i64, i32) -> {_C}"]
@@ -231,10 +237,11 @@ def _recorded(number: int, host: Host, commands: Commands, functions: Mapping[st
                                  for slot, at, size in step.bindings)
             groups = ", ".join(b.i32(n) for n in counts[step.function])
             constants = ", ".join(map(b.i32, step.constants))
+            e = f"%e{where[step.function]}"
             b.lines += [
-                f"%f{i} = vm.call @hal.executable.lookup.function(%e, "
+                f"%f{i} = vm.call @hal.executable.lookup.function({e}, "
                 f"{b.rodata(functions[step.function])}) : ({_E}, !vm.buffer) -> i64",
-                f"vm.call.variadic @hal.command_buffer.dispatch(%c, %e, %f{i}, {groups}, "
+                f"vm.call.variadic @hal.command_buffer.dispatch(%c, {e}, %f{i}, {groups}, "
                 f"{b.i64(0)}, [{constants}], [{bindings}]) : ({_C}, {_E}, i64, i32, i32, i32, i64, "
                 f"i32 ..., tuple<i32, i32, {_B}, i64, i64> ...)"]
     b.lines.append(barrier)

@@ -202,21 +202,24 @@ def _linked(paths: list[str], name: str, link: Any) -> bytes:
     return elf
 
 
-def finish(api: Any, library: Any, session: Any, invocation: Any, advance: Callable[..., bool],
-           written: Callable[[bytes], str], link: Any) -> bytes:
-    """The .vmfb of an invocation after `executable-targets` that has dispatches alone.
+def linked(library: Any, invocation: Any, advance: Callable[..., bool], link: Any) -> bytes:
+    """The shared object of an invocation after `executable-targets` that has dispatches alone.
 
     Args:
       advance: runs the stage between two phases: (library, handle, before, after).
-      written: the module in the VM dialect around the linked dispatches.
       link: the module elf_link.
     """
     with _objects_of(library, invocation, advance, link) as (_, found):
         if found is None:
             raise ValueError("no dispatches")
-        _, elf = found
+        return found[1]
+
+
+def finish(api: Any, library: Any, session: Any, advance: Callable[..., bool],
+           written: bytes) -> bytes:
+    """The .vmfb of a module in the VM dialect, around dispatches that are linked."""
     with session.invocation() as host:
-        if not (host.parse_source(api.Source.wrap_buffer(session, written(elf).encode()))
+        if not (host.parse_source(api.Source.wrap_buffer(session, written))
                 and advance(library, host._inv_p, b"vm", b"end")):
             raise ValueError("the host's part cannot be compiled")
         with api.Output.open_membuffer() as output:

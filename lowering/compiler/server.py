@@ -187,56 +187,121 @@ def _at_once(api: Any, library: Any, session: Any, source: bytes, flags: tuple[s
     if b"flow" not in source or len(source) > _LARGEST:
         return None, "no kernels of ours"
     stream = _sibling("stream_module")
-    ignored = _receiver([])
-    invocations: list[Any] = []
+    try:
+        with _Invocations(api, library, session, phases) as mine:
+            text = mine.printed(mine.parsed(source))
+            if flags not in _devices:
+                empty = mine.parsed(b"module {}")
+                mine.stage(empty, stream.AFTER, "executable-configurations")
+                phases.clear()  # it was not the program's
+                _devices[flags] = stream.device(mine.printed(empty))
+            found = stream.rewritten(text, _devices[flags])
+            elves = _side_by_side(api, library, mine, found.texts, flags, phases)
+            start = time.perf_counter_ns()
+            parts = _sibling("host_module")
+            host = parts.text(stream.host(found.main, parts), found.counts, found.where, elves)
+            program: bytes = _sibling("link").finish(api, library, session, _advance, host.encode())
+            phases.append(("hal", start, time.perf_counter_ns()))
+            return program, ""
+    except Exception as error:  # whatever it is, the ordinary way does without
+        return None, f"{type(error).__name__}: {error}"
 
-    def parsed(text: bytes) -> Any:
-        invocation = session.invocation()
-        invocations.append(invocation)
-        library.ireeCompilerInvocationEnableCallbackDiagnostics(invocation._inv_p, 0, ignored, None)
-        library.ireeCompilerInvocationSetVerifyIR(invocation._inv_p, False)
-        if not invocation.parse_source(api.Source.wrap_buffer(session, text)):
-            raise stream.Unknown("it does not parse")
+
+class _Invocations:
+    """What a session compiles, closed together; `phases` gets when each stage ran."""
+
+    def __init__(self, api: Any, library: Any, session: Any, phases: list[Phase]) -> None:
+        self.api, self.library, self.session, self.phases = api, library, session, phases
+        self.ignored = _receiver([])
+        self.all: list[Any] = []
+
+    def __enter__(self) -> _Invocations:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for invocation in self.all:
+            invocation.close()
+
+    def parsed(self, text: bytes) -> Any:
+        invocation = self.session.invocation()
+        self.all.append(invocation)
+        library, handle = self.library, invocation._inv_p
+        library.ireeCompilerInvocationEnableCallbackDiagnostics(handle, 0, self.ignored, None)
+        library.ireeCompilerInvocationSetVerifyIR(handle, False)
+        if not invocation.parse_source(self.api.Source.wrap_buffer(self.session, text)):
+            raise ValueError("it does not parse")
         return invocation
 
-    def printed(invocation: Any) -> str:
-        with api.Output.open_membuffer() as output:
+    def printed(self, invocation: Any) -> str:
+        with self.api.Output.open_membuffer() as output:
             invocation.output_ir(output)
             return bytes(output.map_memory()).decode()
 
-    def stage(invocation: Any, before: str, name: str) -> None:
+    def stage(self, invocation: Any, before: str, name: str) -> None:
         start = time.perf_counter_ns()
-        good = _advance(library, invocation._inv_p, before.encode(), name.encode())
-        phases.append((name, start, time.perf_counter_ns()))
+        good = _advance(self.library, invocation._inv_p, before.encode(), name.encode())
+        self.phases.append((name, start, time.perf_counter_ns()))
         if not good:
-            raise stream.Unknown(f"stage {name} refuses it")
+            raise ValueError(f"stage {name} refuses it")
 
-    try:
-        text = printed(parsed(source))
-        if flags not in _devices:
-            empty = parsed(b"module {}")
-            stage(empty, stream.AFTER, "executable-configurations")
-            phases.clear()  # it was not the program's
-            _devices[flags] = stream.device(printed(empty))
-        found = stream.rewritten(text, _devices[flags])
-        invocation = parsed(found.text.encode())
-        before = stream.AFTER
+    def executable(self, text: str) -> bytes:
+        """The shared object of kernels after stream_module.AFTER."""
+        invocation = self.parsed(text.encode())
+        before = _sibling("stream_module").AFTER
         for name in ("executable-configurations", "executable-targets"):
-            stage(invocation, before, name)
+            self.stage(invocation, before, name)
             before = name
         start = time.perf_counter_ns()
-        parts = _sibling("host_module")
-        host = stream.host(found.main, parts)
-        program: bytes = _sibling("link").finish(
-            api, library, session, invocation, _advance,
-            lambda elf: parts.text(host, found.counts, elf), _sibling("elf_link"))
-        phases.append(("hal", start, time.perf_counter_ns()))
-        return program, ""
-    except Exception as error:  # whatever it is, the ordinary way does without
-        return None, f"{type(error).__name__}: {error}"
-    finally:
-        for invocation in invocations:
-            invocation.close()
+        elf: bytes = _sibling("link").linked(
+            self.library, invocation, _advance, _sibling("elf_link"))
+        self.phases.append(("hal", start, time.perf_counter_ns()))
+        return elf
+
+
+def _side_by_side(api: Any, library: Any, mine: _Invocations, texts: list[str],
+                  flags: tuple[str, ...], phases: list[Phase]) -> list[bytes]:
+    """The shared objects of modules of kernels: as many at a time as there are cores, each thread
+    with a session of its own (MLIR's contexts are one thread's)."""
+    if len(texts) == 1:
+        return [mine.executable(texts[0])]
+    left = list(enumerate(texts))[::-1]
+    elves: dict[int, bytes] = {}
+    faults: list[Exception] = []
+
+    def take(own: _Invocations) -> None:
+        try:
+            while left and not faults:
+                number, text = left.pop()
+                elves[number] = own.executable(text)
+        except IndexError:  # (another thread took the last)
+            pass
+        except Exception as error:
+            faults.append(error)
+
+    def work() -> None:
+        with api.Session() as session:
+            session.set_flags(*flags)
+            ran: list[Phase] = []
+            with _Invocations(api, library, session, ran) as own:
+                take(own)
+            phases.extend(ran)
+
+    threads = [threading.Thread(target=work) for _ in range(min(_cores(), len(texts)) - 1)]
+    for thread in threads:
+        thread.start()
+    take(mine)
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+    return [elves[k] for k in range(len(texts))]
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # (not on macOS and Windows)
+        return os.cpu_count() or 1
 
 
 _loading = threading.Lock()  # (of threads that want the same module)

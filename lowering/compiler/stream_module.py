@@ -25,12 +25,17 @@ _BYTES = {"i1": 1, **{f"{sign}i{n}": n // 8 for sign in ("", "u") for n in (8, 1
           **{f"complex<f{n}>": n // 4 for n in (32, 64)}}
 _FLOATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 _LINE = 64  # bytes: where each array of an allocation begins
+# Kernels of so many bytes of text are compiled in two groups, and of so many in four, each in a
+# thread of its own.  (A group costs 25 ms beside its kernels, 40,000 bytes of these some 90.)
+_IN_TWO, _IN_FOUR = 80_000, 240_000
 # (An element's name begins with a letter: where a pattern can match in two ways, a line of many
 # types that fails takes for ever.)
 _ELEMENT = r"[a-z]\w*(?:<f\d+>)?"
 _TENSOR = re.compile(rf"tensor<((?:\d+x)*)({_ELEMENT})>")
 _KIND = rf"tensor<(?:\d+x)*{_ELEMENT}>"
 _KINDS = rf"{_KIND}(?:, {_KIND})*"
+
+_MADE = rf"(?:{_KIND}|%[\w#]+)"  # a result: new, or in the memory of an operand
 
 # top level
 _EXECUTABLE = re.compile(
@@ -43,7 +48,8 @@ _MAIN = re.compile(rf"  func\.func @main\(((?:{_ARGUMENT}(?:, {_ARGUMENT})*)?)\)
                    r"(?: attributes \{iree\.reflection = \{(calque\.signature = \".*\")\}\})? \{")
 # of main
 _DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, -]*)\) : "
-                       rf"\(((?:i32, )*(?:{_KINDS})?)\) -> (?:({_KIND})|\(({_KINDS})\))")
+                       rf"\(((?:i32, )*(?:{_KINDS})?)\) -> "
+                       rf"(?:({_MADE})|\(({_MADE}(?:, {_MADE})*)\))")
 _WORD = re.compile(r"    %([\w-]+) = arith\.constant (-?\d+) : i32")
 _CONSTANT = re.compile(r"    %(\w+) = stablehlo\.constant dense<([^>\[\]]+)> : (tensor<[a-z]\w*>)")
 _SPREAD = re.compile(rf"    %(\w+) = stablehlo\.broadcast_in_dim %(\w+), dims = \[\] : "
@@ -58,7 +64,8 @@ _EXPORT = re.compile(r"    stream\.executable\.export public @(\w+) workgroups\(
 _COUNTS = re.compile(r"      stream\.return (.*) : index, index, index")
 _NUMBER = re.compile(r"      (%\S+) = arith\.constant (\d+) : index")
 _HEAD = re.compile(r"      func\.func @(\w+)\(%arg0: !stream\.binding"
-                   r"((?:, %arg\d+: !stream\.binding)*)((?:, %arg\d+: i32)*)\) \{")
+                   r"((?:, %arg\d+: !stream\.binding)*)((?:, %arg\d+: i32)*)\)"
+                   r"( attributes \{translation_info = [^{}]*\})? \{")
 _SUBSPAN = re.compile(r"( +%\S+ = )stream\.binding\.subspan %arg(\d+)\[(%\S+)\] : "
                       r"!stream\.binding -> (memref<[^<>]+>(?:\{%\w+\})?)")
 _GROUP = re.compile(r"( +%\S+ = )stream\.dispatch\.workgroup\.id\[([012])\] : index")
@@ -86,7 +93,8 @@ class _Dispatch(NamedTuple):
     function: str
     words: list[int]  # int32, which it gives to the kernel
     operands: list[_Array]
-    results: list[_Array]
+    results: list[_Array]  # in memory of their own
+    written: tuple[int, ...]  # the operands that become results
 
 
 class _Program:
@@ -100,6 +108,7 @@ class _Program:
         self.made: list[_Array] = []
         self.fills: list[tuple[_Array, int, int]] = []  # with so many bits, and these
         self.results: list[_Array] = []
+        self.written: set[tuple[str, int]] = set()  # what is a result in an operand's memory
 
 
 def device(printed: str) -> str:
@@ -111,12 +120,14 @@ def device(printed: str) -> str:
 
 
 class Rewritten(NamedTuple):
-    """A module after stage AFTER, without the host's part; what that does; and how many workgroups
-    each kernel has."""
+    """A program's kernels as modules after stage AFTER, each for an executable of its own (one, but
+    for large programs); what the host does; how many workgroups each kernel has, and in which of
+    the modules it is."""
 
-    text: str
+    texts: list[str]
     main: _Program
     counts: dict[str, tuple[int, int, int]]
+    where: dict[str, int]
 
 
 def rewritten(text: str, device: str) -> Rewritten:
@@ -138,21 +149,42 @@ def rewritten(text: str, device: str) -> Rewritten:
     if main is None or not main.steps or {d.executable for d in main.steps} != set(executables):
         raise Unknown("no dispatches, or others' executables")
     target = device[device.index("#hal.executable.target<"):device.rindex("]>")]
-    written: list[str] = []
     counts: dict[str, tuple[int, int, int]] = {}
-    how: dict[str, tuple[int, int, int]] = {}
+    where: dict[str, int] = {}
+    how: dict[str, tuple[int, int, int, tuple[int, ...]]] = {}
     for d in main.steps:
-        mine = len(d.words), len(d.operands), len(d.results)
+        mine = len(d.words), len(d.operands), len(d.results), d.written
         if how.setdefault(d.executable, mine) != mine:
             raise Unknown("dispatches that differ")
-    for name, (part, objects) in executables.items():
-        counts |= _counts(name, part)
-        written += _executable(name, part, target.removeprefix("#hal.executable.target"), objects,
-                               *how[name])
-    return Rewritten("\n".join([
-        *aliases,
-        "module @calque attributes {stream.affinity.default = #hal.device.affinity<@__device_0>} {",
-        device, *written, "}", ""]), main, counts)
+    texts = []
+    for number, group in enumerate(_groups({name: sum(map(len, part))
+                                            for name, (part, _) in executables.items()})):
+        written: list[str] = []
+        for name in group:
+            part, objects = executables[name]
+            mine = _counts(name, part)
+            counts |= mine
+            where |= dict.fromkeys(mine, number)
+            written += _executable(name, part, target.removeprefix("#hal.executable.target"),
+                                   objects, *how[name])
+        texts.append("\n".join([
+            *aliases, "module @calque attributes {stream.affinity.default = "
+            "#hal.device.affinity<@__device_0>} {", device, *written, "}", ""]))
+    return Rewritten(texts, main, counts, where)
+
+
+def _groups(sizes: dict[str, int]) -> list[list[str]]:
+    """Executables (bytes of text by name) in groups of about the same size, which are compiled side
+    by side.  How many there are is not the machine's affair: a program is the same bytes on all."""
+    total = sum(sizes.values())
+    count = 4 if total >= _IN_FOUR else 2 if total >= _IN_TWO else 1
+    groups: list[list[str]] = [[] for _ in range(count)]
+    filled = [0] * count
+    for name in sorted(sizes, key=lambda n: -sizes[n]):  # the largest first
+        k = filled.index(min(filled))
+        groups[k].append(name)
+        filled[k] += sizes[name]
+    return [[name for name in sizes if name in set(group)] for group in groups if group]
 
 
 def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
@@ -216,11 +248,12 @@ def _read_main(lines: list[str]) -> _Program:
             _read_dispatch(p, env, numbers, words, found)
         elif (found := _RETURN.fullmatch(line)) is not None and line is lines[-2]:
             p.results = [env.get(v, _Array("", 0, "tensor<i1>")) for v in _names(found[1])]
-            if any(r.place != "made" for r in p.results) or (
+            if any(r.place != "made" and r[:2] not in p.written for r in p.results) or (
                     [r.kind for r in p.results] != p.kinds or _split(found[2]) != p.kinds
-                    or len({r.number for r in p.results}) != len(p.results)):
+                    or len({r[:2] for r in p.results}) != len(p.results)):
                 raise Unknown("results that are not each a dispatch's")
-            if any(p.results[k].kind != kinds[i] for k, i in p.given.items()) or any(
+            if any(p.results[k].kind != kinds[i] or p.results[k].place == "argument"
+                   for k, i in p.given.items()) or any(
                     a.place == "argument" and a.number in p.given.values()
                     for d in p.steps for a in d.operands):
                 raise Unknown("memory for other results")
@@ -245,14 +278,35 @@ def _read_dispatch(p: _Program, env: dict[str, _Array], numbers: dict[str, tuple
         if name not in env or env[name].kind != kind:
             raise Unknown(f"an operand: {found[0].strip()[:80]}")
         operands.append(env[name])
-    kinds = _split(found[7] or found[8])
-    results = [_Array("made", len(p.made) + i, kind) for i, kind in enumerate(kinds)]
-    if int(found[2] or 1) != len(kinds) or not all(a.nbytes for a in (*operands, *results)):
+    results: list[_Array] = []
+    made: list[_Array] = []
+    written: list[int] = []
+    for kind in _split(found[7] or found[8]):
+        if kind.startswith("%"):
+            written.append(_overwritten(env, operands, env.get(kind[1:]), found[0]))
+            results.append(operands[written[-1]])
+        else:
+            results.append(_Array("made", len(p.made) + len(made), kind))
+            made.append(results[-1])
+    if int(found[2] or 1) != len(results) or len(set(written)) != len(written) or not all(
+            a.nbytes for a in (*operands, *results)):
         raise Unknown(f"a dispatch: {found[0].strip()[:80]}")
-    p.made += results
-    p.steps.append(_Dispatch(found[3], found[4], given, operands, results))
-    for i, made in enumerate(results):
-        env[found[1] if found[2] is None else f"{found[1]}#{i}"] = made
+    p.made += made
+    p.written |= {operands[k][:2] for k in written}
+    p.steps.append(_Dispatch(found[3], found[4], given, operands, made, tuple(written)))
+    for i, result in enumerate(results):
+        env[found[1] if found[2] is None else f"{found[1]}#{i}"] = result
+
+
+def _overwritten(env: dict[str, _Array], operands: Sequence[_Array], x: _Array | None,
+                 line: str) -> int:
+    """The operand that a dispatch writes into: nothing may read any more what it was."""
+    here = [k for k, a in enumerate(operands) if x is not None and a[:2] == x[:2]]
+    if x is None or len(here) != 1 or operands[here[0]].kind != x.kind:
+        raise Unknown(f"an operand that is written: {line.strip()[:80]}")
+    for name in [name for name, a in env.items() if a[:2] == x[:2]]:
+        del env[name]
+    return here[0]
 
 
 def _filled(p: _Program, value: str, kind: str) -> _Array:
@@ -312,10 +366,12 @@ def _counts(name: str, lines: list[str]) -> dict[str, tuple[int, int, int]]:
 
 
 def _executable(name: str, lines: list[str], target: str, objects: str, words: int, operands: int,
-                results: int) -> Iterator[str]:
-    """An executable as executables' interfaces are written: its operands are only read."""
-    bindings = ['#hal.pipeline.binding<storage_buffer, "ReadOnly|Indirect">'] * operands + [
-        "#hal.pipeline.binding<storage_buffer, Indirect>"] * results
+                results: int, written: Sequence[int]) -> Iterator[str]:
+    """An executable as executables' interfaces are written: its operands are only read, but for
+    those that are written."""
+    kinds = ["Indirect" if n >= operands or n in written else '"ReadOnly|Indirect"'
+             for n in range(operands + results)]
+    bindings = [f"#hal.pipeline.binding<storage_buffer, {kind}>" for kind in kinds]
     constants = f"constants = {words}, " if words else ""
     layout = f"<{constants}bindings = [{', '.join(bindings)}], flags = Indirect>"
     export, counts, end = _export(name, lines)
@@ -339,15 +395,14 @@ def _executable(name: str, lines: list[str], target: str, objects: str, words: i
                 head[2].count("binding") == len(bindings) - 1) and (
                 head[3].count("i32") == words):
             heads += 1
-            yield f"      func.func @{head[1]}() {{"
+            yield f"      func.func @{head[1]}(){head[4] or ''} {{"
             for k in range(words):
                 yield (f"        %arg{len(bindings) + k} = hal.interface.constant.load "
                        f"layout({layout}) ordinal({k}) : i32")
         elif part is not None and heads == 1 and int(part[2]) < len(bindings):
             n = int(part[2])
-            flags = '"ReadOnly|Indirect"' if n < operands else "Indirect"
             yield (f"{part[1]}hal.interface.binding.subspan layout({layout}) binding({n}) "
-                   f"alignment({_LINE}) offset({part[3]}) flags({flags}) : {part[4]}")
+                   f"alignment({_LINE}) offset({part[3]}) flags({kinds[n]}) : {part[4]}")
         elif group is not None:
             yield f"{group[1]}hal.interface.workgroup.id[{group[2]}] : index"
         else:
@@ -399,9 +454,9 @@ def _lives(p: _Program) -> dict[tuple[str, int], tuple[int, int]]:
 
 def host(p: _Program, parts: Any) -> Any:
     """What the host does, as `parts` (host_module) writes it."""
-    returned = {r.number for r in p.results}
-    between = [a for a in p.made if a.number not in returned] + [a for a, *_ in p.fills]
-    made = [r for k, r in enumerate(p.results) if k not in p.given]
+    returned = {r[:2] for r in p.results}
+    between = [a for a in (*p.made, *[a for a, *_ in p.fills]) if a[:2] not in returned]
+    made = [r for k, r in enumerate(p.results) if k not in p.given and r.place != "argument"]
     slabs = [_Slab("made", made)] if made else []
     if between:
         slabs.append(_Slab("between", between, _lives(p)))
@@ -420,8 +475,10 @@ def host(p: _Program, parts: Any) -> Any:
         if k in p.given:
             h.results.append(f"arg{p.given[k]}")
             continue
-        h.exports.append((f"out{k}", "made", slabs[0].places[r.place, r.number], r.nbytes,
-                          _sizes(r.kind), parts.ELEMENTS[_element(r.kind)]))
+        where = ((f"in{r.number}", 0) if r.place == "argument" else
+                 ("made", slabs[0].places[r.place, r.number]))
+        h.exports.append((f"out{k}", *where, r.nbytes, _sizes(r.kind),
+                          parts.ELEMENTS[_element(r.kind)]))
         h.results.append(f"out{k}")
     return h
 
@@ -433,21 +490,22 @@ def _commands(p: _Program, slabs: Sequence[_Slab], parts: Any) -> Any:
     commands = parts.Commands([(f"in{i}", _nbytes(p.arguments[i])) for i in read]
                               + [(s.name, s.size) for s in slabs])
     own = {i: k for k, i in enumerate(read)}  # arguments -> slots
-    memory = {p.results[k].number: i for k, i in p.given.items()}
+    memory = {p.results[k][:2]: i for k, i in p.given.items()}
     places = {a: (len(read) + k, at) for k, s in enumerate(slabs) for a, at in s.places.items()}
 
     def place(a: _Array) -> tuple[int, int, int]:
         """Its slot, where in that, and its bytes."""
         if a.place == "argument":
             return own[a.number], 0, a.nbytes
-        if a.place == "made" and a.number in memory:
-            return own[memory[a.number]], 0, a.nbytes
+        if a[:2] in memory:
+            return own[memory[a[:2]]], 0, a.nbytes
         return *places[a.place, a.number], a.nbytes
 
     commands.steps += [parts.Fill(*place(a), bits, width // 8) for a, width, bits in p.fills]
     commands.steps += [parts.Dispatch(
         d.function, d.words, [*map(place, d.operands), *map(place, d.results)],
-        [True] * len(d.operands) + [False] * len(d.results)) for d in p.steps]
+        [k not in d.written for k in range(len(d.operands))] + [False] * len(d.results))
+        for d in p.steps]
     return commands
 
 

@@ -15,7 +15,7 @@ import calque
 import calque.numpy as jnp
 from calque import aot, lax
 from calque.lowering.compiler import compile as compiling
-from calque.lowering.compiler import stream_module
+from calque.lowering.compiler import server, stream_module
 from calque.lowering.kernels.native import object_of
 from calque.lowering.passes import cost, loops
 from calque.lowering.target.targets import cpu_target
@@ -280,6 +280,123 @@ def test_what_is_refused_compiles_as_ever(name: str, f: Callable[..., Any]) -> N
         assert "taken" not in compiling.shortcut_counts()
 
 
+def test_operands_that_become_results() -> None:
+    """A scatter writes into what it is given: an argument that is given away, what a kernel made,
+    zeros; what is read afterwards is copied."""
+    rows = np.arange(64) % 7 * 3
+    table, new = (RNG.standard_normal(s).astype(np.float32) for s in ((512, 768), (64, 768)))
+    want = table.astype(np.float64)
+    np.add.at(want, rows, new.astype(np.float64))
+
+    def add(table: Any, new: Any) -> Any:
+        return table.at[rows].add(new)
+
+    def twice(table: Any, new: Any) -> Any:
+        doubled = jnp.tanh(table) * 2
+        return add(doubled, new), add(jnp.zeros(table.shape), new), new.sum()
+
+    def read_after(table: Any, new: Any) -> Any:
+        doubled = jnp.tanh(table) * 2
+        return add(doubled, new), doubled
+
+    compiling._short_counts.clear()
+    given = jnp.array(table)
+    got = calque.jit(add, donate_argnums=0)(given, new)
+    assert compiling.shortcut_counts() == {"taken": 1} and given.is_deleted()
+    close = 10 * 6e-8 * np.abs(want).max()  # ten rows are added to one
+    np.testing.assert_allclose(np.asarray(got), want, atol=close)
+    kept = jnp.array(table)
+    (got,) = same(add, kept, new)
+    np.testing.assert_array_equal(np.asarray(kept), table)
+    np.testing.assert_allclose(np.asarray(got), want, atol=close)
+    doubled = 2 * np.tanh(table.astype(np.float64))
+    sums, zeros, _ = same(twice, table, new)
+    np.testing.assert_allclose(np.asarray(sums), want - table + doubled, atol=close)
+    np.testing.assert_allclose(np.asarray(zeros), want - table, atol=close)
+    sums, before = same(read_after, table, new)
+    np.testing.assert_allclose(np.asarray(sums), want - table + doubled, atol=close)
+    np.testing.assert_allclose(np.asarray(before), doubled, atol=close)
+
+
+WRITES = """  func.func @main(%arg0: tensor<10xf32>, %arg1: tensor<10xf32>) -> tensor<10xf32> {
+    %0 = flow.dispatch @loop_1::@loop_1(%arg0, %arg1) : (tensor<10xf32>, tensor<10xf32>) -> %arg1
+    return %0 : tensor<10xf32>
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("old, new, word", [
+    ("(%arg0, %arg1) :", "(%arg1, %arg1) :", "operand that is written"),
+    ("return %0", "return %arg1", "results"),
+    ("    return %0", "    %1 = flow.dispatch @loop_1::@loop_1(%arg1, %0) : (tensor<10xf32>, "
+     "tensor<10xf32>) -> %0\n    return %1", "an operand")])
+def test_what_was_overwritten_is_not_read(old: str, new: str, word: str) -> None:
+    module = MODULE[:MODULE.index("  func.func @main")] + WRITES
+    found = stream_module.rewritten(module, DEVICE)
+    assert found.texts[0].count('"ReadOnly|Indirect"') > 0 and found.main.steps[0].written == (1,)
+    with pytest.raises(stream_module.Unknown, match=word):
+        stream_module.rewritten(module.replace(old, new), DEVICE)
+
+
+def test_kernels_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large program's kernels are several executables, on any machine; the bits are one's."""
+    def f(x: Any) -> Any:
+        made = []
+        for i in range(6):
+            x = lax.fori_loop(0, 70 + i, lambda k, c: jnp.tanh(c @ c * 0.1) + k / 70, x)
+            made.append(x)
+        return made
+
+    monkeypatch.setattr(cost, "WHOLE_WORK", -1)
+    monkeypatch.setenv("CALQUE_COMPILE", "inside")
+    counts = []
+    stream = server._sibling("stream_module")
+    groups = stream._groups
+    monkeypatch.setattr(stream, "_groups", lambda sizes: counts.append(groups(sizes)) or counts[-1])
+    answer = []
+    for limits in ((10**9, 10**9), (1, 10**9), (1, 1)):
+        monkeypatch.setattr(stream, "_IN_TWO", limits[0])
+        monkeypatch.setattr(stream, "_IN_FOUR", limits[1])
+        compiling._short_counts.clear()
+        answer.append(answers(f, (X[:5, :5],)))
+        assert compiling.shortcut_counts() == {"taken": 1}
+    assert [len(found) for found in counts] == [1, 2, 4]
+    assert all(sorted(n for group in found for n in group) == sorted(counts[0][0])
+               for found in counts)
+    assert answer[0] == answer[1] == answer[2]
+    want = X[:5, :5].astype(np.float64)
+    for k in range(70):
+        want = np.tanh(want @ want * 0.1) + k / 70
+    np.testing.assert_allclose(np.frombuffer(answer[0][0][1], np.float32).reshape(5, 5), want,
+                               rtol=1e-5)  # (numbers up to 2; what comes in is mostly forgotten)
+
+
+def test_a_fault_in_one_group_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IREE compiles it all, then."""
+    monkeypatch.setenv("CALQUE_COMPILE", "inside")
+    stream = server._sibling("stream_module")
+    monkeypatch.setattr(stream, "_IN_TWO", 1)
+    written = server._Invocations.executable
+
+    def failing(self: Any, text: str) -> bytes:
+        if not self.all:  # (the group of another thread)
+            raise ValueError("no such kernel")
+        return written(self, text)
+
+    monkeypatch.setattr(server._Invocations, "executable", failing)
+    monkeypatch.setattr(cost, "WHOLE_WORK", -1)
+    compiling._short_counts.clear()
+
+    def f(x: Any) -> Any:
+        a = lax.fori_loop(0, 70, lambda k, c: jnp.tanh(c @ c), x)
+        return lax.fori_loop(0, 71, lambda k, c: jnp.cos(c @ c), a)
+
+    (got,) = answers(f, (X[:5, :5],))
+    assert list(compiling.shortcut_counts()) == ["ValueError: no such kernel"]
+    assert np.isfinite(np.frombuffer(got[1], np.float32)).all()
+
+
 DEVICE = ('  util.global private @__device_0 = #hal.device.target<"local", '
           '[#hal.executable.target<"llvm-cpu", "embedded-elf-x86_64", {cpu = "znver3"}>]> '
           ": !hal.device")
@@ -306,7 +423,8 @@ MODULE = """module @calque {
 
 
 @pytest.mark.parametrize("old, new, word", [
-    ("-> tensor<10xf32>\n    ret", "-> %arg0\n    ret", "flow.dispatch"),
+    ("-> tensor<10xf32>\n    ret", "-> %arg0\n    ret", "func.func"),  # (a binding less)
+    ("-> tensor<10xf32>\n    ret", "-> %other\n    ret", "operand that is written"),
     ("flow.dispatch @loop_1::@loop_1(", "flow.dispatch @loop_1::@loop_1[%c](", "flow.dispatch"),
     ("flow.dispatch @loop_1::@loop_1(%arg0)", "flow.dispatch @loop_1::@loop_1(%other)", "operand"),
     ("return %0 : tensor", "return %arg0 : tensor", "results"),
@@ -321,7 +439,7 @@ MODULE = """module @calque {
     ("  func.func @main", "  util.global private @g : i32\n  func.func @main", "util.global"),
     ("@loop_1::@loop_1", "@loop_2::@loop_1", "others' executables")])
 def test_lines_that_are_not_known(old: str, new: str, word: str) -> None:
-    assert "hal.interface.binding.subspan" in stream_module.rewritten(MODULE, DEVICE).text
+    assert "hal.interface.binding.subspan" in stream_module.rewritten(MODULE, DEVICE).texts[0]
     assert MODULE.replace(old, new) != MODULE
     with pytest.raises(stream_module.Unknown, match=word):
         stream_module.rewritten(MODULE.replace(old, new), DEVICE)
