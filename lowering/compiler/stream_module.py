@@ -31,6 +31,7 @@ _ELEMENT = r"[a-z]\w*(?:<f\d+>)?"
 _TENSOR = re.compile(rf"tensor<((?:\d+x)*)({_ELEMENT})>")
 _KIND = rf"tensor<(?:\d+x)*{_ELEMENT}>"
 _KINDS = rf"{_KIND}(?:, {_KIND})*"
+_OUT = rf"(?:{_KIND}|%[\w#]+)"  # of a dispatch: new, or in the memory of an operand
 
 # top level
 _EXECUTABLE = re.compile(
@@ -43,7 +44,7 @@ _MAIN = re.compile(rf"  func\.func @main\(((?:{_ARGUMENT}(?:, {_ARGUMENT})*)?)\)
                    r"(?: attributes \{iree\.reflection = \{(calque\.signature = \".*\")\}\})? \{")
 # of main
 _DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, -]*)\) : "
-                       rf"\(((?:i32, )*(?:{_KINDS})?)\) -> (?:({_KIND})|\(({_KINDS})\))")
+                       rf"\(((?:i32, )*(?:{_KINDS})?)\) -> (?:({_OUT})|\(({_OUT}(?:, {_OUT})*)\))")
 _WORD = re.compile(r"    %([\w-]+) = arith\.constant (-?\d+) : i32")
 _CONSTANT = re.compile(r"    %(\w+) = stablehlo\.constant dense<([^>\[\]]+)> : (tensor<[a-z]\w*>)")
 _SPREAD = re.compile(rf"    %(\w+) = stablehlo\.broadcast_in_dim %(\w+), dims = \[\] : "
@@ -68,6 +69,9 @@ class Unknown(Exception):
     """The module has something that is not known here."""
 
 
+_Key = tuple[str, int]  # an array's place and number
+
+
 class _Array(NamedTuple):
     """Where a value lies: in an argument, 'made' by a dispatch, or 'filled' with one number; which
     of these it is; and its type."""
@@ -86,7 +90,8 @@ class _Dispatch(NamedTuple):
     function: str
     words: list[int]  # int32, which it gives to the kernel
     operands: list[_Array]
-    results: list[_Array]
+    results: list[_Array]  # in memory of their own
+    written: tuple[int, ...] = ()  # operands in whose memory others are
 
 
 class _Program:
@@ -98,8 +103,19 @@ class _Program:
         self.given: dict[int, int] = {}  # results -> the arguments that are memory for them
         self.steps: list[_Dispatch] = []
         self.made: list[_Array] = []
+        self.homes: dict[_Key, _Array] = {}  # of what lies where something else did
         self.fills: list[tuple[_Array, int, int]] = []  # with so many bits, and these
         self.results: list[_Array] = []
+
+    def home(self, a: _Array) -> _Array:
+        """The array whose memory it is in."""
+        return self.homes.get((a.place, a.number), a)
+
+    def replaced(self, a: _Array) -> bool:
+        """Whether something else lies there by now."""
+        home = self.home(a)
+        last = [n for (_, n), h in self.homes.items() if h[:2] == home[:2]]
+        return bool(last) and (a.place, a.number) != ("made", max(last))
 
 
 def device(printed: str) -> str:
@@ -140,9 +156,9 @@ def rewritten(text: str, device: str) -> Rewritten:
     target = device[device.index("#hal.executable.target<"):device.rindex("]>")]
     written: list[str] = []
     counts: dict[str, tuple[int, int, int]] = {}
-    how: dict[str, tuple[int, int, int]] = {}
+    how: dict[str, tuple[int, int, int, tuple[int, ...]]] = {}
     for d in main.steps:
-        mine = len(d.words), len(d.operands), len(d.results)
+        mine = len(d.words), len(d.operands), len(d.results), d.written
         if how.setdefault(d.executable, mine) != mine:
             raise Unknown("dispatches that differ")
     for name, (part, objects) in executables.items():
@@ -216,7 +232,7 @@ def _read_main(lines: list[str]) -> _Program:
             _read_dispatch(p, env, numbers, words, found)
         elif (found := _RETURN.fullmatch(line)) is not None and line is lines[-2]:
             p.results = [env.get(v, _Array("", 0, "tensor<i1>")) for v in _names(found[1])]
-            if any(r.place != "made" for r in p.results) or (
+            if any(r.place != "made" or p.replaced(r) for r in p.results) or (
                     [r.kind for r in p.results] != p.kinds or _split(found[2]) != p.kinds
                     or len({r.number for r in p.results}) != len(p.results)):
                 raise Unknown("results that are not each a dispatch's")
@@ -242,15 +258,23 @@ def _read_dispatch(p: _Program, env: dict[str, _Array], numbers: dict[str, tuple
             continue
         if name in numbers:
             env[name] = _filled(p, *numbers.pop(name))
-        if name not in env or env[name].kind != kind:
+        if name not in env or env[name].kind != kind or p.replaced(env[name]):
             raise Unknown(f"an operand: {found[0].strip()[:80]}")
         operands.append(env[name])
     kinds = _split(found[7] or found[8])
-    results = [_Array("made", len(p.made) + i, kind) for i, kind in enumerate(kinds)]
-    if int(found[2] or 1) != len(kinds) or not all(a.nbytes for a in (*operands, *results)):
+    where = [_names(found[5]).index(k[1:]) - len(given) if k[0] == "%" else -1 for k in kinds]
+    results = [_Array("made", len(p.made) + i, operands[k].kind if k >= 0 else kind)
+               for i, (k, kind) in enumerate(zip(where, kinds))]
+    written = [operands[k] for k in where if k >= 0]
+    if int(found[2] or 1) != len(kinds) or not all(a.nbytes for a in (*operands, *results)) or any(
+            a.place == "argument" or [p.home(x)[:2] for x in operands].count(p.home(a)[:2]) > 1
+            for a in written):
         raise Unknown(f"a dispatch: {found[0].strip()[:80]}")
+    p.homes |= {("made", r.number): p.home(operands[k]) for r, k in zip(results, where) if k >= 0}
     p.made += results
-    p.steps.append(_Dispatch(found[3], found[4], given, operands, results))
+    p.steps.append(_Dispatch(
+        found[3], found[4], given, operands, [r for r, k in zip(results, where) if k < 0],
+        tuple(k for k in where if k >= 0)))
     for i, made in enumerate(results):
         env[found[1] if found[2] is None else f"{found[1]}#{i}"] = made
 
@@ -312,10 +336,12 @@ def _counts(name: str, lines: list[str]) -> dict[str, tuple[int, int, int]]:
 
 
 def _executable(name: str, lines: list[str], target: str, objects: str, words: int, operands: int,
-                results: int) -> Iterator[str]:
-    """An executable as executables' interfaces are written: its operands are only read."""
-    bindings = ['#hal.pipeline.binding<storage_buffer, "ReadOnly|Indirect">'] * operands + [
-        "#hal.pipeline.binding<storage_buffer, Indirect>"] * results
+                results: int, written: Sequence[int]) -> Iterator[str]:
+    """An executable as executables' interfaces are written: its operands are only read, but for
+    those that are `written`."""
+    kept = [k < operands and k not in written for k in range(operands + results)]
+    bindings = ['#hal.pipeline.binding<storage_buffer, "ReadOnly|Indirect">' if k else
+                "#hal.pipeline.binding<storage_buffer, Indirect>" for k in kept]
     constants = f"constants = {words}, " if words else ""
     layout = f"<{constants}bindings = [{', '.join(bindings)}], flags = Indirect>"
     export, counts, end = _export(name, lines)
@@ -345,7 +371,7 @@ def _executable(name: str, lines: list[str], target: str, objects: str, words: i
                        f"layout({layout}) ordinal({k}) : i32")
         elif part is not None and heads == 1 and int(part[2]) < len(bindings):
             n = int(part[2])
-            flags = '"ReadOnly|Indirect"' if n < operands else "Indirect"
+            flags = '"ReadOnly|Indirect"' if kept[n] else "Indirect"
             yield (f"{part[1]}hal.interface.binding.subspan layout({layout}) binding({n}) "
                    f"alignment({_LINE}) offset({part[3]}) flags({flags}) : {part[4]}")
         elif group is not None:
@@ -390,7 +416,7 @@ def _lives(p: _Program) -> dict[tuple[str, int], tuple[int, int]]:
     """The first and the last step in which what is made, or filled, is there."""
     found = {(a.place, a.number): (0, 0) for a, *_ in p.fills}
     for k, d in enumerate(p.steps):
-        for a in (*d.operands, *d.results):
+        for a in map(p.home, (*d.operands, *d.results)):
             if a.place != "argument":
                 first, _ = found.get((a.place, a.number), (k, k))
                 found[a.place, a.number] = first, k
@@ -399,9 +425,10 @@ def _lives(p: _Program) -> dict[tuple[str, int], tuple[int, int]]:
 
 def host(p: _Program, parts: Any) -> Any:
     """What the host does, as `parts` (host_module) writes it."""
-    returned = {r.number for r in p.results}
-    between = [a for a in p.made if a.number not in returned] + [a for a, *_ in p.fills]
-    made = [r for k, r in enumerate(p.results) if k not in p.given]
+    returned = {p.home(r)[:2] for r in p.results}
+    between = [a for a in (*p.made, *[a for a, *_ in p.fills])
+               if a[:2] not in returned and a[:2] not in p.homes]
+    made = [p.home(r) for k, r in enumerate(p.results) if k not in p.given]
     slabs = [_Slab("made", made)] if made else []
     if between:
         slabs.append(_Slab("between", between, _lives(p)))
@@ -420,7 +447,7 @@ def host(p: _Program, parts: Any) -> Any:
         if k in p.given:
             h.results.append(f"arg{p.given[k]}")
             continue
-        h.exports.append((f"out{k}", "made", slabs[0].places[r.place, r.number], r.nbytes,
+        h.exports.append((f"out{k}", "made", slabs[0].places[p.home(r)[:2]], r.nbytes,
                           _sizes(r.kind), parts.ELEMENTS[_element(r.kind)]))
         h.results.append(f"out{k}")
     return h
@@ -433,21 +460,21 @@ def _commands(p: _Program, slabs: Sequence[_Slab], parts: Any) -> Any:
     commands = parts.Commands([(f"in{i}", _nbytes(p.arguments[i])) for i in read]
                               + [(s.name, s.size) for s in slabs])
     own = {i: k for k, i in enumerate(read)}  # arguments -> slots
-    memory = {p.results[k].number: i for k, i in p.given.items()}
+    memory = {p.home(p.results[k])[:2]: i for k, i in p.given.items()}
     places = {a: (len(read) + k, at) for k, s in enumerate(slabs) for a, at in s.places.items()}
 
     def place(a: _Array) -> tuple[int, int, int]:
         """Its slot, where in that, and its bytes."""
         if a.place == "argument":
             return own[a.number], 0, a.nbytes
-        if a.place == "made" and a.number in memory:
-            return own[memory[a.number]], 0, a.nbytes
-        return *places[a.place, a.number], a.nbytes
+        home = p.home(a)[:2]
+        return (own[memory[home]], 0, a.nbytes) if home in memory else (*places[home], a.nbytes)
 
     commands.steps += [parts.Fill(*place(a), bits, width // 8) for a, width, bits in p.fills]
     commands.steps += [parts.Dispatch(
         d.function, d.words, [*map(place, d.operands), *map(place, d.results)],
-        [True] * len(d.operands) + [False] * len(d.results)) for d in p.steps]
+        [k not in d.written for k in range(len(d.operands))] + [False] * len(d.results))
+        for d in p.steps]
     return commands
 
 
