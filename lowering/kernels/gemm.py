@@ -54,6 +54,7 @@ FEW = 64  # rows up to which a row-major right operand is not packed
 # Neither operand is packed while a cell's part of the right one has so many bytes: half of a second
 DIRECT = 1 << 18  # level cache; for these numbers of rows, up to FEW, the second number of bytes;
 DIRECT_FEW = (8, 1 << 21)
+DIRECT_VECTOR, DIRECT_MANY = 32, 1 << 22  # of more rows so many, from vectors of so many bytes on;
 DIRECT_APART = 1 << 11  # but not where its rows are multiples of so many bytes apart, and so in few
 # sets of the cache: of more than FEW rows, or of twice as many bytes with few rows.
 LEAST_DIRECT = 1 << 19  # products from which on that is the kernel's (IREE joins what follows),
@@ -169,22 +170,26 @@ def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: 
     return min(plans, key=lambda plan: _cost(batch, m, n, plan))
 
 
-def direct(plan: Cells, n: int, k: int, b_row: int, bytes_of_vector: int, size: int
+def direct(plan: Cells, n: int, k: int, a_row: int, b_row: int, bytes_of_vector: int, size: int
            ) -> Cells | None:
     """The plan with both operands read as they lie, where that is faster than packing: numbers of
-    `size` bytes, b's rows `b_row` of them apart."""
+    `size` bytes, a's rows (or columns) `a_row` of them apart, b's rows `b_row`."""
     columns = 2 * bytes_of_vector // size
     broad = plan.broad
     while 0 < n % broad < columns < n:  # no cell is narrower than a panel
         broad += columns
     few, bytes_of_b = plan.tall <= FEW, k * min(n, broad) * size
-    apart = DIRECT_APART * 2 if few and bytes_of_b > DIRECT else DIRECT_APART
-    if n < columns or (bytes_of_b > DIRECT and not (
-            few and plan.tall >= DIRECT_FEW[0] and bytes_of_b <= DIRECT_FEW[1])):
+    tall, apart = plan.tall, DIRECT_APART * 2 if few and bytes_of_b > DIRECT else DIRECT_APART
+    if n < columns or (b_row * size % apart == 0 and (bytes_of_b > DIRECT or not few)):
         return None
-    if b_row * size % apart == 0 and (bytes_of_b > DIRECT or not few):
+    if bytes_of_b > DIRECT and few and not (
+            plan.tall >= DIRECT_FEW[0] and bytes_of_b <= DIRECT_FEW[1]):
         return None
-    return replace(plan, broad=broad, few=0, room=0)
+    if bytes_of_b > DIRECT and not few:
+        if bytes_of_vector < DIRECT_VECTOR or bytes_of_b > DIRECT_MANY or a_row * size % apart == 0:
+            return None
+        tall = _part(tall, TALL)  # (a's part of a block is read again for each panel of b)
+    return replace(plan, tall=tall, broad=broad, few=0, room=0)
 
 
 def split_of(batch: int, m: int, n: int, k: int, bytes_of_vector: int, size: int) -> int:
@@ -392,10 +397,12 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
         return _in_parts(ctx, x, y, dims, sums, sizes, split)
     count, rows, columns, depth = expected(sizes)
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
-    as_is = None
+    a, of_a = _operand(ctx, x, (xb, xf, xc))
+    (a_batch, a_row, a_column), as_is = of_a, None
     if known and x.dtype == sums and not off("direct"):
         if b_column == 1 and m * n * k >= LEAST_MASKED:
-            as_is = direct(cells(*sizes, True, vector, size), n, k, b_row, vector, size)
+            as_is = direct(cells(*sizes, True, vector, size), n, k, max(of_a[1:]), b_row, vector,
+                           size)
         if as_is is None and ctx.closing and m * n * k < LEAST_DIRECT:
             as_is = replace(cells(*sizes, True, vector, size), few=0, room=0)
     least = LEAST_DIRECT_OF_MANY if count > 1 else LEAST_DIRECT
@@ -410,7 +417,6 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     if why is not None:
         ctx.plan.refuse(why)
         return None
-    a, (a_batch, a_row, a_column) = _operand(ctx, x, (xb, xf, xc))
     shape = shape_of_product(x, y, dims)
     if as_is is not None and 1 in (a_row, a_column):
         return emit_native(
@@ -439,7 +445,7 @@ def _in_parts(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype, sizes: 
     as_is = None
     if x.dtype == sums and 1 in of_a[1:] and of_b[2] == 1:
         as_is = replace(plan, few=0, room=0) if n < 2 * vector // size else direct(
-            plan, n, each, of_b[1], vector, size)
+            plan, n, each, max(of_a[1:]), of_b[1], vector, size)
     plan = plan if as_is is None else as_is
     scalars = (batch, m, n, k, split, *of_a, *of_b, plan.tall, plan.broad)
     name, result = SUFFIXES[x.dtype.name], ((batch, split, m, n), sums)
