@@ -52,8 +52,8 @@ class Order(Fold):
     """reduce_max and reduce_min of halves, by integers of their order: no conversion, and twice
     as many in a vector.
 
-    All bits of a negative number but its sign are inverted.  Its NaNs then come before -inf, those of
-    positive sign behind inf: as many steps, and the integers wrap, so that for the largest both
+    All bits of a negative number but its sign are inverted.  Its NaNs then come before -inf, those
+    of positive sign behind inf: as many steps, and the integers wrap, so that for the largest both
     lie behind inf, for the least before -inf.
     """
 

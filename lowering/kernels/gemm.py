@@ -344,8 +344,8 @@ def narrow_product(ctx: Context, x: Value, y: Value, dims: Dims) -> Value | None
 
 
 def pair_product(ctx: Context, x: Value, y: Value, dims: Dims) -> Value | None:
-    """dot_general of operands of 8 or 16 bits, two products at a time (native/gemm_pairs.inc.h), with
-    sums of 32 bits; None where that is not ahead, or the processor has no instruction for it."""
+    """dot_general of operands of 8 or 16 bits, two products at a time (native/gemm_pairs.inc.h),
+    with sums of 32 bits; None where that is not ahead, or the processor has no instruction for it."""
     (xc, yc), (xb, yb), target = *dims, ctx.target
     needed = PAIRED.get(x.dtype.name)
     if needed is None or x.dtype != y.dtype or target is None or off("products") or (
@@ -362,8 +362,8 @@ def pair_product(ctx: Context, x: Value, y: Value, dims: Dims) -> Value | None:
     sums = F32 if needed else I32
     plan = cells(batch, m, n, _parts(k, 2), False, LEVELS[level_of(target)], sums.itemsize)
     return emit_native(
-        ctx, "gemm" if needed else "gemm_int", f"calque_pairs_{PAIRED_SUFFIXES[x.dtype.name]}", [a, b],
-        [(shape_of_product(x, y, dims), sums), ((plan.groups * plan.room,), sums)],
+        ctx, "gemm" if needed else "gemm_int", f"calque_pairs_{PAIRED_SUFFIXES[x.dtype.name]}",
+        [a, b], [(shape_of_product(x, y, dims), sums), ((plan.groups * plan.room,), sums)],
         (batch, m, n, k, *of_a, *of_b, plan.tall, plan.broad, plan.room), plan.groups)[0]
 
 

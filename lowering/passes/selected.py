@@ -63,8 +63,8 @@ def _widened(a: Atom, e: Equation, starts: Shape, made: Replacement, makers: dic
         return None
     if maker.name == "slice":
         source, steps = maker.inputs[0], maker.params["strides"]
-        same = tuple(maker.params["start_indices"]) == starts and (steps is None or set(steps) == {1})
-        return source if same and source.aval.shape == shape else None
+        same = tuple(maker.params["start_indices"]) == starts and source.aval.shape == shape
+        return source if same and (steps is None or set(steps) == {1}) else None
     if maker.name == "broadcast_in_dim":
         number = maker.inputs[0]
         return made.spread(number, shape, ()) if number.aval.shape == () else None

@@ -171,7 +171,8 @@ def _part(e: Equation) -> int:
         return 0
     x, axes = e.inputs[0].aval, sorted(e.params["axes"])
     if axes != list(range(x.ndim - len(axes), x.ndim)) or not (
-            is_float(x.dtype) or is_integer(x.dtype)) or (is_narrow(x.dtype) and e.name in _ROUNDED):
+            is_float(x.dtype) or is_integer(x.dtype)) or (
+            is_narrow(x.dtype) and e.name in _ROUNDED):
         return 0  # (what is rounded between stages is rounded twice)
     sizes = [x.shape[i] for i in axes]
     if not ROW_BYTES < math.prod(sizes) * x.dtype.itemsize <= LARGEST:

@@ -403,6 +403,6 @@ IN_PLACE: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_what_is_written_where_it_lies(name: str) -> None:
-    """Scatters write into memory that something else was in: no copy is made on the way, and nothing
-    reads there what was before."""
+    """Scatters write into memory that something else was in: no copy is made on the way, and
+    nothing reads there what was before."""
     same(IN_PLACE[name], WIDE * np.arange(24, dtype=np.float32), PLACES)

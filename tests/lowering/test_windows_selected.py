@@ -1,5 +1,5 @@
-"""Windows that are most of an array, replaced by what is computed of them (passes/selected): one pass
-that chooses, against NumPy; what stays an update."""
+"""Windows that are most of an array, replaced by what is computed of them (passes/selected): one
+pass that chooses, against NumPy; what stays an update."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -36,7 +36,8 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "twice": (lambda x: x.at[INNER].add(1.0).at[2:].multiply(3.0), changed(
         changed(X, INNER, lambda v: v + 1), np.s_[2:], lambda v: v * 3)),
     "outside of the array": (lambda x: lax.dynamic_update_slice(
-        x, lax.slice(x, (10, 0), (150, 130)) + 1, (90, 0)), changed(X, np.s_[10:], lambda v: v + 1))}
+        x, lax.slice(x, (10, 0), (150, 130)) + 1, (90, 0)),
+        changed(X, np.s_[10:], lambda v: v + 1))}
 
 
 def selects(f: Callable[..., Any], *args: Any) -> bool:
@@ -51,7 +52,8 @@ def test_values(name: str) -> None:
     np.testing.assert_allclose(calque.jit(f)(X), want, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint8", "int16", "float16", ml_dtypes.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int16", "float16", ml_dtypes.bfloat16],
+                         ids=str)
 def test_dtypes(dtype: Any) -> None:
     x = (X * 10).astype(np.int32).astype(dtype)
     got = calque.jit(lambda x: x.at[INNER].add(1))(x)
@@ -63,7 +65,8 @@ def test_what_is_outside_does_not_reach_the_result() -> None:
     x = X.copy()
     x[0], x[:, -1] = np.nan, np.inf
     got = calque.jit(lambda x: x.at[INNER].set(jnp.log(abs(x[INNER]))))(x)
-    np.testing.assert_allclose(got, changed(x, INNER, lambda v: np.log(np.abs(v))), rtol=1e-5, atol=1e-6)
+    want = changed(x, INNER, lambda v: np.log(np.abs(v)))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_gradients_and_batches() -> None:

@@ -1,5 +1,6 @@
-"""The C kernel that multiplies numbers of 8 and 16 bits two at a time (gemm_pairs.inc.h): any strides,
-sizes around its blocks, against NumPy: integers exactly, bfloat16 within float32's rounding."""
+"""The C kernel that multiplies numbers of 8 and 16 bits two at a time (gemm_pairs.inc.h): any
+strides, sizes around its blocks, against NumPy: integers exactly, bfloat16 within float32's
+rounding."""
 from __future__ import annotations
 
 from typing import Any
