@@ -345,7 +345,7 @@ def narrow_product(ctx: Context, x: Value, y: Value, dims: Dims) -> Value | None
 
 def pair_product(ctx: Context, x: Value, y: Value, dims: Dims) -> Value | None:
     """dot_general of operands of 8 or 16 bits, two products at a time (native/gemm_pairs.inc.h),
-    with sums of 32 bits; None where that is not ahead, or the processor has no instruction for it."""
+    with sums of 32 bits; None where that is not ahead, or there is no instruction for it."""
     (xc, yc), (xb, yb), target = *dims, ctx.target
     needed = PAIRED.get(x.dtype.name)
     if needed is None or x.dtype != y.dtype or target is None or off("products") or (
