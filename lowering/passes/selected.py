@@ -42,15 +42,15 @@ def with_windows_selected(p: Program) -> Program:
 
 def _starts(e: Equation) -> Shape | None:
     """Where the window begins, of an update that may be written so."""
-    if e.name != "dynamic_update_slice" or cost.is_dynamic(e) or not all(
-            isinstance(a, Literal) for a in e.inputs[2:]):
+    if e.name != "dynamic_update_slice" or cost.is_dynamic(e):
         return None
+    begins = [int(a.value) for a in e.inputs[2:] if isinstance(a, Literal)]
     x, new = (a.aval for a in e.inputs[:2])
-    if x.size < LEAST or not SHARE[0] * x.size <= SHARE[1] * new.size < SHARE[1] * x.size or not (
+    if len(begins) < x.ndim or x.size < LEAST or not SHARE[0] * x.size <= SHARE[1] * new.size < SHARE[1] * x.size or not (
             is_float(x.dtype) or is_integer(x.dtype)):
         return None
-    return tuple(min(max(int(a.value), 0), n - w) for a, n, w in zip(
-        e.inputs[2:], x.shape, new.shape, strict=True))
+    return tuple(min(max(at, 0), n - w) for at, n, w in zip(
+        begins, x.shape, new.shape, strict=True))
 
 
 def _widened(a: Atom, e: Equation, starts: Shape, made: Replacement, makers: dict[Atom, Equation],
@@ -93,8 +93,9 @@ def _chosen(made: Replacement, starts: Shape, new: Atom) -> list[Equation]:
             here = made.emit(name, [at, Literal(np.int32(bound), ShapedArray((), I32))], (n,), BOOL)
             along = here if along is None else made.emit("and", [along, here], (n,), BOOL)
         assert along is not None
-        here = made.spread(along, shape, (axis,))
-        inside = here if inside is None else made.emit("and", [inside, here], shape, BOOL)
+        all_along = made.spread(along, shape, (axis,))
+        inside = all_along if inside is None else made.emit(
+            "and", [inside, all_along], shape, BOOL)
     assert inside is not None and math.prod(window) < x.aval.size
     return made.ending(made.emit("select_n", [inside, x, new], shape, x.aval.dtype))
 
