@@ -46,8 +46,8 @@ def _starts(e: Equation) -> Shape | None:
         return None
     begins = [int(a.value) for a in e.inputs[2:] if isinstance(a, Literal)]
     x, new = (a.aval for a in e.inputs[:2])
-    if len(begins) < x.ndim or x.size < LEAST or not SHARE[0] * x.size <= SHARE[1] * new.size < SHARE[1] * x.size or not (
-            is_float(x.dtype) or is_integer(x.dtype)):
+    large = SHARE[0] * x.size <= SHARE[1] * new.size < SHARE[1] * x.size and x.size >= LEAST
+    if len(begins) < x.ndim or not large or not (is_float(x.dtype) or is_integer(x.dtype)):
         return None
     return tuple(min(max(at, 0), n - w) for at, n, w in zip(
         begins, x.shape, new.shape, strict=True))
