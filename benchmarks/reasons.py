@@ -10,9 +10,11 @@ REASONS = {
                          "(runtime/executable.FEW_BYTES)",
     "fft_2d_512": "a real array is written as a complex one first (0.25 of 3.3 ms of CPU), and "
                   "rows take 1.5 where jax's library takes 0.75, of 512 columns as of 528",
-    "matmul_bf16_512": "IREE's form by vdpbf16ps takes 1.5 times as long here as the C kernel, "
-                       "which widens; on 22 November it was on a par with jax's, on another CPU, "
-                       "it seems (kernels/gemm.is_instruction)",
+    "stack_of_50": "50 arrays in, half a microsecond each in IREE's binding, as tree_of_20_leaves: "
+                   "of 10 numbers each it takes as long",
+    "matmul_int8_128x256x128": "vpmaddwd multiplies two bytes of a lane at a time, jax's vpdpbusd "
+                               "four; and what the queue costs (benchmarks/border.py)",
+    "matmul_int8_512": "as matmul_int8_128x256x128",
     "mlp_step": "one kernel (passes/cost.is_whole), as at AVX2, where it is on a par; its products "
                 "of few columns do not fill AVX-512's registers",
     "cart_pole_step": "a call's own cost, as add_4, of three arrays in and three out",

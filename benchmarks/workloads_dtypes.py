@@ -25,6 +25,12 @@ def matmul_int8_128x256x128(j: Any, more: int) -> Made:
 
 
 @workload
+def matmul_int8_512(j: Any, more: int) -> Made:
+    return lambda x, y: j.lax.dot(x, y, preferred_element_type=np.int32), (
+        whole(127, 512 + more, 512).astype(np.int8), whole(127, 512, 512).astype(np.int8))
+
+
+@workload
 def matvec_complex_1000(j: Any, more: int) -> Made:
     return lambda a, v: a @ v, (_complex(1000 + more, 1000), _complex(1000))
 

@@ -65,3 +65,14 @@ def embedding_rows_added(j: Any, more: int) -> Made:
     ids = np.random.default_rng(0).integers(0, 4096, 2048).astype(np.int32)
     return lambda g, i: j.np.zeros((4096, 768)).at[i].add(g), (
         normal(2048 + more, 768), np.resize(ids, 2048 + more))
+
+
+@workload
+def range_and_mean_of_rows(j: Any, more: int) -> Made:
+    return lambda x: (x.max(1), x.min(1), x.mean(1)), (normal(1000 + more, 1000),)
+
+
+@workload
+def solve_50(j: Any, more: int) -> Made:
+    """Less work than a second thread is worth."""
+    return lambda a, b: j.np.linalg.solve(a, b), (normal(50 + more, 50 + more), normal(50 + more))

@@ -64,8 +64,7 @@ _EXPORT = re.compile(r"    stream\.executable\.export public @(\w+) workgroups\(
 _COUNTS = re.compile(r"      stream\.return (.*) : index, index, index")
 _NUMBER = re.compile(r"      (%\S+) = arith\.constant (\d+) : index")
 _HEAD = re.compile(r"      func\.func @(\w+)\(%arg0: !stream\.binding"
-                   r"((?:, %arg\d+: !stream\.binding)*)((?:, %arg\d+: i32)*)\)"
-                   r"( attributes \{translation_info = [^{}]*\})? \{")
+                   r"((?:, %arg\d+: !stream\.binding)*)((?:, %arg\d+: i32)*)\) \{")
 _SUBSPAN = re.compile(r"( +%\S+ = )stream\.binding\.subspan %arg(\d+)\[(%\S+)\] : "
                       r"!stream\.binding -> (memref<[^<>]+>(?:\{%\w+\})?)")
 _GROUP = re.compile(r"( +%\S+ = )stream\.dispatch\.workgroup\.id\[([012])\] : index")
@@ -395,7 +394,7 @@ def _executable(name: str, lines: list[str], target: str, objects: str, words: i
                 head[2].count("binding") == len(bindings) - 1) and (
                 head[3].count("i32") == words):
             heads += 1
-            yield f"      func.func @{head[1]}(){head[4] or ''} {{"
+            yield f"      func.func @{head[1]}() {{"
             for k in range(words):
                 yield (f"        %arg{len(bindings) + k} = hal.interface.constant.load "
                        f"layout({layout}) ordinal({k}) : i32")

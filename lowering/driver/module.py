@@ -237,7 +237,7 @@ def _described(program: Program, p: Program, plain: Program, avals: Sequence[Sha
         plan=Plan(program.name if options.name == UNNAMED else options.name, target.name,
                   types_of(v.aval for v in inputs if v in used),
                   types_of(a.aval for a in computed), (), cost.runs_inline(plain),
-                  cost.total(plain), cost.inline_below(plain), why)), computed
+                  cost.called_work(plain), cost.inline_below(plain), why)), computed
 
 
 def _closed(lowered: Lowered, rest: Program, plain: Program, positions: dict[Var, int],

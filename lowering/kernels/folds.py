@@ -12,13 +12,14 @@ from calque.core.dtypes import extreme
 from calque.core.program import Equation
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value, int_array
-from calque.lowering.emit.dtypes import BF16, F16, F32, I32, summed
+from calque.lowering.emit.dtypes import BF16, F16, F32, HALVES, I16, I32, summed
 from calque.lowering.kernels import memory
 from calque.lowering.kernels.memory import Index
 from calque.lowering.kernels.reductions import FOLDS
 from calque.lowering.kernels.values import SCALAR, KernelBuilder
 
 CHAIN = 64  # additions in a row of one lane
+_NUMBERS = {F16: 0x3FF, BF16: 0x7F}  # bits of a mantissa, and as many NaNs of each sign
 
 
 class Fold:
@@ -45,6 +46,34 @@ class Fold:
 
     def result(self, b: KernelBuilder, totals: Sequence[Value]) -> Value:
         return b.convert(totals[0], self.dtype)
+
+
+class Order(Fold):
+    """reduce_max and reduce_min of halves, by integers of their order: no conversion, and twice
+    as many in a vector.
+
+    All bits of a negative number but its sign are inverted.  Its NaNs then come before -inf, those
+    of positive sign behind inf: as many steps, and the integers wrap, so that for the largest both
+    lie behind inf, for the least before -inf.
+    """
+
+    def __init__(self, e: Equation) -> None:
+        super().__init__(e)
+        least = self.how == "minimum"
+        self.kind, self.steps = I16, _NUMBERS[self.dtype] * (1 if least else -1)
+        self.specs = [(I16, extreme(I16, least))]
+
+    def take(self, b: KernelBuilder, totals: Sequence[Value], x: Value, mask: Value | None,
+             place: Callable[[], Value]) -> list[Value]:
+        return super().take(b, totals, _ordered(b.bitcast(x, I16)) + self.steps, mask, place)
+
+    def result(self, b: KernelBuilder, totals: Sequence[Value]) -> Value:
+        return b.bitcast(_ordered(totals[0] - self.steps), self.dtype)
+
+
+def _ordered(x: Value) -> Value:
+    """The bits of a half as an integer of its order, or back."""
+    return x ^ ((x >> 15) & 0x7FFF)
 
 
 class Extremum(Fold):
@@ -85,7 +114,10 @@ class Extremum(Fold):
 
 
 def fold_of(e: Equation) -> Fold:
-    return Extremum(e) if e.name in ("argmax", "argmin") else Fold(e)
+    if e.name in ("argmax", "argmin"):
+        return Extremum(e)
+    ordered = e.inputs[0].aval.dtype in HALVES and e.name in ("reduce_max", "reduce_min")
+    return Order(e) if ordered else Fold(e)
 
 
 def across(fold: Fold, xs: Sequence[Value]) -> list[Value]:

@@ -23,13 +23,18 @@ from calque.lowering.emit.dtypes import F32, F64, HALVES, I32, I64, WIDENED
 from calque.lowering.kernels import quantized
 from calque.lowering.kernels.native import emit_native, level_of, object_of
 from calque.lowering.kernels.rows import turned
-from calque.lowering.passes.cost import LEAST_VECTOR, TILED_SIZE, has_vector_kernel
+from calque.lowering.passes.cost import LEAST_VECTOR, has_vector_kernel
+from calque.lowering.passes.vectors import LEAST_PAIRED_SIZE
 from calque.lowering.plan.refusal import Refusal
 from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
 
 SUFFIXES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16",
             "int32": "i32", "int64": "i64"}
+# What is multiplied two at a time, and what the processor must have for it beyond its level
+PAIRED = {"bfloat16": "avx512bf16", "int8": "", "uint8": "", "int16": ""}
+PAIRED_SUFFIXES = {"bfloat16": "bf16", "int8": "i8", "uint8": "u8", "int16": "i16"}
+LEAST_PAIRED = 1 << 14  # products from which on it is, and rows and columns (passes/vectors)
 _WIDENED = {mlir.element_name(d): d for d in WIDENED}
 LEVELS = {"x86-64-v2": 16, "x86-64-v3": 32, "x86-64-v4": 64}  # where it wins: bytes of a vector
 DEPTH, TALL, STEP, LINE = 256, 168, 4, 64  # gemm.c's
@@ -49,6 +54,7 @@ FEW = 64  # rows up to which a row-major right operand is not packed
 # Neither operand is packed while a cell's part of the right one has so many bytes: half of a second
 DIRECT = 1 << 18  # level cache; for these numbers of rows, up to FEW, the second number of bytes;
 DIRECT_FEW = (8, 1 << 21)
+DIRECT_VECTOR, DIRECT_MANY = 32, 1 << 22  # of more rows so many, from vectors of so many bytes on;
 DIRECT_APART = 1 << 11  # but not where its rows are multiples of so many bytes apart, and so in few
 # sets of the cache: of more than FEW rows, or of twice as many bytes with few rows.
 LEAST_DIRECT = 1 << 19  # products from which on that is the kernel's (IREE joins what follows),
@@ -134,14 +140,7 @@ def has_masks(target: Target, m: int, n: int) -> bool:
 def is_ours(target: Target, m: int, n: int, k: int, dtype: str) -> bool:
     """Whether dot_general of operands of a dtype is the kernel's, as far as sizes tell."""
     part = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
-    return (takes(target, part) and refusal(1, m, n, k, False, has_masks(target, m, n)) is None
-            and not is_instruction(target, min(m, n, k), part))
-
-
-def is_instruction(target: Target, least: int, dtype: str) -> bool:
-    """Whether IREE's tiled form (passes/cost.matmul_flags) multiplies this dtype by an instruction
-    of its own, at twice the rate."""
-    return dtype == "bfloat16" and "avx512bf16" in target.features and least >= TILED_SIZE
+    return takes(target, part) and refusal(1, m, n, k, False, has_masks(target, m, n)) is None
 
 
 def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: int,
@@ -171,22 +170,26 @@ def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: 
     return min(plans, key=lambda plan: _cost(batch, m, n, plan))
 
 
-def direct(plan: Cells, n: int, k: int, b_row: int, bytes_of_vector: int, size: int
+def direct(plan: Cells, n: int, k: int, a_row: int, b_row: int, bytes_of_vector: int, size: int
            ) -> Cells | None:
     """The plan with both operands read as they lie, where that is faster than packing: numbers of
-    `size` bytes, b's rows `b_row` of them apart."""
+    `size` bytes, a's rows (or columns) `a_row` of them apart, b's rows `b_row`."""
     columns = 2 * bytes_of_vector // size
     broad = plan.broad
     while 0 < n % broad < columns < n:  # no cell is narrower than a panel
         broad += columns
     few, bytes_of_b = plan.tall <= FEW, k * min(n, broad) * size
-    apart = DIRECT_APART * 2 if few and bytes_of_b > DIRECT else DIRECT_APART
-    if n < columns or (bytes_of_b > DIRECT and not (
-            few and plan.tall >= DIRECT_FEW[0] and bytes_of_b <= DIRECT_FEW[1])):
+    tall, apart = plan.tall, DIRECT_APART * 2 if few and bytes_of_b > DIRECT else DIRECT_APART
+    if n < columns or (b_row * size % apart == 0 and (bytes_of_b > DIRECT or not few)):
         return None
-    if b_row * size % apart == 0 and (bytes_of_b > DIRECT or not few):
+    if bytes_of_b > DIRECT and few and not (
+            plan.tall >= DIRECT_FEW[0] and bytes_of_b <= DIRECT_FEW[1]):
         return None
-    return replace(plan, broad=broad, few=0, room=0)
+    if bytes_of_b > DIRECT and not few:
+        if bytes_of_vector < DIRECT_VECTOR or bytes_of_b > DIRECT_MANY or a_row * size % apart == 0:
+            return None
+        tall = _part(tall, TALL)  # (a's part of a block is read again for each panel of b)
+    return replace(plan, tall=tall, broad=broad, few=0, room=0)
 
 
 def split_of(batch: int, m: int, n: int, k: int, bytes_of_vector: int, size: int) -> int:
@@ -340,6 +343,30 @@ def narrow_product(ctx: Context, x: Value, y: Value, dims: Dims) -> Value | None
                              shape_of_product(x, y, dims))
 
 
+def pair_product(ctx: Context, x: Value, y: Value, dims: Dims) -> Value | None:
+    """dot_general of operands of 8 or 16 bits, two products at a time (native/gemm_pairs.inc.h),
+    with sums of 32 bits; None where that is not ahead, or there is no instruction for it."""
+    (xc, yc), (xb, yb), target = *dims, ctx.target
+    needed = PAIRED.get(x.dtype.name)
+    if needed is None or x.dtype != y.dtype or target is None or off("products") or (
+            target.arch != "x86_64" or not takes(target, "int32" if not needed else "float32")
+            or needed not in ("", *target.features)):
+        return None
+    xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
+    batch, m, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xf, xc))
+    n = math.prod(y.shape[i] for i in yf)
+    if not is_static((batch, m, n, k)) or m * n * k < LEAST_PAIRED or min(m, n) < LEAST_PAIRED_SIZE:
+        return None
+    a, of_a = _operand(ctx, x, (xb, xf, xc))
+    b, of_b = _operand(ctx, y, (yb, yc, yf))
+    sums = F32 if needed else I32
+    plan = cells(batch, m, n, _parts(k, 2), False, LEVELS[level_of(target)], sums.itemsize)
+    return emit_native(
+        ctx, "gemm" if needed else "gemm_int", f"calque_pairs_{PAIRED_SUFFIXES[x.dtype.name]}",
+        [a, b], [(shape_of_product(x, y, dims), sums), ((plan.groups * plan.room,), sums)],
+        (batch, m, n, k, *of_a, *of_b, plan.tall, plan.broad, plan.room), plan.groups)[0]
+
+
 def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value | None:
     """dot_general of operands of one dtype, with sums of `dtype`; None where IREE's form stays."""
     (xc, yc), (xb, yb), target = *dims, ctx.target
@@ -360,6 +387,8 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
         made = few_product(ctx, x, y, dims, sums)
     if made is None and known and not off("halves"):
         made = narrow_product(ctx, x, y, dims)
+    if made is None:
+        made = pair_product(ctx, x, y, dims)
     if made is not None:
         return made
     vector, size = LEVELS[level_of(target)], sums.itemsize
@@ -368,10 +397,12 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
         return _in_parts(ctx, x, y, dims, sums, sizes, split)
     count, rows, columns, depth = expected(sizes)
     b, (b_batch, b_row, b_column) = _operand(ctx, y, (yb, yc, yf))
-    as_is = None
+    a, of_a = _operand(ctx, x, (xb, xf, xc))
+    (a_batch, a_row, a_column), as_is = of_a, None
     if known and x.dtype == sums and not off("direct"):
         if b_column == 1 and m * n * k >= LEAST_MASKED:
-            as_is = direct(cells(*sizes, True, vector, size), n, k, b_row, vector, size)
+            as_is = direct(cells(*sizes, True, vector, size), n, k, max(of_a[1:]), b_row, vector,
+                           size)
         if as_is is None and ctx.closing and m * n * k < LEAST_DIRECT:
             as_is = replace(cells(*sizes, True, vector, size), few=0, room=0)
     least = LEAST_DIRECT_OF_MANY if count > 1 else LEAST_DIRECT
@@ -383,13 +414,9 @@ def product(ctx: Context, x: Value, y: Value, dims: Dims, dtype: Dtype) -> Value
     why = Refusal(e, "switched off") if off("products") else None if lies_well or closes else (
         refusal(count, rows if is_static((m,)) else FEW, columns, depth, b_column == 1,
                 known and has_masks(target, m, n), e))
-    if why is None and count == 1 and is_instruction(target, min(rows, columns, depth),
-                                                     x.dtype.name):
-        why = Refusal(e, "instruction")
     if why is not None:
         ctx.plan.refuse(why)
         return None
-    a, (a_batch, a_row, a_column) = _operand(ctx, x, (xb, xf, xc))
     shape = shape_of_product(x, y, dims)
     if as_is is not None and 1 in (a_row, a_column):
         return emit_native(
@@ -418,7 +445,7 @@ def _in_parts(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype, sizes: 
     as_is = None
     if x.dtype == sums and 1 in of_a[1:] and of_b[2] == 1:
         as_is = replace(plan, few=0, room=0) if n < 2 * vector // size else direct(
-            plan, n, each, of_b[1], vector, size)
+            plan, n, each, max(of_a[1:]), of_b[1], vector, size)
     plan = plan if as_is is None else as_is
     scalars = (batch, m, n, k, split, *of_a, *of_b, plan.tall, plan.broad)
     name, result = SUFFIXES[x.dtype.name], ((batch, split, m, n), sums)

@@ -14,7 +14,7 @@ from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.emit.dtypes import F32, F64
-from calque.lowering.kernels.dispatch import dispatch
+from calque.lowering.kernels.dispatch import dispatch, executable
 
 VECTOR_BYTES = 64
 COLUMNS = 256  # that a workgroup has at least,
@@ -101,7 +101,8 @@ def _groups(count: Any, width: Any, pairs: bool) -> int:
     """How many workgroups there are."""
     if pairs or not is_static((count, width)) or count * width < LARGE:
         return 1
-    return max(1, min(GROUPS, width // COLUMNS))
+    groups = max(1, min(GROUPS, width // COLUMNS))
+    return groups + groups % 2 if groups > 1 else 1  # (of three two cores take two and one)
 
 
 def _kernel(name: str, op: str, kind: str, element: str, index: str, rows: Any, limit: int,
@@ -126,46 +127,29 @@ def _kernel(name: str, op: str, kind: str, element: str, index: str, rows: Any, 
     wide = ", %width" if any_width else ""
     of_rows, of_count = (f"{{{n}{wide}}}" if n else "" for n in (of_rows, of_count))
     of_ids = "{%count}" if any_size else ""
-    return f"""
-  stream.executable private @{name} {{
-    stream.executable.export public @{name} workgroups() -> (index, index, index) {{
-      %c1 = arith.constant 1 : index
-      %groups = arith.constant {groups} : index
-      stream.return %groups, %c1, %c1 : index, index, index
-    }}
-    builtin.module {{
-      func.func @{name}(%to: !stream.binding, %from: !stream.binding, %into: !stream.binding{more})
-          attributes {{translation_info = #iree_codegen.translation_info<
-            pipeline = #iree_cpu.pipeline<Default>>}} {{
-        %c0 = arith.constant 0 : index
-        %c1 = arith.constant 1 : index
-        {numbers}
-        %group = stream.dispatch.workgroup.id[0] : index
-        %lanes = arith.constant {lanes} : index
-        %before = arith.muli %group, {part} : index
-        %begin = arith.minui %before, %width : index
-        %behind = arith.addi %begin, {part} : index
-        %end = arith.minui %behind, %width : index
-        %span = arith.subi %end, %begin : index
-        %left = arith.remui %span, %lanes : index
-        %whole = arith.subi %end, %left : index
-        %i = stream.binding.subspan %to[%c0] : !stream.binding -> memref<{count}x{index}>{of_ids}
-        %u = stream.binding.subspan %from[%c0]
-          : !stream.binding -> memref<{count}x{width}x{element}>{of_count}
-        %x = stream.binding.subspan %into[%c0]
-          : !stream.binding -> memref<{rows}x{width}x{element}>{of_rows}
-        scf.for %k = %c0 to %count step %c1 {{
-          %id = memref.load %i[%k] : memref<{count}x{index}>
-          %inside = arith.cmpi ult, %id, %limit : {index}
-          scf.if %inside {{
-            %r = arith.index_cast %id : {index} to index
-            {inner}
-          }}
+    return executable(name, 3, groups, f"""
+      {numbers}
+      %lanes = arith.constant {lanes} : index
+      %before = arith.muli %group, {part} : index
+      %begin = arith.minui %before, %width : index
+      %behind = arith.addi %begin, {part} : index
+      %end = arith.minui %behind, %width : index
+      %span = arith.subi %end, %begin : index
+      %left = arith.remui %span, %lanes : index
+      %whole = arith.subi %end, %left : index
+      %i = stream.binding.subspan %b0[%c0] : !stream.binding -> memref<{count}x{index}>{of_ids}
+      %u = stream.binding.subspan %b1[%c0]
+        : !stream.binding -> memref<{count}x{width}x{element}>{of_count}
+      %x = stream.binding.subspan %b2[%c0]
+        : !stream.binding -> memref<{rows}x{width}x{element}>{of_rows}
+      scf.for %k = %c0 to %count step %c1 {{
+        %id = memref.load %i[%k] : memref<{count}x{index}>
+        %inside = arith.cmpi ult, %id, %limit : {index}
+        scf.if %inside {{
+          %r = arith.index_cast %id : {index} to index
+          {inner}
         }}
-        return
-      }}
-    }}
-  }}"""
+      }}""", more)
 
 
 def _enclosing_module() -> Any:

@@ -30,6 +30,17 @@
 #define WIDEN(bits, U, F) (F)((bits) << 16)
 #include "gemm.inc.h"
 
+#ifdef __AVX512F__
+/* the same two at a time, of processors that have that */
+#include <immintrin.h>
+#define T uint16_t
+#define SUFFIX bf16
+#define TARGET __attribute__((target("avx512bf16")))
+#define ADDED(sum, x, b) \
+  (V) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)_mm512_set1_epi32(x), (__m512bh)(b))
+#include "gemm_pairs.inc.h"
+#endif
+
 /* IEEE half precision: 5 bits of exponent become 8; what is below 2^-14 by a subtraction, so that no
  * operand is subnormal, which some processors take for zero */
 #define T uint16_t

@@ -11,34 +11,6 @@ typedef R V __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(R)), may_al
 typedef R QUAD __attribute__((vector_size(STEP * sizeof(R)), aligned(sizeof(R)), may_alias));
 typedef RBITS SUM(order) __attribute__((vector_size(STEP * sizeof(R))));
 
-/* `rows` rows of c, or of what is added to it, = a panel of a times a panel of b. */
-INLINE void SUM(tile)(const int rows, int64_t steps, const R *restrict a, const R *restrict b,
-                      R *restrict c, int64_t ldc, int64_t add) {
-  V sum[TILE_ROWS][2];
-  UNROLL for (int i = 0; i < rows; i++) {
-    sum[i][0] = sum[i][1] = (V){0};
-    __builtin_prefetch(c + i * ldc, 1);
-    __builtin_prefetch(c + i * ldc + COLUMNS - 1, 1);
-  }
-  for (int64_t s = 0; s < steps; s++) {
-    STEPS for (int p = 0; p < STEP; p++) {
-      V b0 = *(const V *)(b + p * COLUMNS), b1 = *(const V *)(b + p * COLUMNS + VL);
-      UNROLL for (int i = 0; i < rows; i++) {
-        R x = a[i * STEP + p];
-        sum[i][0] += x * b0;
-        sum[i][1] += x * b1;
-      }
-    }
-    a += rows * STEP;
-    b += STEP * COLUMNS;
-  }
-  UNROLL for (int i = 0; i < rows; i++) {
-    V *to = (V *)(c + i * ldc);
-    if (add) sum[i][0] += to[0], sum[i][1] += to[1];
-    to[0] = sum[i][0], to[1] = sum[i][1];
-  }
-}
-
 /* `rows` rows of c, or of what is added to it, = a, read as it lies, times two vectors of columns of b,
  * whose rows are `ldb` apart: a panel, or b itself.  a's elements of a row lie side by side (`along`), or
  * those of a column; `apart` are its rows, or its columns. */
@@ -95,25 +67,12 @@ INLINE void SUM(tile_in_place)(const int rows, const int along, int64_t depth, c
 #define TILES_OF(TILE) TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 #endif
 
-#define TILE(n)                                     \
-  case n:                                           \
-    SUM(tile)(n, steps, a, b, to, apart, add);      \
-    break;
-
-ONCE void SUM(tiles)(int64_t rows, int64_t steps, const R *a, const R *b, R *c, int64_t ldc,
-                     int64_t columns, int64_t add) {
-  R part[TILE_ROWS * 2 * VECTOR_BYTES / sizeof(R)], *to = c;
-  int64_t apart = ldc;
-  if (columns < COLUMNS) { /* what lies beyond c is left out */
-    to = part, apart = COLUMNS;
-    for (int64_t i = 0; i < rows && add; i++)
-      for (int64_t j = 0; j < columns; j++) part[i * COLUMNS + j] = c[i * ldc + j];
-  }
-  switch (rows) { TILES_OF(TILE) }
-  for (int64_t i = 0; i < rows && to == part; i++)
-    for (int64_t j = 0; j < columns; j++) c[i * ldc + j] = part[i * COLUMNS + j];
-}
-#undef TILE
+#define OF(x) SUM(x)
+#define ELEMENT R
+#define VECTOR V
+#define ADDED(sum, x, b) ((sum) + (x) * (b))
+#define TARGET
+#include "gemm_panels.inc.h"
 
 #define TILE(n)                                                                           \
   case n:                                                                                 \

@@ -23,6 +23,11 @@ INLINE_WORK = 500_000  # about 50 us of one core: what the queue costs (benchmar
 PASS_WORK = 150_000  # more of it for each sum, product, join or update: queued each is some 10 us
 RESULTS = 8  # results that a dispatch writes, about, where there are many
 STREAMED = 6 << 20  # bytes of a matrix above which a second core pays (15,000 x 150 176 to 124 us)
+# What C takes for a matrix: work for each of n^3, of n^2, and beside (4 to 200 rows on one core)
+DECOMPOSED = {"cholesky": (0.02, 18, 400), "lu": (0.06, 30, 200),
+              "triangular_solve": (0.06, 5, 400), "geqrf": (0.03, 45, 400),
+              "householder_product": (0.03, 45, 400), "eigh": (0.2, 200, 8000),
+              "svd": (0.4, 350, 15_000)}
 MOST_WORK = 3_000_000  # but a call never keeps its caller longer than 300 us
 CHEAP_WORK = 16_384
 KERNEL_WORK = 1_200_000  # element operations of a step up to which a workgroup does a loop
@@ -352,7 +357,28 @@ def _loop_steps(p: Program) -> int:
 
 def runs_inline(p: Program) -> bool:
     """Whether the program runs inline, on the caller's thread."""
-    return work(p) + _streamed(p) < inline_below(p)
+    return guess(called_work(p)) < inline_below(p)
+
+
+def called_work(p: Program) -> Any:
+    """What a call costs: the whole work, of decompositions in C and large matrices what these take
+    (a Dim where it depends on sizes)."""
+    return total(p) + _streamed(p) + (_decomposed(p) if loops.enabled else 0)
+
+
+def _decomposed(p: Program) -> int:
+    """What decompositions in C, outside of loops, take beyond what their Programs would."""
+    found = 0
+    for e in p.equations:
+        if e.name in DECOMPOSED and not is_dynamic(e):
+            cubes, squares, each = DECOMPOSED[e.name]
+            a = e.inputs[0].aval
+            size = e.outputs[0].aval.size if e.name == "triangular_solve" else a.size
+            number = size * (cubes * min(a.shape[-2:]) + squares) + each * math.prod(a.shape[:-2])
+            found += int(number) - guess(equation_work(e))
+        elif e.primitive.kernel != "loop":
+            found += sum(n * _decomposed(q) for q, n in inner_programs(e))
+    return found
 
 
 def _streamed(p: Program) -> int:

@@ -21,6 +21,7 @@ from calque.lowering.passes.blocks import by_blocks
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.planes import in_planes
 from calque.lowering.passes.same import merged
+from calque.lowering.passes.selected import with_windows_selected
 from calque.lowering.passes.shared import with_shared_solves
 from calque.lowering.passes.spmm import with_rows_added
 from calque.lowering.passes.staged import with_stages
@@ -39,7 +40,7 @@ def legalize(p: Program, transforms: bool = False, sparse: bool = False) -> Prog
     def write() -> Program:
         plain = by_blocks(with_shared_solves(with_parts_written(_as_they_lie(p))))
         summed = with_vectors_summed(_in_slices(with_loops(plain, transforms)))
-        made = with_stages(_turned_last(summed))
+        made = with_stages(with_windows_selected(_turned_last(summed)))
         return with_rows_added(made) if sparse else made
 
     return p.derived(("legalize", loops.enabled, transforms, sparse), write)

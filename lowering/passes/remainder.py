@@ -423,7 +423,7 @@ def _around(finder: rows.Finder, i: int) -> rows.Group | None:
             return None
         group.members[i] = e, found
         group.take(e, found)
-    finder.spread(group, i)
+    finder.spread(group)
     if not _moves(e):
         finder.trim(group)
     return group if group.members else None

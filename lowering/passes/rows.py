@@ -122,15 +122,29 @@ class Finder(Graph):
         if group is None:
             return None
         group.picks = picks
-        self.spread(group, seed)
+        self.take_beside(group, seed)
+        self.spread(group)
         self.trim(group)
         if group.outside and any(map(self.is_product, self.operands(group))):
             return self.grow(seed, False)
         return group if group.pays(self) else None
 
-    def spread(self, group: Group, seed: int) -> None:
-        """Take the neighbours of a member into its group, and theirs, as far as it goes."""
-        waiting = set(self.neighbours(seed))
+    def take_beside(self, group: Group, seed: int) -> None:
+        """Take the other folds of what a group's first one folds over the same axes: it is read
+        once for all of them."""
+        first, (reads, _) = group.members[seed]
+        axes = sorted(first.params["axes"])
+        for i in sorted(self.users.get(first.inputs[0], ())):
+            e = self.equations[i]
+            if i not in group.members and is_fold(e.primitive) and _has_row_form(e) and (
+                    sorted(e.params["axes"]) == axes and self.is_convex({*group.members, i})):
+                found = group.infer(e, (reads[0],))
+                if found is not None:
+                    self.put(group, i, found)
+
+    def spread(self, group: Group) -> None:
+        """Take the neighbours of members into their group, and theirs, as far as it goes."""
+        waiting = {n for i in group.members for n in self.neighbours(i)}
         later: dict[int, int] = {}  # what has to come before
         span = self.span(group.members)
         while waiting:

@@ -28,6 +28,7 @@ Grid = Any  # a NumPy array of symbols and of NumPy numbers
 Symbol = Any
 Start = tuple[Symbol, int, int]  # of a window, its axis, the greatest
 
+ONE_ROW = 1 << 14  # numbers of a matrix of which a scatter of a single row goes the way of several
 FOLDS = {"reduce_sum": "add", "reduce_prod": "multiply", "reduce_max": "maximum",
          "reduce_min": "minimum", "reduce_and": "and", "reduce_or": "or"}
 KNOWN: dict[str, Function] = {
@@ -55,8 +56,8 @@ def is_of_rows(x: Any, indices: Any, params: Params) -> bool:
     what a kernel does as it is (primitives/outside writes others so)."""
     return (params["dimension_numbers"] == _ROWS and params["mode"].name == "FILL_OR_DROP"
             and x.dtype in _JOINED and indices.dtype == np.int32 and len(indices.shape) == 2
-            and is_static((*x.shape, *indices.shape)) and indices.shape[0] > 1
-            and math.prod(x.shape) > 1)
+            and is_static((*x.shape, *indices.shape)) and math.prod(x.shape) > 1
+            and (indices.shape[0] > 1 or math.prod(x.shape) >= ONE_ROW))
 
 
 class Unfit(Exception):

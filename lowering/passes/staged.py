@@ -17,10 +17,11 @@ from functools import lru_cache
 import numpy as np
 
 from calque.core.avals import ShapedArray
+from calque.core.dtypes import is_float, is_integer
 from calque.core.lists import without
 from calque.core.program import Atom, Equation, Literal, Program
 from calque.core.types import Shape
-from calque.lowering.emit.dtypes import BOOL
+from calque.lowering.emit.dtypes import BOOL, is_narrow
 from calque.lowering.passes import cost
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.replacement import Replacement
@@ -33,6 +34,7 @@ LANES = 16  # elements side by side of what is left when outer axes were reduced
 FEWER = 8  # at most one for so many,
 LEAST_APART = 1 << 12  # of at least so many
 _FOLDS = frozenset(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"))
+_ROUNDED = frozenset(("reduce_sum", "reduce_prod"))
 _POSITIONS = {"argmax": "reduce_max", "argmin": "reduce_min"}
 _JOINED = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min"}
 _BEYOND = {"argmax": "gt", "argmin": "lt"}
@@ -168,8 +170,9 @@ def _part(e: Equation) -> int:
     if e.name not in _FOLDS and e.name not in _POSITIONS or cost.is_dynamic(e):
         return 0
     x, axes = e.inputs[0].aval, sorted(e.params["axes"])
-    if axes != list(range(x.ndim - len(axes), x.ndim)) or x.dtype.kind not in "fiu" or (
-            x.dtype.itemsize < 4 and x.dtype.kind == "f" and e.name in _FOLDS):
+    if axes != list(range(x.ndim - len(axes), x.ndim)) or not (
+            is_float(x.dtype) or is_integer(x.dtype)) or (
+            is_narrow(x.dtype) and e.name in _ROUNDED):
         return 0  # (what is rounded between stages is rounded twice)
     sizes = [x.shape[i] for i in axes]
     if not ROW_BYTES < math.prod(sizes) * x.dtype.itemsize <= LARGEST:
@@ -254,7 +257,7 @@ def _is_beyond(made: Replacement, x: Atom, y: Atom) -> Atom:
     """Whether x, which comes later, is the extremum of the two."""
     shape = x.aval.shape
     beyond = made.emit(_BEYOND[made.e.name], [x, y], shape, BOOL)
-    if x.aval.dtype.kind != "f":
+    if not is_float(x.aval.dtype):
         return beyond
     nan, number = (made.emit(name, [v, v], shape, BOOL) for name, v in (("ne", x), ("eq", y)))
     return made.emit("or", [beyond, made.emit("and", [nan, number], shape, BOOL)], shape, BOOL)

@@ -34,7 +34,7 @@ def uneven(finder: rows.Finder) -> Iterator[rows.Group]:
         group = rows.Group(shape, frozenset(), i)
         if not finder.add(group, i):
             continue
-        finder.spread(group, i)
+        finder.spread(group)
         tried.update(group.members)
         finder.trim(group)
         if group.members and _pays(finder, group):

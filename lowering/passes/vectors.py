@@ -7,10 +7,11 @@ sum along rows cost, which are one pass over memory and run along whichever axis
 products of 3 x 3 four times).  One matrix of up to 4 x 4 complex numbers times a long one
 (butterflies of a Fourier transform) is written out term by term.  A matrix from LEAST_VECTOR
 elements on is read by the kernel of kernels/gemm.vector_product.  Integers of a byte or two are
-widened here, as the kernel of integer products (native/gemm_int.c) takes them: as conversions of
-the rule's own they would be left to IREE.  A matrix that is converted from fewer bytes and
-multiplied by one vector is a sum, too, if no kernel widens it as it reads: the wide matrix would be
-written to memory.  Start reading at `with_vectors_summed`.
+widened here, as the kernel of integer products (native/gemm_int.c) takes them, or their products
+have 32 bits and are converted here: as conversions of the rule's own they would be left to IREE.  A
+matrix that is converted from fewer bytes and multiplied by one vector is a sum, too, if no kernel
+widens it as it reads: the wide matrix would be written to memory.  Start reading at
+`with_vectors_summed`.
 """
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from calque.core.lists import other_axes
 from calque.core.program import Atom, Equation, Program, eliminate_dead_code
 from calque.core.types import Dtype
-from calque.lowering.emit.dtypes import BOOL, F32, I32, I64, WIDENED, summed
+from calque.lowering.emit.dtypes import BOOL, F32, I8, I16, I32, I64, U8, WIDENED, summed
 from calque.lowering.passes import cost
 from calque.lowering.passes.replacement import Replacement
 from calque.lowering.plan.switches import off
@@ -29,6 +30,8 @@ from calque.lowering.plan.switches import off
 LEAST = 1 << 12  # elements of all matrices: less is one kernel's either way
 TINY, LEAST_TINY = 4, 1 << 14  # sizes of matrices that go the same way, and elements of all of them
 LEAST_WIDENED = 1 << 14  # multiply-adds of a product of narrow integers
+PAIRED = (I8, U8, I16)  # that are multiplied two at a time,
+LEAST_PAIRED_SIZE = 8  # from so many rows and columns on
 LEAST_NARROW = 1 << 14  # numbers of a matrix that is converted where it is multiplied by a vector
 
 
@@ -184,12 +187,20 @@ def _is_of_narrow_integers(e: Equation) -> bool:
         4 * cost.equation_work(e) >= LEAST_WIDENED)
 
 
+def _are_paired(e: Equation) -> bool:
+    """Whether the kernel of pairs takes a product (kernels/gemm.pair_product)."""
+    (x, y), ((xc, _), (xb, _)) = (a.aval for a in e.inputs), e.params["dimension_numbers"]
+    both = math.prod(x.shape[i] for i in (*xb, *xc))
+    return x.dtype == y.dtype and x.dtype in PAIRED and _sums_of_integers(e) == I32 and min(
+        x.size, y.size) >= LEAST_PAIRED_SIZE * both
+
+
 def _sums_of_integers(e: Equation) -> Dtype:
     return I64 if e.outputs[0].aval.dtype.itemsize == 8 else I32
 
 
 def _widened(e: Equation) -> list[Equation]:
     made, wide = Replacement(e), _sums_of_integers(e)
-    sides = [made.converted(a, wide) for a in e.inputs]
+    sides = list(e.inputs) if _are_paired(e) else [made.converted(a, wide) for a in e.inputs]
     return made.ending(made.emit("dot_general", sides, e.outputs[0].aval.shape, wide, **{
         **e.params, "preferred_element_type": wide}))

@@ -44,7 +44,6 @@ _TEXTS = {
     "product of types": "{e}: the packed kernel multiplies two operands of one type, with sums of "
                         "float32, or float64",
     "no kernel in C": "the kernels in C are not there for this target (calque doctor)",
-    "instruction": "{e}: the processor has an instruction for it that IREE takes",
     "short rows": "{e}: fewer than {limit} elements lie side by side along what is folded or kept",
     "wide row": "{e}: what is folded at a time takes more than {limit:,} bytes",
     "nothing to join": "{e}: nothing that follows reads the whole row once more, or what it reads "

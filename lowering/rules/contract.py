@@ -194,8 +194,10 @@ def _integer_dot(ctx: Context, x: Value, y: Value, dims: Any, dtype: Dtype) -> V
     """Converted operands are kept apart from IREE's form: fused, it reads the narrow ones as signed
     whatever they are (docs/iree.md)."""
     wide = I64 if dtype.itemsize == 8 else I32
+    made = gemm.pair_product(ctx, x, y, dims) if wide == I32 else None
+    if made is not None:
+        return made.astype(dtype)
     x, y = x.astype(wide), y.astype(wide)
-    made = None
     if ctx.target is None or ctx.target.backend != "cuda":
         made = gemm.product(ctx, x, y, dims, wide)
     if made is None:

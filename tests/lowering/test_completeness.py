@@ -138,3 +138,14 @@ def test_long_functions_do_not_keep_their_caller(name: str) -> None:
     spec = calque.ShapeDtypeStruct((400_000,), "float32")
     program = calque.make_jaxpr(lambda *xs: registry[name].bind(*xs))(*[spec] * arity).jaxpr
     assert not cost.runs_inline(program)
+
+
+@pytest.mark.parametrize(("n", "inline"), [(60, True), (400, False)])
+@pytest.mark.parametrize("name", ["lu", "cholesky", "solve", "qr"])
+def test_what_c_makes_of_few_rows_is_called_at_once(name: str, n: int, inline: bool) -> None:
+    """A decomposition counts as the C kernel that computes it, not as its Program."""
+    f = {"lu": calque.lax.linalg.lu, "qr": calque.numpy.linalg.qr,
+         "cholesky": calque.lax.linalg.cholesky,
+         "solve": lambda a: calque.numpy.linalg.solve(a, a[0])}[name]
+    program = calque.make_jaxpr(f)(calque.ShapeDtypeStruct((n, n), "float32")).jaxpr
+    assert cost.runs_inline(program) == inline

@@ -299,3 +299,17 @@ def test_updates_may_be_the_operand() -> None:
                 if at >= 0:
                     want[at] = own(start)[first + k]
             np.testing.assert_array_equal(np.asarray(got), want)
+
+
+@pytest.mark.parametrize("at", [7, -1, 200, 999])
+def test_a_single_row_of_a_large_matrix(at: int) -> None:
+    """By indices of one element, which may be out of range."""
+    x, row = np.ones((200, 300), np.float32), np.arange(300, dtype=np.float32)[None]
+    i = np.array([at], np.int32)
+    added, put = calque.jit(lambda x, i, v: (x.at[i].add(v), x.at[i].set(v)))(x, i, row)
+    inside = at if at < 200 else []
+    want, other = x.copy(), x.copy()
+    want[inside] += row[0]
+    other[inside] = row[0]
+    np.testing.assert_array_equal(added, want)
+    np.testing.assert_array_equal(put, other)

@@ -506,3 +506,21 @@ def test_many_kernels_in_a_row() -> None:
         kept.append(want)
     for got, wanted in zip(calque.jit(f)(x, w), (want, kept[4] * 2, sum(kept)), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)  # 12 products of 64 terms
+
+
+WIDE, PLACES = np.ones((40, 24), np.float32), np.arange(40, dtype=np.int32) % 7
+IN_PLACE: dict[str, Callable[..., Any]] = {
+    "of zeros": lambda x, i: jnp.zeros((9, 24)).at[i].add(x),
+    "twice": lambda x, i: jnp.zeros((9, 24)).at[i].add(x).at[i + 1].max(x * 3),
+    "of a copy": lambda x, i: (x.at[i].add(x), x.at[i[::-1]].set(x * 2)),
+    "read again": lambda x, i: (lambda y: (y, y.at[i].add(x)))(jnp.cos(x)),
+    "the same zeros": lambda x, i: [jnp.zeros((9, 24)).at[k].add(x) for k in (i, i + 2)],
+    "read behind": lambda x, i: jnp.sin(jnp.zeros((9, 24)).at[i].add(x)) + 1,
+    "not a result": lambda x, i: jnp.zeros((9, 24)).at[i].add(x).sum(0)}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_is_written_where_it_lies(name: str) -> None:
+    """Scatters write into memory that something else was in: no copy is made on the way, and
+    nothing reads there what was before."""
+    same(IN_PLACE[name], WIDE * np.arange(24, dtype=np.float32), PLACES)

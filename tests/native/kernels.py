@@ -29,7 +29,7 @@ FLAGS = [*(FOLDER / "FLAGS").read_text("utf-8").split(), "-Wall", "-Wextra", "-W
 SUFFIXES = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
 DTYPES = tuple(SUFFIXES)
 HALVES = {"bfloat16": "bf16", "float16": "f16"}
-INTEGERS = {"int8": "i8", "int32": "i32", "int64": "i64"}
+INTEGERS = {"int8": "i8", "uint8": "u8", "int16": "i16", "int32": "i32", "int64": "i64"}
 MARGIN = 3  # elements before each buffer's first: the offset that is passed
 
 

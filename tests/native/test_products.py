@@ -150,10 +150,14 @@ def test_which_are_read_as_they_lie() -> None:
     for m, n, k, row, is_direct in ((64, 64, 64, 64, True), (200, 65, 100, 65, True),
                                     (512, 512, 512, 512, False), (512, 512, 64, 512, False),
                                     (32, 512, 784, 512, True), (4, 512, 784, 512, False),
-                                    (64, 15, 64, 15, False), (64, 1024, 1024, 1024, False)):
-        plan = gemm.direct(gemm.cells(1, m, n, k, True, 32, 4), n, k, row, 32, 4)
+                                    (64, 15, 64, 15, False), (64, 1024, 1024, 1024, False),
+                                    (300, 500, 700, 500, True), (300, 500, 1024, 500, False),
+                                    (1000, 1000, 1000, 1000, True), (100, 5000, 5000, 5000, False)):
+        plan = gemm.direct(gemm.cells(1, m, n, k, True, 32, 4), n, k, k, row, 32, 4)
         assert (plan is not None) == is_direct, (m, n, k)
         assert plan is None or not 0 < n % plan.broad < 16
+    narrow = gemm.cells(1, 300, 500, 700, True, 16, 4)  # (vectors of 16 bytes)
+    assert gemm.direct(narrow, 500, 700, 700, 500, 16, 4) is None
 
 
 @every

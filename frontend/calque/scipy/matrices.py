@@ -88,16 +88,17 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
             return where((i < times)[..., None, None], matmul(r, r, precision="highest"), r)
 
         # a known number of steps, so that there is a gradient; those that none needs are left out
-        # by branches for one, one, two, four, eight of them: each waits for its predicate
-        last, begin = rd.max(times), 0
-        while begin < max_squarings:
-            end = min(max(1, 2 * begin), max_squarings)
+        # by branches for one, one, two, four, eight of them, each within the one before: a branch
+        # waits for its predicate
+        last = rd.max(times)
 
-            def steps(r: Any, begin: int = begin, end: int = end) -> Any:
-                return fori_loop(begin, end, square, r)
+        def steps(r: Any, begin: int, end: int) -> Any:
+            if begin >= max_squarings:
+                return r
+            return cond(begin < last, lambda r: steps(
+                fori_loop(begin, end, square, r), end, min(2 * end, max_squarings)), lambda r: r, r)
 
-            r = cond(begin < last, steps, lambda r: r, r)
-            begin = end
+        r = steps(r, 0, 1)
         return where((needed > max_squarings)[..., None, None], np.nan, r)
 
 
