@@ -23,6 +23,7 @@ from calque.lowering.plan.switches import off
 
 LEAST = 1 << 14  # elements of the array
 SHARE = 3, 4  # of them that the window has, or more
+DEEPEST = 100  # operations one after the other
 
 
 def with_windows_selected(p: Program) -> Program:
@@ -54,8 +55,9 @@ def _starts(e: Equation) -> Shape | None:
 
 
 def _widened(a: Atom, e: Equation, starts: Shape, made: Replacement, makers: dict[Atom, Equation],
-             uses: Counter[Atom]) -> Atom | None:
-    """What of x's shape has a in the window; None where that is not computed element by element."""
+             uses: Counter[Atom], depth: int = 0) -> Atom | None:
+    """What of x's shape has a in the window; None where that is not computed element by element, or
+    by a long way."""
     if a.aval.shape == ():
         return a
     maker, shape = makers.get(a), e.inputs[0].aval.shape
@@ -69,9 +71,9 @@ def _widened(a: Atom, e: Equation, starts: Shape, made: Replacement, makers: dic
         number = maker.inputs[0]
         return made.spread(number, shape, ()) if number.aval.shape == () else None
     if maker.primitive.kernel != "map" or len(maker.outputs) != 1 or uses[a] != 1 or (
-            cost.is_dynamic(maker)):
+            cost.is_dynamic(maker)) or depth > DEEPEST:
         return None
-    inputs = [_widened(x, e, starts, made, makers, uses) for x in maker.inputs]
+    inputs = [_widened(x, e, starts, made, makers, uses, depth + 1) for x in maker.inputs]
     if any(x is None for x in inputs):
         return None
     return made.emit(maker.name, [x for x in inputs if x is not None], shape,

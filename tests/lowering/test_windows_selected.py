@@ -91,3 +91,16 @@ def test_what_stays_an_update() -> None:
     assert not selects(lambda x, y: x.at[INNER].set(y), X, X[INNER])
     assert not selects(lambda x, i: lax.dynamic_update_slice(x, x[INNER], (i, 1)), X, np.int32(1))
     assert not selects(lambda x: x.at[INNER].set(jnp.cumsum(x[INNER], 0)), X)
+
+
+def test_long_ways_stay_updates() -> None:
+    """The pass goes no deeper than Python's stack."""
+    def f(x: Any) -> Any:
+        y = x[INNER]
+        for _ in range(1500):
+            y = y * 1.001
+        return x.at[INNER].set(y)
+
+    p = calque.make_jaxpr(f)(X).jaxpr
+    assert with_windows_selected(p) is p or any(
+        e.name == "dynamic_update_slice" for e in with_windows_selected(p).equations)
