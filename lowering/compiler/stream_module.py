@@ -161,9 +161,9 @@ def rewritten(text: str, device: str) -> Rewritten:
         written: list[str] = []
         for name in group:
             part, objects = executables[name]
-            mine = _counts(name, part)
-            counts |= mine
-            where |= dict.fromkeys(mine, number)
+            counted = _counts(name, part)
+            counts |= counted
+            where |= dict.fromkeys(counted, number)
             written += _executable(name, part, target.removeprefix("#hal.executable.target"),
                                    objects, *how[name])
         texts.append("\n".join([

@@ -59,6 +59,7 @@ class Context:
         cuda = target is not None and target.backend == "cuda"
         self.fusion = FusionWidth(b, CUDA_BINDINGS if cuda else BINDINGS)
         self._zero: Value | None = None
+        self._words: dict[int, Any] = {}  # int32 constants that kernels are given
 
     def note(self, p: Primitive, inputs: Sequence[Value], outs: Sequence[Value],
              written: Sequence[int] = ()) -> None:
@@ -104,6 +105,13 @@ class Context:
     def entering(self, xs: Sequence[Value]) -> list[Value]:
         """Operands of a kernel of ours: opaque within loops and branches."""
         return [self.opaque(x) for x in xs] if self.regions else list(xs)
+
+    def word(self, n: int) -> Any:
+        """An int32 that a kernel is given, written once in a function (a product is given 15)."""
+        if n not in self._words:
+            with mlir.ir().InsertionPoint.at_block_begin(self.entry):
+                self._words[n] = mlir.number(n, mlir.ir().IntegerType.get_signless(32))
+        return self._words[n]
 
     def _from_zero(self, x: Value) -> Value:
         return x if 0 in x.shape else folding.with_zero(x, self._unknown_zero())

@@ -118,7 +118,7 @@ def dispatch(ctx: Context, family: str, name: str, operands: Sequence[Value],
     given = [b.bitcast(x, signed(x.dtype)) for x in operands]
     read = [n for x in given for n in b.lengths(x.shape)]
     made = [n for s, _ in results for n in b.lengths(s)]
-    words = [mlir.number(n, mlir.ir().IntegerType.get_signless(32)) for n in numbers]
+    words = list(map(ctx.word, numbers))
     arguments = [*words, *[x.ir for x in given], *[b.extents.of(n) for n in sizes]]
     entries = [f"@{entry or name}"] if isinstance(entry, str) else entry
     tied = [i + len(words) if i >= 0 else i

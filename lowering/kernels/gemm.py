@@ -7,6 +7,7 @@ here are benchmarks/products.py's (`--levels`, `--cells`).  Start reading at `pr
 """
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -143,6 +144,7 @@ def is_ours(target: Target, m: int, n: int, k: int, dtype: str) -> bool:
     return takes(target, part) and refusal(1, m, n, k, False, has_masks(target, m, n)) is None
 
 
+@functools.lru_cache(1 << 12)
 def cells(batch: int, m: int, n: int, k: int, row_major: bool, bytes_of_vector: int,
           size: int, known: bool = True) -> Cells:
     """The plan for batch products of m x k by k x n whose sums have `size` bytes; `row_major`: b's

@@ -35,7 +35,12 @@ def level_of(target: Target | None) -> str:
         return ""
     if target.arch == "aarch64":
         return "aarch64"
-    features = frozenset(target.features)
+    return _level_of(target.features)
+
+
+@functools.cache
+def _level_of(names: tuple[str, ...]) -> str:
+    features = frozenset(names)
     if not features >= _V3:
         # the baseline without SSE4 has no objects; LLVM's CPU models name what they have
         return "x86-64-v2" if "sse4.2" in features else ""
@@ -45,8 +50,13 @@ def level_of(target: Target | None) -> str:
 def object_of(target: Target | None, source: str) -> Path | None:
     """The object of lowering/native/<source>.c for a target, where it was built."""
     level = level_of(target)
-    path = OBJECTS / level / f"{source}.o"
-    return path if level and path.exists() else None
+    return _object(OBJECTS, level, source) if level else None
+
+
+@functools.cache
+def _object(folder: Path, level: str, source: str) -> Path | None:
+    path = folder / level / f"{source}.o"
+    return path if path.exists() else None
 
 
 def available(target: Target | None, source: str, dtype: Dtype) -> bool:
@@ -121,12 +131,15 @@ def call_object(ctx: Context, family: str, path: Path, entry: str, operands: Seq
     told = [i for i, n in enumerate(scalars) if not isinstance(n, Dim) and -LIMIT <= n < LIMIT]
     words = {i: k for k, i in enumerate(told[:WORDS])}
     constants = len(operands), tables
-    parts = entry, path, ctx.target.arch, specs, scalars, groups, first, words, constants
-    key = _executable("", *parts), digest_of(path)
+    key = (entry, path, groups, first, len(operands), *[t.tobytes() for t in tables],
+           *[(_memory(d), isinstance(_count((s, d)), Dim)) for s, d in specs],
+           *["at the call" if isinstance(n, Dim) else ("word", words[i]) if i in words else int(n)
+             for i, n in enumerate(scalars)])
     if key not in ctx.sources:
         ctx.kernels += 1
-        ctx.sources[key] = f"{entry}_{ctx.kernels}_{digest_of(path)}"
-        insert(ctx.module, _executable(ctx.sources[key], *parts))
+        name = ctx.sources[key] = f"{entry}_{ctx.kernels}_{digest_of(path)}"
+        insert(ctx.module, _executable(name, entry, path, ctx.target.arch, specs, scalars, groups,
+                                       first, words, constants))
     sizes = [n for n in (*[_count(s) for s in specs], *scalars) if isinstance(n, Dim)]
     return dispatch(ctx, family, ctx.sources[key], ctx.entering(operands), results, sizes=sizes,
                     into=-1 if into is None else into, groups=groups,

@@ -85,8 +85,14 @@ def has_vector_kernel(rows: int, columns: int) -> bool:
 
 def is_dynamic(e: Equation) -> bool:
     """Whether a size of an equation is known at the call only."""
-    return not is_static((*e.params.values(), *[
-        d for a in (*e.inputs, *e.outputs) for d in a.aval.shape]))
+    for value in e.params.values():
+        if isinstance(value, Dim):
+            return True
+    for a in (*e.inputs, *e.outputs):
+        for d in a.aval.shape:  # (plain loops: this is asked ten times of each equation)
+            if isinstance(d, Dim):
+                return True
+    return False
 
 
 def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> Any:

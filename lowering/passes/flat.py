@@ -9,6 +9,10 @@ def flat(p: Program) -> Program:
     """p with what it calls written out, but for what is one kernel already."""
     if not any(e.name == "jit" and "rows" not in e.params for e in p.equations):
         return p
+    return p.derived("flat", lambda: _flat(p))
+
+
+def _flat(p: Program) -> Program:
     equations: list[Equation] = []
     env: dict[Atom, Atom] = {}
 

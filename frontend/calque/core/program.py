@@ -17,6 +17,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.config import config
+from calque.core.errors import explain
 from calque.core.lists import as_tuple
 from calque.core.source import UNKNOWN, EquationSource, NameStack, Source
 from calque.core.types import Params
@@ -129,9 +130,15 @@ class Equation:
 
     def replace(self, **changes: Any) -> Equation:
         """A copy with some fields replaced."""
-        fields = {s: getattr(self, s) for s in self.__slots__}
-        fields.update({_OURS.get(k, k): v for k, v in changes.items()})
-        return Equation(**fields)
+        made = Equation(self.primitive, self.inputs, self.outputs, self.params, self.source,
+                        self.scope)
+        for name, value in changes.items():
+            own = _OURS.get(name, name)
+            if own not in self.__slots__:
+                raise TypeError(explain(f"an equation has no field {name!r}.", fix=(
+                    f"name one of {', '.join(self.__slots__)}.")))
+            setattr(made, own, value)
+        return made
 
     def with_inner(self, change: Callable[[Program], Program]) -> Equation:
         """The same with each Program that it holds changed; itself where none is."""

@@ -135,11 +135,12 @@ def here() -> Source:
     known = replaying.get()
     if known is not None:
         return known
-    frame = sys._getframe(1)
+    frame, ours = sys._getframe(1), _ours_cache
     while frame is not None:
         code = frame.f_code
-        if not is_ours(code.co_filename):
-            return Source(code.co_filename, frame.f_lineno, code.co_name)
+        file = code.co_filename
+        if not (ours[file] if file in ours else is_ours(file)):  # (some 30 frames an equation)
+            return Source(file, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return UNKNOWN
 
