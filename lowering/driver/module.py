@@ -19,6 +19,7 @@ import numpy as np
 
 from calque.core import monitoring, words
 from calque.core.avals import ShapedArray
+from calque.core.collecting import rarely
 from calque.core.dims import Dim, is_static
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.lists import types_of
@@ -149,6 +150,7 @@ def lower(program: Program, target: Target, options: LowerOptions = LowerOptions
     return made
 
 
+@rarely
 def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     plain = without_empty(eliminate_dead_code(program))
     avals = [physical(o.aval) for o in plain.outputs]

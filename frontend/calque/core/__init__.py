@@ -31,6 +31,7 @@
                  processes.py: which process has which block of a mesh; formats.py: layouts in
                  memory beside shardings; memories.py: kinds of memory
   memo.py        what is remembered between calls, and clear_caches
+  collecting.py  Python's garbage collector while programs are traced and lowered
   monitoring.py  events: who hears of traces, lowerings and compiles
   main_interpreter.py  refuses subinterpreters of Python
 

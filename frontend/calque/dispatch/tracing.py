@@ -18,6 +18,7 @@ from calque.core.avals import (
     is_of_jax,
     refuse_jax,
 )
+from calque.core.collecting import rarely
 from calque.core.errors import explain
 from calque.core.formats import Format, check_format, layout_of, order_of, sharding_in
 from calque.core.mesh import get_mesh
@@ -320,6 +321,7 @@ def check_outputs(name: str, leaves: Sequence[Any], tree: Any, verb: str = "trac
                 fix="return arrays, numbers and trees of them."))
 
 
+@rarely
 def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
                     name: str | None = None, verb: str = "jit", marking: Marking | None = None
                     ) -> tuple[Program, Any, Uses]:
