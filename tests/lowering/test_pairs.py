@@ -224,6 +224,24 @@ def test_what_has_no_parts_steps_from_the_host() -> None:
     assert pairs.loop_in_pairs(e) is None
 
 
+def test_parts_that_are_numbers_take_the_shape() -> None:
+    """complex(x, 1) of an array and a number, moved about in a loop."""
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+    def step(c: Any, row: Any) -> Any:
+        z, w = lax.complex(row, jnp.float32(1)), lax.complex(jnp.float32(2), row)
+        return c + z.sum(), (z.reshape(-1), w.T, z[::-1] * w, jnp.concatenate([z, w]))
+
+    total, (flat, turned, mixed, joined) = calque.jit(
+        lambda x: lax.scan(step, jnp.complex64(0), x))(x)
+    z, w = x + 1j, 2 + 1j * x
+    np.testing.assert_array_equal(total, z.sum())
+    np.testing.assert_array_equal(flat, z.reshape(2, -1))
+    np.testing.assert_array_equal(turned, w.transpose(0, 2, 1))
+    np.testing.assert_array_equal(mixed, z[:, ::-1] * w)
+    np.testing.assert_array_equal(joined, np.concatenate([z, w], 1))
+
+
 def test_edges() -> None:
     """Nothing is an argument, donated, several results, empty, one element, unknown sizes."""
     def f(z: Any) -> Any:

@@ -324,10 +324,14 @@ def _with_programs(e: Equation, xs: list[Parts]) -> list[Any]:
 
 
 # ---- equations whose results are more than the same of each part
+def _alike(*xs: Any) -> Parts:
+    """Operands of one shape; a number among them is spread."""
+    shape = max(map(shape_of, xs), key=len)
+    return tuple(x if shape_of(x) == shape else sh.broadcast_in_dim(x, shape, ()) for x in xs)
+
+
 def _function(name: str, *xs: Parts) -> Parts:
-    shape = max((shape_of(x[0]) for x in xs), key=len)
-    operands = [v if shape_of(v) == shape else sh.broadcast_in_dim(v, shape, ())
-                for v in _flat(xs)]
+    operands = _alike(*_flat(xs))
     return tuple(complex_part_p.bind(*operands, function=name, part=k) for k in (0, 1))
 
 
@@ -431,7 +435,8 @@ def _compared(x: Parts, y: Parts, *, equal: bool, **params: Any) -> Parts:
 
 FORMS: dict[str, Callable[..., Parts]] = {
     "mul": _mul, "square": _square, "integer_pow": _integer_pow, "abs": _abs,
-    "real": lambda x: (x[0],), "imag": lambda x: (x[1],), "complex": lambda x, y: (x[0], y[0]),
+    "real": lambda x: (x[0],), "imag": lambda x: (x[1],),
+    "complex": lambda x, y: _alike(x[0], y[0]),
     "conj": lambda x, **params: (x[0], ew.neg(x[1])) if len(x) > 1 else (x[0], _zeros(x[0])),
     "convert_element_type": _convert, "dot_general": _dot, "fft": _fft,
     "reduce_prod": _prod,
