@@ -20,8 +20,9 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
     the user's line.
 
     `write` takes views=True, for loops that carry buffer views (rules/views), which is tried where
-    IREE rejects the program (it can fail on any loop from the host), transients=False, for memory
-    that the program asks the queue for, beside=False and bindings= (`_fitting`), and locations=.
+    IREE rejects the program (it can fail on any loop from the host), apart=True, for a dispatch for
+    each operation, transients=False, for memory that the program asks the queue for, beside=False
+    and bindings= (`_fitting`), and locations=.
     """
     lowered = write()
     if lowered.module is None:
@@ -38,6 +39,13 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
         try:
             return _fitting(functools.partial(write, views=True), other, target, options, reason,
                             name)
+        except CompileError:
+            pass
+    apart = write(apart=True)
+    if apart.module is not None and apart.module != lowered.module:
+        try:
+            return _fitting(functools.partial(write, apart=True), apart, target, options,
+                            f"{reason}, operations apart", name)
         except CompileError:
             pass
     located = write(locations=True)

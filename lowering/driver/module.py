@@ -93,6 +93,7 @@ class LowerOptions:
       beside: numbers computed side by side are cut into several dispatches (fusion.FusionWidth);
         where branches end in many of them, the other way may fit where this one does not.
       whole: a small program becomes one kernel of ours, where it can (cost.is_whole).
+      apart: each operation of IREE's is a dispatch of its own, where IREE rejects what it fuses.
     """
 
     donated: Sequence[int] = ()
@@ -108,6 +109,7 @@ class LowerOptions:
     whole: bool = True
     bindings: int = 0
     beside: bool = True
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +354,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
                               DynamicBuilder if _is_dynamic(p) else Builder)
             ctx = emitter.ctx
             ctx.module, ctx.entry, ctx.views = module, block, options.views
+            ctx.apart = options.apart
             ctx.closing, ctx.slack = closing, cost.work(p) // SLACK if closing else 0
             ctx.stepped = cost.is_stepped(p, target.backend == "llvm-cpu")
             if options.bindings:
@@ -504,7 +507,7 @@ class Emitter:
                     self.scope = outer
             else:
                 outs = self.equation(e, env, uses, given.operands.get(i))
-            env.update(zip(e.outputs, outs))
+            env.update(zip(e.outputs, self.ctx.kept_apart(outs) if self.ctx.apart else outs))
 
     def cut(self, p: Program, at: int, env: dict[Var, Value]) -> None:
         """Put what equations before `at` compute for those from there on behind fusion cuts."""

@@ -36,6 +36,7 @@ class Context:
         self.entry: Any = None  # the function's block
         self.equation: Equation  # the one whose rule runs
         self.views = False  # whether every loop from the host carries views (rules/views)
+        self.apart = False  # whether nothing is fused
         self.loops = 0  # how many rolled loops the insertion point is in
         self.regions = 0  # how many rolled loops and branches
         # what the module gets beside the function
@@ -105,6 +106,16 @@ class Context:
     def entering(self, xs: Sequence[Value]) -> list[Value]:
         """Operands of a kernel of ours: opaque within loops and branches."""
         return [self.opaque(x) for x in xs] if self.regions else list(xs)
+
+    def kept_apart(self, outs: Sequence[Value]) -> list[Value]:
+        """Results of an equation, written to memory."""
+        made = []
+        for old in outs:
+            new = old if old in self.constants or 0 in old.shape else self.b.barrier(old)[0]
+            if new is not old:
+                self.aliases.renew(old, new)
+            made.append(new)
+        return made
 
     def word(self, n: int) -> Any:
         """An int32 that a kernel is given, written once in a function (a product is given 15)."""
