@@ -11,7 +11,8 @@ import gc
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 YOUNG = 50_000  # new objects after which it runs at the earliest (Python's own: 700)
 _inside: list[None] = []  # an entry for each call at work (no lock: a thread that comes between two
 _before = [gc.get_threshold()]  # others' steps leaves the thresholds as they are)
