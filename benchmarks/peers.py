@@ -7,7 +7,7 @@ library runs in a process of its own, with THREADS threads, on the same inputs; 
 to the next in turn, and the best round counts, since other work on the machine only adds.  Results
 are compared with calque's.  What is found is kept in build/peers.json, from which --write makes
 the table of docs/benchmarks.md; rows that are there are measured anew with --again only.
-The workloads are in peers_workloads.py; start at `measure`.
+The workloads are in peers_{workloads,arrays,networks}.py; start at `measure`.
 """
 from __future__ import annotations
 
@@ -51,12 +51,21 @@ def serve(library: str) -> None:
             elif what == "results":
                 np.savez(given[0], *call.results())
             elif what == "run":
-                start = time.perf_counter()
-                call(given[0])
-                answer = time.perf_counter() - start
+                answer = stretch(call, *given)
         except Exception as error:  # a peer that cannot is a gap in the table
             answer = {"error": f"{type(error).__name__}: {error}"[:400]}
         print(json.dumps(answer), file=answers, flush=True)
+
+
+def stretch(call: Any, count: int, repeats: int) -> float:
+    """Best seconds of a call, of so many stretches of `count` calls: short ones, since what else
+    runs on the machine then leaves some of them alone."""
+    least = math.inf
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call(count)
+        least = min(least, time.perf_counter() - start)
+    return least / count
 
 
 # ---- the other side
@@ -93,10 +102,11 @@ class Process:
 
 def measure(name: str, pythons: dict[str, str], seconds: float) -> dict[str, Any]:
     """Best seconds of a call of each way, errors of results, and what could not run."""
-    import peers_workloads
-    row = peers_workloads.ROWS[name]
+    from peers_networks import ROWS
+    row = ROWS[name]
     times: dict[str, float] = {}
     counts: dict[str, int] = {}
+    repeats: dict[str, int] = {}
     wrong: dict[str, str] = {}
     running: dict[str, Process] = {}
     results: dict[str, list[Any]] = {}
@@ -112,23 +122,24 @@ def measure(name: str, pythons: dict[str, str], seconds: float) -> dict[str, Any
                         wrong[way] = made["error"]
                     continue
                 said = process.ask("results", f"{folder}/{way}.npz")
-                once = process.ask("run", 3)
+                once = process.ask("run", 1, 3)
                 if isinstance(said, dict) or isinstance(once, dict):
                     wrong[way] = (said or once)["error"]
                     continue
                 with np.load(f"{folder}/{way}.npz") as found:
                     results[way] = list(found.values())
                 running[way] = process
-                counts[way] = max(1, min(5000, round(0.02 / max(once / 3, 1e-7))))
+                counts[way] = max(1, min(2000, round(0.002 / once)))
+                repeats[way] = max(1, min(20, round(0.03 / once)))
         for way in [w for w in running if w != "calque" and "calque" in results]:
             error = difference(results[way], results["calque"])
             if not error <= row.tolerance:
                 wrong[way] = f"differs by {error:.1e} of the largest number"
                 del running[way]
         stop, rounds = time.perf_counter() + seconds, 0
-        while rounds < 5 or (time.perf_counter() < stop and rounds < 40):
+        while rounds < 5 or (time.perf_counter() < stop and rounds < 60):
             for way, process in running.items():
-                spent = process.ask("run", counts[way]) / counts[way]
+                spent = process.ask("run", counts[way], repeats[way])
                 times[way] = min(spent, times.get(way, math.inf))
             rounds += 1
         for process in started:
@@ -142,8 +153,13 @@ def difference(results: list[Any], right: list[Any]) -> float:
     """The largest difference, as a share of the largest number."""
     if [r.shape for r in results] != [r.shape for r in right]:
         return math.inf
-    return max(float(np.abs(a.astype(np.float64) - b).max() / max(np.abs(b).max(), 1e-30))
-               for a, b in zip(results, (r.astype(np.float64) for r in right)))
+    worst = 0.0
+    for a, b in zip(results, right):
+        wide = np.complex128 if np.iscomplexobj(b) else np.float64
+        error = float(np.abs(a.astype(wide) - b.astype(wide)).max())
+        worst = max(worst, error / max(float(np.abs(b.astype(wide)).max()), 1e-30))
+        worst = math.inf if math.isnan(error) else worst
+    return worst
 
 
 def limits() -> dict[str, float]:
@@ -215,11 +231,11 @@ def losses(rows: dict[str, dict[str, Any]], why: dict[str, str]) -> list[str]:
 
 def write(kept: dict[str, Any]) -> None:
     """Put the table between its marks in docs/benchmarks.md."""
-    import peers_workloads
+    from peers_networks import ROWS
     from peers_reasons import REASONS
     from suite import put
     most = kept["limits"]
-    rows = {n: kept["rows"][n] for n in peers_workloads.ROWS
+    rows = {n: kept["rows"][n] for n in ROWS
             if len(kept["rows"].get(n, {}).get("times", {})) > 1}
     head = [f"The limits of the machine, measured beside them: a copy moves "
             f"{most['bandwidth'] / 1e9:.1f} GB/s (read and written), NumPy's float32 product of "
@@ -244,12 +260,12 @@ def main() -> None:
     if given.serve:
         serve(given.serve)
         return
-    import peers_workloads
+    from peers_networks import ROWS
     kept = json.loads(STORE.read_text()) if STORE.exists() else {"rows": {}, "limits": {}}
     without = given.without.split(",")
     pythons = {lib: sys.executable if lib == "calque" else given.peers for lib in LIBRARIES
                if lib not in without}
-    chosen = [n for n in peers_workloads.ROWS if any(w in n for w in given.only.split(","))
+    chosen = [n for n in ROWS if any(w in n for w in given.only.split(","))
               and (given.again or n not in kept["rows"])]
     if chosen:
         for key, value in limits().items():

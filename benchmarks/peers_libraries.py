@@ -1,6 +1,7 @@
 """How a workload of peers_workloads.py runs in each library (see peers).
 
-Each maker takes a row's name and a way of its library and gives a `Call`, or None where the row
+`MAKERS[library]()` gives a function that takes a row's name and a way of its
+library and gives a `Call`, or None where the row
 has no form for it.  Inputs and weights lie with the library before the time is taken.
 """
 from __future__ import annotations
@@ -10,24 +11,24 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import peers_workloads
+from peers_networks import ROWS
 from peers_workloads import Row
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS", "2"))
 
 
 class Call:
-    """Calls of a workload, and its results as NumPy arrays."""
+    """Calls of a workload, each waited for (a queued call whose result is dropped need not run),
+    and its results as NumPy arrays."""
 
     def __init__(self, once: Callable[[], Any], wait: Callable[[Any], Any],
                  to_numpy: Callable[[Any], Any]) -> None:
         self.once, self.wait, self.to_numpy = once, wait, to_numpy
 
     def __call__(self, count: int) -> None:
-        once, out = self.once, None
+        once, wait = self.once, self.wait
         for _ in range(count):
-            out = once()
-        self.wait(out)
+            wait(once())
 
     def results(self) -> list[Any]:
         out = self.once()
@@ -47,7 +48,7 @@ def calque() -> Callable[[str, str], Call | None]:
     j = library("calque")
 
     def make(name: str, way: str) -> Call | None:
-        row = peers_workloads.ROWS[name]
+        row = ROWS[name]
         if row.calque is None:
             return None
         put = j.top.device_put
@@ -55,9 +56,15 @@ def calque() -> Callable[[str, str], Call | None]:
         args = [low(a) if a.dtype == np.float32 else put(a) for a in row.arguments()]
         weights = [low(w) for w in row.weights()]
         f = row.calque
-        jitted = j.top.jit(lambda *x: f(j, *x))
         args += weights
-        return Call(lambda: jitted(*args), j.top.block_until_ready, _plain)
+        kept = len(args) - row.carry
+        jitted = j.top.jit(lambda *x: f(j, *x), donate_argnums=tuple(range(kept, len(args))))
+
+        def carried() -> Any:
+            first, *args[kept:] = jitted(*args)
+            return first
+        return Call(carried if row.carry else lambda: jitted(*args), j.top.block_until_ready,
+                    _plain)
     return make
 
 
@@ -67,7 +74,7 @@ def torch() -> Callable[[str, str], Call | None]:
     t.set_grad_enabled(False)
 
     def make(name: str, way: str) -> Call | None:
-        row = peers_workloads.ROWS[name]
+        row = ROWS[name]
         if row.torch is None or (way == "torch compiled" and not row.compiles):
             return None
 
@@ -115,7 +122,7 @@ def onnxruntime() -> Callable[[str, str], Call | None]:
     from onnx import helper
 
     def make(name: str, way: str) -> Call | None:
-        row: Row = peers_workloads.ROWS[name]
+        row: Row = ROWS[name]
         if row.onnx is None:
             return None
         g, args = Graph(), row.arguments()
@@ -152,7 +159,7 @@ def numba() -> Callable[[str, str], Call | None]:
     nb.set_num_threads(THREADS)
 
     def make(name: str, way: str) -> Call | None:
-        row = peers_workloads.ROWS[name]
+        row = ROWS[name]
         if row.numba is None:
             return None
         f, args = row.numba(nb), [*row.arguments(), *row.weights()]
@@ -162,7 +169,7 @@ def numba() -> Callable[[str, str], Call | None]:
 
 def numpy() -> Callable[[str, str], Call | None]:
     def make(name: str, way: str) -> Call | None:
-        row = peers_workloads.ROWS[name]
+        row = ROWS[name]
         if row.numpy is None:
             return None
         f, args = row.numpy, [*row.arguments(), *row.weights()]
