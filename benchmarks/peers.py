@@ -252,7 +252,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", default=sys.executable, help="a Python that has the libraries")
     parser.add_argument("--only", default="", help="workloads whose names contain any of these")
-    parser.add_argument("--without", default="", help="libraries or ways that are left out")
+    parser.add_argument("--without", default="", help="libraries that are left out")
     parser.add_argument("--again", action="store_true", help="measure what is kept anew")
     parser.add_argument("--more", action="store_true", help="as --again, the best of both times")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each workload, together")
@@ -275,7 +275,9 @@ def main() -> None:
     for name in chosen:
         row, old = measure(name, pythons, given.seconds), kept["rows"].get(name)
         if given.more and old:
-            row["times"] = {w: min(t, old["times"].get(w, t)) for w, t in row["times"].items()}
+            row["times"] = {w: min(row["times"].get(w, t), t) for w, t in
+                            (row["times"] | old["times"]).items()}
+            row["wrong"] = old["wrong"] | row["wrong"]
         kept["rows"][name] = row
         print(name, {w: shown(t) for w, t in row["times"].items()}, row["wrong"], flush=True)
         STORE.parent.mkdir(exist_ok=True)

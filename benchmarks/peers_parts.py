@@ -1,0 +1,67 @@
+"""Where the time of rows of peers.py goes, for peers_reasons.py: parts of a row alone, in calque.
+
+    python benchmarks/peers_parts.py [WORD]
+
+Each line: microseconds of a call, best of several stretches, and CPU time over wall time, the
+threads that were at work.
+"""
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from peers import stretch
+from peers_libraries import Call
+from peers_networks import ROWS
+from peers_workloads import normal, uniform
+from workloads import library
+
+PARTS: dict[str, tuple[Any, ...]] = {
+    "a call, 4 numbers": (lambda j, x: x + 1, normal(4)),
+    "a call on the caller's thread, 100,000 numbers": (lambda j, x: x + 1, normal(100_000)),
+    "a queued call, 600,000 numbers": (lambda j, x: x + 1, normal(600_000)),
+    "1m: x + 1": (lambda j, x: x + 1, normal(1_000_000)),
+    "1m: exp": (lambda j, x: j.np.exp(x), normal(1_000_000)),
+    "1m: log": (lambda j, x: j.np.log(x), uniform(1_000_000) + 1),
+    "1m: erf": (lambda j, x: j.lax.erf(x), normal(1_000_000)),
+    "1m: erfc": (lambda j, x: j.lax.erfc(x), normal(1_000_000)),
+    "1m: ndtr": (lambda j, x: j.special.ndtr(x), normal(1_000_000)),
+    "1m: gelu by erf": (lambda j, x: 0.5 * x * (1 + j.lax.erf(x * 0.70710678)), normal(1_000_000)),
+    "softmax: the maximum of rows": (lambda j, x: x.max(-1), normal(2048, 2048)),
+    "softmax: exp": (lambda j, x: j.np.exp(x), normal(2048, 2048)),
+    "softmax: x + 1": (lambda j, x: x + 1, normal(2048, 2048)),
+    "cumsum: of 100,000": (lambda j, x: j.np.cumsum(x), uniform(100_000)),
+    "cumsum: of 4m": (lambda j, x: j.np.cumsum(x), uniform(4_000_000)),
+    "cumsum: a loop": (lambda j, x: j.lax.scan(lambda c, v: (c + v,) * 2, j.np.float32(0), x)[1],
+                       uniform(1_000_000)),
+    "mlp: 1 x 784 by 512": (lambda j, x, w: x @ w, normal(1, 784), normal(784, 512)),
+    "mlp: 64 x 784 by 512": (lambda j, x, w: x @ w, normal(64, 784), normal(784, 512)),
+    "token: copies of rows into caches": (
+        lambda j, k, x: j.lax.dynamic_update_slice(k, x, (0, 700, 0, 0)),
+        normal(1, 704, 8, 64), normal(1, 1, 8, 64)),
+}
+
+
+def main() -> None:
+    j, word = library("calque"), (sys.argv[1:] or [""])[0]
+    rows = {n: (r.calque, *r.arguments(), *r.weights()) for n, r in ROWS.items()
+            if word and word in n and not r.carry and not r.low}
+    for name, (f, *args) in {**PARTS, **rows}.items():
+        if word not in name:
+            continue
+        given = [j.top.device_put(a) for a in args]
+        jitted = j.top.jit(lambda *a, f=f: f(j, *a))
+        call = Call(lambda: jitted(*given), j.top.block_until_ready, np.asarray)  # noqa: B023
+        once = stretch(call, 1, 3)
+        count = max(1, round(0.002 / once))
+        least = min(stretch(call, count, 30) for _ in range(5))
+        wall, cpu = time.perf_counter(), time.process_time()
+        call(max(1, round(0.2 / least)))
+        used = (time.process_time() - cpu) / (time.perf_counter() - wall)
+        print(f"{name:50} {least * 1e6:9.1f} us, {used:.2f} threads", flush=True)
+
+
+if __name__ == "__main__":
+    main()
