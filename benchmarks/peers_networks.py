@@ -162,7 +162,7 @@ for _n in BATCHES:
     for _name, _f, _made, _shape, _work in (
             ("cnn", _cnn, _cnn_weights, (1, 28, 28), 2 * 9 * 32 * (784 + 196 * 64)),
             ("resnet18", _resnet, _resnet_weights, (3, 128, 128), _resnet_operations())):
-        ROWS[f"{_name}, batch {_n}"] = Row(
+        ROWS[f"{_name}_batch_{_n}"] = Row(
             arguments=lambda n=_n, s=_shape: (normal(n, *s),), weights=_made, tolerance=FINE,
             calque=lambda j, *a, f=_f: f(_Calque(j), *a),
             torch=lambda t, *a, f=_f: f(_Torch(t), *a),
@@ -219,7 +219,7 @@ def _onnx_recurrent(g: Any, xs: Any, *weights: Any) -> Any:
 
 for _name, _f, _gates in (("lstm", _lstm, 4), ("gru", _gru, 3)):
     for _n in BATCHES:
-        ROWS[f"{_name}, batch {_n}"] = Row(
+        ROWS[f"{_name}_batch_{_n}"] = Row(
             arguments=lambda n=_n: (normal(STEPS, n, IN),), calque=_f, tolerance=FINE,
             weights=lambda k=_gates: _recurrent_weights(k), torch=_torch_recurrent(_name),
             onnx=_onnx_recurrent,
@@ -334,8 +334,8 @@ def _transformer(f: Callable[..., Any], shape: Shape, blocks: int, compiles: boo
 
 
 for _n in BATCHES:  # (MiniLM-L6: 6 blocks, 384 wide, 12 heads; sentences of 64)
-    ROWS[f"encoder, batch {_n}"] = _transformer(_encoder, (_n, 64, 12, 32), 6, _n == 1)
-ROWS["gpt_block, prefill of 512"] = _transformer(_decoder, (1, 512, 8, 64), 1, True)
+    ROWS[f"encoder_batch_{_n}"] = _transformer(_encoder, (_n, 64, 12, 32), 6, _n == 1)
+ROWS["gpt_block_prefill_512"] = _transformer(_decoder, (1, 512, 8, 64), 1, True)
 
 # one token, the 701st, through a block with caches of 704
 PLACE, LENGTH = 700, 704
@@ -368,7 +368,7 @@ def _torch_token(t: Any, x: Any, place: Any, *rest: Any) -> Any:
     return x + m.linear(m.gelu(m.linear(m.norm(x, g2, s2), w1, b1)), w2, b2)
 
 
-ROWS["gpt_block, a token at 700"] = Row(
+ROWS["gpt_block_token"] = Row(
     arguments=lambda: (normal(1, 1, 512), np.int32(PLACE).reshape(())), carry=2, tolerance=FINE,
     weights=lambda: (*_block_weights(512), *(normal(1, LENGTH, 8, 64, seed=i) for i in (1, 2))),
     calque=_token, torch=_torch_token, operations=24 * 512**2 + 4 * (PLACE + 1) * 512)

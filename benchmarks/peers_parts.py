@@ -38,6 +38,29 @@ PARTS: dict[str, tuple[Any, ...]] = {
                        uniform(1_000_000)),
     "mlp: 1 x 784 by 512": (lambda j, x, w: x @ w, normal(1, 784), normal(784, 512)),
     "mlp: 64 x 784 by 512": (lambda j, x, w: x @ w, normal(64, 784), normal(784, 512)),
+    "resnet18: convolution of 128 x 16 x 16": (
+        lambda j, x, w: j.lax.conv_general_dilated(x, w, (1, 1), "SAME"),
+        normal(1, 128, 16, 16), normal(128, 128, 3, 3)),
+    "resnet18: convolution of 512 x 4 x 4": (
+        lambda j, x, w: j.lax.conv_general_dilated(x, w, (1, 1), "SAME"),
+        normal(1, 512, 4, 4), normal(512, 512, 3, 3)),
+    "resnet18: convolution of 64 x 32 x 32": (
+        lambda j, x, w: j.lax.conv_general_dilated(x, w, (1, 1), "SAME"),
+        normal(1, 64, 32, 32), normal(64, 64, 3, 3)),
+    "resnet18: the first, 7 x 7 by 2": (
+        lambda j, x, w: j.lax.conv_general_dilated(x, w, (2, 2), [(3, 3)] * 2),
+        normal(1, 3, 128, 128), normal(64, 3, 7, 7)),
+    "resnet18: the pool": (
+        lambda j, x: j.lax.reduce_window(x, -np.inf, j.lax.max, (1, 1, 3, 3), (1, 1, 2, 2), "SAME"),
+        normal(1, 64, 64, 64)),
+    "cnn: the second convolution": (
+        lambda j, x, w: j.lax.conv_general_dilated(x, w, (1, 1), "SAME"),
+        normal(1, 32, 14, 14), normal(64, 32, 3, 3)),
+    "depthwise, 30 x 30, not padded": (
+        lambda j, x, w: j.lax.conv_general_dilated(x, w, (1, 1), "VALID", feature_group_count=128),
+        normal(8, 128, 30, 30), normal(128, 1, 3, 3)),
+    "depthwise: pad": (lambda j, x: j.np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))),
+                       normal(8, 128, 28, 28)),
     "token: copies of rows into caches": (
         lambda j, k, x: j.lax.dynamic_update_slice(k, x, (0, 700, 0, 0)),
         normal(1, 704, 8, 64), normal(1, 1, 8, 64)),
@@ -48,6 +71,9 @@ def main() -> None:
     j, word = library("calque"), (sys.argv[1:] or [""])[0]
     rows = {n: (r.calque, *r.arguments(), *r.weights()) for n, r in ROWS.items()
             if word and word in n and not r.carry and not r.low}
+    rows |= {f"{n}, weights as constants": (
+        lambda j, *x, r=ROWS[n]: r.calque(j, *x, *r.weights()), *ROWS[n].arguments())
+        for n in rows if ROWS[n].weights()}
     for name, (f, *args) in {**PARTS, **rows}.items():
         if word not in name:
             continue
