@@ -47,7 +47,7 @@ def _mlp_onnx(g: Any, x: Any, *weights: Any) -> Any:
 
 
 for _n in BATCHES:
-    ROWS[f"mlp, batch {_n}"] = Row(
+    ROWS[f"mlp_batch_{_n}"] = Row(
         arguments=lambda n=_n: (normal(n, 784),), weights=_mlp_weights, tolerance=FINE,
         calque=lambda j, x, *w: _mlp(j.nn.relu, x, w), torch=lambda t, x, *w: _mlp(t.relu, x, w),
         numpy=lambda n, x, *w: _mlp(lambda v: n.maximum(v, 0), x, w), onnx=_mlp_onnx,
