@@ -61,6 +61,15 @@ PARTS: dict[str, tuple[Any, ...]] = {
         normal(8, 128, 30, 30), normal(128, 1, 3, 3)),
     "depthwise: pad": (lambda j, x: j.np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))),
                        normal(8, 128, 28, 28)),
+    "prefill: 512 x 512 by 1536": (lambda j, x, w: x @ w, normal(512, 512), normal(512, 1536)),
+    "prefill: 512 x 512 by 2048": (lambda j, x, w: x @ w, normal(512, 512), normal(512, 2048)),
+    "prefill: 512 x 2048 by 512": (lambda j, x, w: x @ w, normal(512, 2048), normal(2048, 512)),
+    "prefill: gelu of 512 x 2048": (lambda j, x: j.nn.gelu(x, approximate=False),
+                                    normal(512, 2048)),
+    "prefill: causal attention of 8 x 512 x 64": (
+        lambda j, x: j.nn.dot_product_attention(x, x, x, is_causal=True), normal(1, 512, 8, 64)),
+    "conv_3x3: pad": (lambda j, x: j.np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))),
+                      normal(8, 64, 56, 56)),
     "token: copies of rows into caches": (
         lambda j, k, x: j.lax.dynamic_update_slice(k, x, (0, 700, 0, 0)),
         normal(1, 704, 8, 64), normal(1, 1, 8, 64)),
