@@ -29,6 +29,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 STORE = HERE.parent / "build" / "peers.json"
 THREADS, WORSE = 2, 1.3
+PAUSE = 0.05  # seconds between libraries: threads of the last one no longer spin
 LIBRARIES = ("calque", "torch", "onnxruntime", "numba", "numpy")
 WAYS = {"calque": ("calque",), "torch": ("torch", "torch compiled"),
         "onnxruntime": ("onnxruntime",), "numba": ("numba",), "numpy": ("numpy",)}
@@ -140,6 +141,7 @@ def measure(name: str, pythons: dict[str, str], seconds: float) -> dict[str, Any
         stop, rounds = time.perf_counter() + seconds, 0
         while rounds < 5 or (time.perf_counter() < stop and rounds < 60):
             for way, process in running.items():
+                time.sleep(PAUSE)
                 spent = process.ask("run", counts[way], repeats[way])
                 times[way] = min(spent, times.get(way, math.inf))
             rounds += 1
