@@ -306,7 +306,7 @@ def write(made: dict[str, str]) -> None:
                 for text in old}
     sections.update({name: f"{name} ({time.strftime('%Y-%m-%d')})\n\n{table}\n"
                      for name, table in made.items()})
-    order = [n for n in (*cases, "start_up") if n in sections]
+    order = [n for n in (*cases, "start_up", "peers") if n in sections]  # (peers.py's own)
     path.write_text("\n## ".join([head, *[sections[n] for n in order]]))
 
 
