@@ -350,6 +350,7 @@ def test_kernels_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(cost, "WHOLE_WORK", -1)
     monkeypatch.setenv("CALQUE_COMPILE", "inside")
+    monkeypatch.setattr(server, "_cores", lambda: 4)
     counts = []
     stream = server._sibling("stream_module")
     groups = stream._groups
@@ -375,6 +376,7 @@ def test_kernels_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fault_in_one_group_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """IREE compiles it all, then."""
     monkeypatch.setenv("CALQUE_COMPILE", "inside")
+    monkeypatch.setattr(server, "_cores", lambda: 2)  # (whatever there are here)
     stream = server._sibling("stream_module")
     monkeypatch.setattr(stream, "_IN_TWO", 1)
     written = server._Invocations.executable
