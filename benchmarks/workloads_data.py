@@ -459,3 +459,22 @@ def top_10_of_rows(j: Any, more: int) -> Made:
 def transposed_convolution(j: Any, more: int) -> Made:
     return lambda x, w: j.lax.conv_transpose(x, w, (2, 2), "SAME"), (
         normal(8 + more, 16, 16, 32), normal(4, 4, 32, 16))
+
+
+# ---- memory that is given back and taken again in each call
+@workload
+def nearest_of_5000(j: Any, more: int) -> Made:
+    """200 MB between the operations."""
+    def f(x: Any) -> Any:
+        apart = ((x[:, None] - x[None]) ** 2).sum(-1)
+        return j.lax.top_k(-apart, 5)[1]
+    return f, (normal(5000 + more, 3),)
+
+
+@workload
+def momentum_of_30m(j: Any, more: int) -> Made:
+    """Results of 240 MB beside arguments of 360."""
+    def f(p: Any, m: Any, g: Any) -> Any:
+        m = 0.9 * m + g
+        return p - 0.1 * m, m
+    return f, tuple(normal(30_000_000 + more, seed=i) for i in range(3))

@@ -19,9 +19,10 @@ import iree.runtime as rt
 import numpy as np
 
 from calque.runtime import dlpack, leaving
-from calque.runtime.device import Device, check_not_forked
+from calque.runtime.device import Device, check_not_forked, idle_memory
 from calque.runtime.dtypes import carrier, dtype_of, element_type
 from calque.runtime.errors import DeletedBufferError, deleted_error, device_error, is_exhausted
+from calque.runtime.idle import LARGE
 from calque.runtime.memory import DEVICE_LOCAL, HOST_USAGE, allocate
 from calque.runtime.pending import is_over, wait_for
 from calque.runtime.staging import fetched, sent
@@ -416,7 +417,7 @@ def _copy(array: Array, device: Device) -> tuple[Any, Any]:
     except (RuntimeError, MemoryError) as error:
         if not is_exhausted(error):
             raise device_error(error, f"copying {_describe(array)} to {device}") from error
-    device.sync.allocator.trim()  # its cache holds blocks of other sizes
+    idle_memory.give_back()  # blocks of other sizes
     try:
         return _on_host(source, element, device), None
     except (RuntimeError, MemoryError) as error:
@@ -425,6 +426,8 @@ def _copy(array: Array, device: Device) -> tuple[Any, Any]:
 
 def _on_host(source: Array, element: Any, device: Device) -> Any:
     hal = device.sync
+    if source.nbytes >= LARGE:
+        idle_memory.note(source.nbytes)
     if source.dtype.kind in "bc":  # the binding sizes these by its own table: go as bytes
         raw = source.reshape(-1).view(np.uint8)
         bytes_view = hal.allocator.allocate_buffer_copy(

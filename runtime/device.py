@@ -8,6 +8,7 @@ also at interpreter exit (leaving.py has the exception).  Start reading at `devi
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import functools
@@ -16,12 +17,14 @@ import os
 import platform as _platform
 import threading
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import iree.runtime as rt
 
 from calque.runtime import cuda, leaving
 from calque.runtime.errors import DeviceError, explain
+from calque.runtime.idle import Idle
 from calque.runtime.pending import Pending
 
 # At exit nanobind would list every object still held by a module as a leak; ours are meant to be.
@@ -31,10 +34,16 @@ rt._binding.disable_leak_checker()
 _MPI_VARIABLES = ("PMI_SIZE", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "MPIEXEC_HOSTNAME")
 
 # Page faults of fresh results cost more than the computation (200 MB elementwise on local-sync:
-# 113 ms without a cache, 14 ms with).  At most 512 MiB and 4096 blocks lie idle.  IREE's cache
-# reuses exact sizes only and evicts nothing when it is full, hence `trim_occasionally`.
-# local-task allocates results from a pool of its own, which this does not reach.
-_CPU_ALLOCATORS = ["caching:*=*;512mib;4096"]
+# 113 ms without a cache, 14 ms with).  IREE's cache keeps up to 4096 blocks, and reuses exact sizes
+# only.  Its bound is of all memory that it gave out, idle or not: a program whose arrays are more
+# finds nothing there again.  Hence it is a share of the machine's, and `idle` gives back
+# what is not used again, beside `trim_occasionally`.
+# local-task takes what lies between from a pool of its own, which this does not reach, but for what
+# is larger than that pool's pieces.
+_CPU_ALLOCATOR = "caching:*=*;{}mib;4096"
+_SHARE_OF_HOST = {"local-sync": 0.5, "local-task": 0.25}
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_HOST_BYTES = 1 << 30  # of a host that does not say
 _TRIM_EVERY = 64
 
 # CUDA's own way to give memory (cuMemAllocFromPoolAsync from a pool that keeps nothing) asks the
@@ -227,6 +236,22 @@ def is_queue(hal_device: Any) -> bool:
 def is_host(hal_device: Any) -> bool:
     """Whether an IREE device's memory is ordinary host memory."""
     return any(hal_device is _hal_devices.get(name) for name in ("local-sync", "local-task"))
+
+
+@functools.cache
+def host_bytes() -> int:
+    """The memory that this process may have: the machine's, or its control group's limit."""
+    limits = []
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for path in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            limits.append(int(Path(path).read_text()))
+    return min(limits, default=_HOST_BYTES)
+
+
+idle_memory = Idle(lambda: [_hal_devices[name].allocator for name in _SHARE_OF_HOST
+                            if name in _hal_devices])
 
 
 def trim_occasionally(hal_device: Any) -> None:
@@ -492,7 +517,8 @@ def _create(uri: str) -> Any:
     driver_name, _, index = uri.partition("://")
     driver = _driver(driver_name)
     if driver_name.startswith("local-"):
-        return driver.create_default_device(allocators=_CPU_ALLOCATORS)
+        cache = _CPU_ALLOCATOR.format(int(host_bytes() * _SHARE_OF_HOST[driver_name]) >> 20)
+        return driver.create_default_device(allocators=[cache])
     found = driver.query_available_devices()
     return create_gpu(driver, found[int(index)]["device_id"],
                       cuda_allocators(int(index)) if driver_name == "cuda" else [])

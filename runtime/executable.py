@@ -27,6 +27,7 @@ from calque.runtime.device import (
     Device,
     check_not_forked,
     hal_module,
+    idle_memory,
     trim_occasionally,
     vm_instance,
 )
@@ -39,6 +40,7 @@ from calque.runtime.errors import (
     is_exhausted,
     size_text,
 )
+from calque.runtime.idle import LARGE
 from calque.runtime.lane import messages
 from calque.runtime.memory import allocate, exhausted, free
 from calque.runtime.watch import span, watchers
@@ -148,8 +150,8 @@ class Executable:
     """
 
     __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_module",
-                 "_must_run_inline", "_on_sync", "_on_task", "_output_buffers", "_result_bytes",
-                 "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
+                 "_must_run_inline", "_noted", "_on_sync", "_on_task", "_output_buffers",
+                 "_result_bytes", "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
                  "_transient_bytes", "_transients", "device", "entry", "name", "result_specs")
 
     def __init__(self, vmfb: bytes | Module, device: Device, call: CallSpec, entry: str = "main",
@@ -182,6 +184,10 @@ class Executable:
         self._result_bytes = sum(
             math.prod(spec[0]) * spec[1].itemsize for i, spec in enumerate(self._specs)
             if spec is not None and i not in (call.may_alias or ()))
+        # What an inline call asks for is asked for by the program, so it is noted here.
+        self._noted = LARGE if self.result_specs is None else self._result_bytes
+        if self._noted < LARGE or self._slow_path or not device.is_host:
+            self._noted = 0
         self._on_sync: tuple[Any, Any] | None = None  # (invoke, function) on device.sync
         self._on_task: tuple[Any, Any] | None = None  # the same on device.task
         self._lock = threading.Lock()
@@ -208,6 +214,8 @@ class Executable:
             push(NO_FENCE)
             push(NO_FENCE)
             results = _List(1)
+            if self._noted:
+                idle_memory.note(self._noted)
             invoke(function, variants, results)
         except Exception as error:  # IREE maps its status codes to many classes
             kept = [arg for i, arg in enumerate(args) if i not in self._donated]

@@ -82,8 +82,10 @@ def _is_busy() -> bool:
         while at is not None:
             name = str(at.f_globals.get("__name__", ""))
             if name.startswith("calque.runtime"):
-                # (the thread of messages waits for some as long as the process lives)
-                if name != "calque.runtime.lane" or not messages.is_idle():
+                # (the thread of messages waits for some as long as the process lives, that of idle
+                # memory has to do with the host's alone)
+                if not (name == "calque.runtime.idle"
+                        or name == "calque.runtime.lane" and messages.is_idle()):
                     return True
                 break
             at = at.f_back

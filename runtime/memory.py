@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import iree.runtime as rt
 
 from calque.runtime import cuda
+from calque.runtime.device import idle_memory
 from calque.runtime.errors import device_error, is_exhausted, size_text
+from calque.runtime.idle import LARGE
 
 if TYPE_CHECKING:
     from calque.runtime.device import Device
@@ -46,6 +48,8 @@ def allocate(device: Device, nbytes: int, where: str = "") -> Any:
         raise exhausted(MemoryError("no address space has so much"), device, where,
                         size_text(nbytes), _SMALLER)
     try:
+        if nbytes >= LARGE and device.is_host:
+            idle_memory.note(nbytes)
         return hal.allocator.allocate_buffer(DEVICE_LOCAL, usage(device), nbytes)
     except (RuntimeError, MemoryError) as error:
         if not is_exhausted(error):
@@ -65,7 +69,10 @@ _SMALLER = "make the array smaller, by its shape or its dtype: this machine has 
 def free(device: Device) -> None:
     """Give the driver back what nobody holds, after the calls under way, which hold some."""
     device.pending.wait()
-    device.sync.allocator.trim()
+    if device.is_host:
+        idle_memory.give_back()
+    else:
+        device.sync.allocator.trim()
 
 
 def exhausted(error: BaseException, device: Device, where: str, needed: str, fix: str = ""

@@ -57,6 +57,7 @@ class Host:
 
     Attributes:
       asserts: (argument, sizes, type of elements); imports: (name, argument, bytes).
+      storage: (name, bytes) of memory that the caller gives, as one argument more.
       queue: ('alloca' or 'dealloca', name, bytes), and what is run.
       exports: (name, the memory's name, where in it, bytes, sizes, type of elements).
       results: names of exports, or of arguments ('arg0') that are given back.
@@ -66,6 +67,7 @@ class Host:
         self.name, self.arguments, self.reflection = name, arguments, reflection
         self.asserts: list[tuple[int, list[int], int]] = []
         self.imports: list[tuple[str, int, int]] = []
+        self.storage: tuple[str, int] | None = None
         self.queue: list[tuple[str, str, int] | Commands] = []
         self.exports: list[tuple[str, str, int, int, list[int], int]] = []
         self.results: list[str] = []
@@ -264,6 +266,12 @@ def _main(host: Host) -> str:
             f"vm.call @hal.buffer.assert(%b_{name}, {b.rodata('tensor')}, %allocator, "
             f"{b.i64(size)}, {b.i32(_VISIBLE)}, {b.i32(_USAGE)}) : "
             f"({_B}, !vm.buffer, {_A}, i64, i32, i32) -> ()"]
+    if host.storage is not None:
+        name, size = host.storage
+        b.lines.append(
+            f"vm.call @hal.buffer.assert(%b_{name}, {b.rodata('tensor')}, %allocator, "
+            f"{b.i64(size)}, {b.i32(_VISIBLE)}, {b.i32(_USAGE)}) : "
+            f"({_B}, !vm.buffer, {_A}, i64, i32, i32) -> ()")
     wait, signal = "%before", "%after"
     number = 0
     for i, step in enumerate(host.queue):
@@ -299,6 +307,8 @@ def _main(host: Host) -> str:
     b.lines.append(f"vm.return {', '.join('%' + r for r in host.results)} : "
                    f"{', '.join([_V] * len(host.results))}")
     arguments = "".join(f"%arg{i}: {_V}, " for i in range(host.arguments))
+    if host.storage is not None:
+        arguments += f"%b_{host.storage[0]}: {_B}, "
     results = ", ".join([_V] * len(host.results))
     return (f"    vm.export @{host.name} attributes {{iree.abi.stub, {host.reflection}}}\n"
             + b.written(f"vm.func private @{host.name}({arguments}%before: {_F}, %after: {_F}) -> "

@@ -43,8 +43,9 @@ _EXECUTABLE = re.compile(
     r"#hal\.executable\.objects<\{(?:#\w+|#hal\.executable\.target<[^<>]*>) = "
     r"(\[[^\[\]]*\])\}>\})? \{")
 _ARGUMENT = rf"%arg\d+: {_KIND}(?: \{{iree\.abi\.output = \d+ : index\}})?"
-_MAIN = re.compile(rf"  func\.func @main\(((?:{_ARGUMENT}(?:, {_ARGUMENT})*)?)\) -> "
-                   rf"(?:({_KIND})|\(({_KINDS})\))"
+_STORAGE = r"%arg\d+: !hal\.buffer \{iree\.abi\.transients\}"  # memory in which the program works
+_MAIN = re.compile(rf"  func\.func @main\(((?:{_ARGUMENT}(?:, {_ARGUMENT})*)?)"
+                   rf"((?:, )?{_STORAGE})?\) -> (?:({_KIND})|\(({_KINDS})\))"
                    r"(?: attributes \{iree\.reflection = \{(calque\.signature = \".*\")\}\})? \{")
 # of main
 _DISPATCH = re.compile(rf"    %(\w+)(?::(\d+))? = flow\.dispatch @(\w+)::@(\w+)\(([%\w#, -]*)\) : "
@@ -101,6 +102,7 @@ class _Program:
 
     def __init__(self, arguments: list[str], kinds: list[str]) -> None:
         self.arguments, self.kinds = arguments, kinds  # (of the results)
+        self.has_storage = False
         self.reflection = ""  # what an artifact says of itself
         self.given: dict[int, int] = {}  # results -> the arguments that are memory for them
         self.steps: list[_Dispatch] = []
@@ -221,8 +223,8 @@ def _read_main(lines: list[str]) -> _Program:
         raise Unknown(lines[0].strip()[:80])
     arguments = _split(head[1])
     kinds = [a.split(": ")[1].partition(" {")[0] for a in arguments]
-    p = _Program(kinds, _split(head[2] or head[3]))
-    p.reflection = head[4] or ""
+    p = _Program(kinds, _split(head[3] or head[4]))
+    p.has_storage, p.reflection = head[2] is not None, head[5] or ""
     p.given = {int(a.partition(" {iree.abi.output = ")[2].partition(" ")[0]): i
                for i, a in enumerate(arguments) if a.endswith("}")}
     env = {f"arg{i}": _Array("argument", i, kind) for i, kind in enumerate(kinds)}
@@ -459,17 +461,22 @@ def host(p: _Program, parts: Any) -> Any:
     slabs = [_Slab("made", made)] if made else []
     if between:
         slabs.append(_Slab("between", between, _lives(p)))
-    said = f"{p.reflection}{', ' if p.reflection else ''}"
-    h = parts.Host("main", len(p.arguments), f'iree.reflection = {{{said}iree.abi.declaration = '
-                   f'"{_declaration(p)}", iree.abi.model = "coarse-fences"}}')
+    said = [p.reflection] * bool(p.reflection)
+    said += [f'iree.abi.declaration = "{_declaration(p)}"', 'iree.abi.model = "coarse-fences"']
+    storage = [s for s in slabs if p.has_storage and s.name == "between"]
+    if p.has_storage:
+        said.append(f'iree.abi.transients.size.constant = "{sum(s.size for s in storage)}"')
+    h = parts.Host("main", len(p.arguments), f"iree.reflection = {{{', '.join(said)}}}")
+    if p.has_storage:
+        h.storage = ("between", sum(s.size for s in storage))
     given = set(p.given.values())
     for i, kind in enumerate(p.arguments):
         if i not in given:
             h.asserts.append((i, _sizes(kind), parts.ELEMENTS[_element(kind)]))
         h.imports.append((f"in{i}", i, _nbytes(kind)))
-    h.queue += [("alloca", s.name, s.size) for s in slabs]
+    h.queue += [("alloca", s.name, s.size) for s in slabs if s not in storage]
     h.queue.append(_commands(p, slabs, parts))
-    h.queue += [("dealloca", s.name, 0) for s in slabs if s.name == "between"]
+    h.queue += [("dealloca", s.name, 0) for s in slabs if s.name == "between" and s not in storage]
     for k, r in enumerate(p.results):
         if k in p.given:
             h.results.append(f"arg{p.given[k]}")
@@ -517,6 +524,7 @@ def _declaration(p: _Program) -> str:
         said += [] if given is None else [f"iree.abi.output = {given} : index"]
         return f"%{name}: {plain}" + (f" {{{', '.join(said)}}}" if said else "")
 
-    given = ", ".join(one(f"input{i}", k, memory.get(i)) for i, k in enumerate(p.arguments))
+    given = ", ".join([*[one(f"input{i}", k, memory.get(i)) for i, k in enumerate(p.arguments)],
+                       *["!hal.buffer {iree.abi.transients = unit}"] * p.has_storage])
     made = ", ".join(one(f"output{i}", k) for i, k in enumerate(p.kinds))
     return f"async func @main({given}) -> ({made})"

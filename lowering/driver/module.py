@@ -61,6 +61,7 @@ from calque.lowering.rules.control import emit_at_once
 from calque.lowering.target.targets import Target
 from calque.runtime.call_spec import UNKNOWN_BYTES, CallSpec
 from calque.runtime.dims import parse
+from calque.runtime.pending import SLAB
 
 ENTRY = "main"
 UNNAMED = "calque"
@@ -83,9 +84,10 @@ class LowerOptions:
       archived: the name of a baked constant that is read from an archive when the module is loaded,
         None where its value is written into the module.
       output_buffers: large results are written into memory passed as extra arguments.
-      transients: so are results of every size, and what lies between is in memory passed, too,
-        where the host steps through nothing; a call then asks no queue for memory (on CUDA each
-        such question waits for what the call waits for, and each return for the call).
+      transients: what lies between operations is in memory passed, too, where the host steps
+        through nothing: on a CPU if it may be more than SLAB bytes, which its queue would take from
+        the system for each call; on CUDA always, and results of every size are, so that a call asks
+        no queue for memory (such a question waits for what the call waits for).
       in_process: the program will run in this process, where NumPy can be called.
       views: every loop from the host carries buffer views (rules/views).
       bindings: how many a dispatch is to have at most (0: as the target takes), where IREE made one
@@ -390,14 +392,17 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
         aliases = shared(ctx, values, results)
         # Where calls are to take nothing from the queue, a result that may be an argument's memory
         # is copied out of it, but for one that is to be donated.
-        kept = {i for i in aliases if not options.transients or any(
+        all_given = options.transients and target.asks_no_queue
+        kept = {i for i in aliases if not all_given or any(
             ctx.aliases.roots_of(results[i]) & ctx.aliases.roots_of(values[k])
             for k in call.donated)}
         written = tuple(i for i, r in enumerate(results)
                         if options.output_buffers and i not in kept and is_static(r.shape)
                         and not ctx.imported & ctx.aliases.roots_of(r)
-                        and (options.transients or is_worth_it(call, r.shape, r.dtype)))
-        storage = options.transients and not (_is_dynamic(p) or ctx.callbacks or stepped)
+                        and (all_given or is_worth_it(call, r.shape, r.dtype)))
+        # (A CPU's queue keeps what is not larger than a piece of its pool.)
+        storage = options.transients and (target.asks_no_queue or call.transient_bytes > SLAB) and (
+            not (_is_dynamic(p) or ctx.callbacks or stepped or call.must_run_inline))
         if written or storage:
             add_memory(func, block, ins, outs, written, storage)
         mlir.erase_unread(block)

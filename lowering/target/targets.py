@@ -105,7 +105,12 @@ class Target:
 
     @property
     def takes_storage(self) -> bool:
-        """Whether they also work in memory passed (LowerOptions.transients)."""
+        """Whether they may also work in memory passed (LowerOptions.transients)."""
+        return self.backend != "vulkan-spirv"
+
+    @property
+    def asks_no_queue(self) -> bool:
+        """Whether calls are to take no memory from the queue, which would wait on the host."""
         return self.backend == "cuda"
 
     def lacks(self, dtype: Dtype) -> bool:

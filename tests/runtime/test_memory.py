@@ -19,7 +19,7 @@ from calque import aot, runtime
 from calque.lowering.compiler.compile import CompileError, compile_module, compile_to
 from calque.lowering.driver.attempts import compile_lowered
 from calque.lowering.driver.module import Lowered, LowerOptions, lower
-from calque.lowering.target.targets import parse_target
+from calque.lowering.target.targets import Target, parse_target
 from calque.runtime import Buffer, Device, Executable, executable, memory
 from calque.runtime import device as devices_module
 from calque.runtime.errors import ArtifactError, DeviceError
@@ -43,8 +43,10 @@ def lowered_for_card(fun: Any, *shapes: tuple[int, ...], donated: tuple[int, ...
     """As for a card, in a CPU's code."""
     avals = [calque.ShapeDtypeStruct(s, np.float32) for s in shapes]
     program = calque.make_jaxpr(fun)(*avals).jaxpr
-    return lower(getattr(program, "program", program), parse_target("cpu"), LowerOptions(
-        donated=donated, output_buffers=True, transients=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Target, "asks_no_queue", True)
+        return lower(getattr(program, "program", program), parse_target("cpu"), LowerOptions(
+            donated=donated, output_buffers=True, transients=True))
 
 
 def on_card(fun: Any, card: Device, *shapes: tuple[int, ...], donated: tuple[int, ...] = ()
