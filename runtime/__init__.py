@@ -7,7 +7,8 @@ donation; dlpack.py: memory of other libraries), call_spec.py (how a program is 
 executable.py (load once, call inline or queued;
 flat.py: arrays of any shape), memory.py (what a device gives, and what when it has no more),
 leaving.py (what a process does that ends), pending.py (calls under way), idle.py (memory that is
-kept for the next call), waiting.py (how a thread waits), callbacks.py (Python functions as imports), handlers.py (those of XLA's interface),
+kept for the next call), waiting.py (how a thread waits), callbacks.py (Python functions as
+imports), handlers.py (those of XLA's interface),
 lane.py (messages of queued programs),
 staging.py (copies to and from GPUs), watch.py (who looks on), aot.py (load a self-describing .vmfb
 and call it by name), session.py (the state of modules), generation.py (those of

@@ -413,7 +413,10 @@ def _copy(array: Array, device: Device) -> tuple[Any, Any]:
     if not device.is_host:
         return _sent(source, element, device)
     try:
-        return _on_host(source, element, device), None
+        view = _on_host(source, element, device)
+        if source.nbytes >= LARGE:
+            idle_memory.note(source.nbytes)
+        return view, None
     except (RuntimeError, MemoryError) as error:
         if not is_exhausted(error):
             raise device_error(error, f"copying {_describe(array)} to {device}") from error
@@ -426,8 +429,6 @@ def _copy(array: Array, device: Device) -> tuple[Any, Any]:
 
 def _on_host(source: Array, element: Any, device: Device) -> Any:
     hal = device.sync
-    if source.nbytes >= LARGE:
-        idle_memory.note(source.nbytes)
     if source.dtype.kind in "bc":  # the binding sizes these by its own table: go as bytes
         raw = source.reshape(-1).view(np.uint8)
         bytes_view = hal.allocator.allocate_buffer_copy(

@@ -214,9 +214,9 @@ class Executable:
             push(NO_FENCE)
             push(NO_FENCE)
             results = _List(1)
+            invoke(function, variants, results)
             if self._noted:
                 idle_memory.note(self._noted)
-            invoke(function, variants, results)
         except Exception as error:  # IREE maps its status codes to many classes
             kept = [arg for i, arg in enumerate(args) if i not in self._donated]
             raise self._explain(error, kept) from error

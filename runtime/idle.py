@@ -43,7 +43,8 @@ class Idle:
         self._watcher: threading.Thread | None = None
 
     def note(self, nbytes: int) -> None:
-        """So many bytes were asked for, at once."""
+        """So many bytes were asked for at once, and are there.  (After it, for what the caller has
+        just dropped is what the next call asks for.)"""
         self._asked += nbytes  # (of several threads one may be lost, which does not matter)
         if self._asked >= self._look_at:
             self._look()
@@ -58,7 +59,7 @@ class Idle:
         if held <= KEPT_BYTES:
             self._fresh_then = fresh
             return
-        if fresh - self._fresh_then > max(KEPT_BYTES, held // 2):
+        if fresh - self._fresh_then > max(KEPT_BYTES, held // 4):
             self.give_back()
         if self._watcher is None:
             with self._lock, contextlib.suppress(RuntimeError):  # (the interpreter is ending)

@@ -43,24 +43,28 @@ def allocate(device: Device, nbytes: int, where: str = "") -> Any:
       >>> runtime.memory.allocate(runtime.default_device(), 64).byte_length()
       64
     """
-    hal = device.sync
     if nbytes >= 1 << 62:  # more than a C interface takes, or than any memory has
         raise exhausted(MemoryError("no address space has so much"), device, where,
                         size_text(nbytes), _SMALLER)
     try:
-        if nbytes >= LARGE and device.is_host:
-            idle_memory.note(nbytes)
-        return hal.allocator.allocate_buffer(DEVICE_LOCAL, usage(device), nbytes)
+        return _fresh(device, nbytes)
     except (RuntimeError, MemoryError) as error:
         if not is_exhausted(error):
             raise device_error(error, where or f"an allocation on {device}") from error
     free(device)
     try:
-        return hal.allocator.allocate_buffer(DEVICE_LOCAL, usage(device), nbytes)
+        return _fresh(device, nbytes)
     except (RuntimeError, MemoryError) as error:
         more = device.is_host and nbytes > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         raise exhausted(error, device, where, size_text(nbytes), _SMALLER if more else ""
                         ) from error
+
+
+def _fresh(device: Device, nbytes: int) -> Any:
+    memory = device.sync.allocator.allocate_buffer(DEVICE_LOCAL, usage(device), nbytes)
+    if nbytes >= LARGE and device.is_host:
+        idle_memory.note(nbytes)
+    return memory
 
 
 _SMALLER = "make the array smaller, by its shape or its dtype: this machine has not so much memory."

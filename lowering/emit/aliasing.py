@@ -41,6 +41,7 @@ class AliasAnalysis:
         self.parts: dict[Value, Roots] = {}  # as roots, but also of views of a part
         # results that one more operation may undo: the memory that is then the result's
         self.steps: dict[Value, Roots] = {}
+        self.moved: dict[Value, Roots] = {}  # the same, of one more transposition
         self.protected: set[int] = set()  # roots that are arguments and must stay as they are
         self.fixed: list[Any] = []  # the same, as MLIR's values
         self.shared: set[Value] = set()  # used more than once
@@ -91,6 +92,9 @@ class AliasAnalysis:
                 self.steps[out] = self.roots_of(data[0]) | self.steps.get(data[0], frozenset())
             if not new and out not in inputs:
                 whole = [inputs[i] for i in written] or data  # (what is written is copied)
+                if any(v in self.moved for v in whole) and out not in self.moved:
+                    self.moved[out] = frozenset().union(*[
+                        self.moved.get(v, frozenset()) for v in whole])
                 self.parts[out] = frozenset((id(out),)).union(
                     *[self.parts_of(v) | self.steps.get(v, frozenset()) for v in whole])
             if out in self.roots or out in inputs:
@@ -109,12 +113,20 @@ class AliasAnalysis:
         for v in values:
             self.roots[v] = frozenset((id(v),))
 
+    def add_moved(self, v: Value, x: Value) -> None:
+        """Note that `v` has the elements of x in another order: memory of its own, but one more
+        such operation may give x's back, as IREE folds both away."""
+        moved = self.moved.get(x, frozenset())
+        self.roots[v] = frozenset((id(v),)) | moved
+        self.moved[v] = self.roots_of(x) | moved
+
     def renew(self, old: Value, new: Value) -> None:
         """Take `new` for what `old` was: the same memory."""
         self.computed[id(new)] = nbytes(new)
         self.roots[new], self.parts[new] = self.roots_of(old), self.parts_of(old)
-        if old in self.steps:
-            self.steps[new] = self.steps[old]
+        for undone in (self.steps, self.moved):
+            if old in undone:
+                undone[new] = undone[old]
         for known in (self.shared, self.carries, self.elsewhere):
             if old in known:
                 known.add(new)

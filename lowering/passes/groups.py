@@ -15,6 +15,7 @@ from calque.lowering.passes.points import points
 from calque.lowering.passes.remainder import close, prepared
 from calque.lowering.passes.rows import Finder, is_fold
 from calque.lowering.passes.same import merged
+from calque.lowering.passes.turned import with_transpositions_alone
 from calque.lowering.passes.uneven import uneven
 from calque.lowering.plan.switches import off
 
@@ -35,6 +36,8 @@ def _grouped(p: Program, closing: bool) -> Program:
     inner = [_with_groups(e, closing) for e in whole.equations]
     same = all(a is b for a, b in zip(inner, whole.equations))
     live = whole if same else whole.replace(equations=inner)
+    if not closing and not off("moves"):
+        live = with_transpositions_alone(live)
     if not off("components"):
         live = split_components(live)
     if closing:

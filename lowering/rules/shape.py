@@ -30,8 +30,15 @@ def _reshape(op: Op) -> Value:
 
 @rule("transpose")
 def _transpose(op: Op) -> Value:
-    moved = move.exchange(op.ctx, op.x, op["permutation"])
-    return op.b.transpose(op.x, op["permutation"]) if moved is None else moved
+    permutation = op["permutation"]
+    moved = move.exchange(op.ctx, op.x, permutation)
+    if moved is not None:
+        return moved
+    out = op.b.transpose(op.x, permutation)
+    long = [axis for axis in permutation if op.x.shape[axis] != 1]
+    if is_static(op.x.shape) and long != sorted(long):
+        op.ctx.aliases.add_moved(out, op.x)
+    return out
 
 
 @rule("broadcast_in_dim")

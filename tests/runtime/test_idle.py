@@ -75,6 +75,21 @@ def test_a_loop_that_takes_what_it_dropped_asks_once(pair: Any, monkeypatch: pyt
     assert allocator.fresh <= 2000 * MIB + 2 * 600 * MIB and allocator.trims <= 1
 
 
+def test_a_result_that_takes_the_place_of_the_last_one(pair: Any, monkeypatch: pytest.MonkeyPatch
+                                                       ) -> None:
+    allocator, of = pair
+    monkeypatch.setattr(idle, "QUIET_S", 60)
+    allocator.take(1000 * MIB)
+    of.note(1000 * MIB)
+    last = 0
+    for _ in range(20):  # y = f(x), where y lives until the next one is there
+        allocator.take(1000 * MIB)
+        of.note(1000 * MIB)
+        allocator.free += [1000 * MIB] * (last > 0)
+        last = 1
+    assert allocator.fresh == 3000 * MIB
+
+
 def test_sizes_that_do_not_come_again_do_not_pile_up(pair: Any) -> None:
     allocator, of = pair
     most = 0
