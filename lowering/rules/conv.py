@@ -223,6 +223,8 @@ def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:
         return False
     if window * y.shape[i] < LEAST_DEPTH:
         return closes and window > 1
+    if dn.out_spec[1] < last and known:  # (IREE's form has it last)
+        return True
     return (level_of(target) != "x86-64-v4" or along != 2 or not known or closes
             or (y.shape[i] <= NARROW_INPUT and window <= FEW)
             or y.shape[i] >= WIDE_INPUT and prod(shape) // y.shape[o] >= MANY_PLACES
