@@ -38,7 +38,7 @@ Nest = list[tuple[int, int]]  # steps and how far apart they are, the innermost 
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class Sums:
     """What is done to a convolution's sums as they are written: a number of each feature added,
     another array added, no negative ones."""
 
@@ -49,9 +49,9 @@ class Ending:
 
 def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[int],
              dilation: Sequence[int], shape: tuple[Any, ...], dtype: Dtype,
-             ending: Ending | None = None) -> Value | None:
+             epilogue: Sums | None = None) -> Value | None:
     """The convolution of a padded operand, of one group; None where it has more axes than a nest,
-    or an ending and its result does not lie as it is computed.
+    or an epilogue and its result does not lie as it is computed.
 
     Args:
       numbers: of dimensions, as in conv_general_dilated.
@@ -76,13 +76,13 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
         across = _nest(steps)
         images, places = 1, _count(across)
     if max(len(deep), len(across)) > AXES or (
-            ending is not None and order != list(range(len(shape)))):
+            epilogue is not None and order != list(range(len(shape)))):
         return None
     k, size = _count(deep), dtype.itemsize
     y_deep, y_across = (1, k) if o == 0 else (features, 1)
-    ending = ending or Ending()
-    how = (ending.shift is not None) * SHIFTED + (ending.more is not None) * ADDED_TO + (
-        ending.rectified * RECTIFIED)
+    epilogue = epilogue or Sums()
+    how = (epilogue.shift is not None) * SHIFTED + (epilogue.more is not None) * ADDED_TO + (
+        epilogue.rectified * RECTIFIED)
     name, entry = x.dtype.name, "convolve"
     if second:
         entry = "convolve_features"
@@ -98,9 +98,9 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
     scalars = (*counts, *_scalars(deep), *_scalars(across), y_deep, y_across, how, plan.tall,
                plan.broad, plan.room)
     results = [(tuple(shape[a] for a in order), dtype), ((plan.groups * plan.room,), dtype)]
-    operands, more = [x, y], [v for v in (ending.shift, ending.more) if v is not None]
+    operands, more = [x, y], [v for v in (epilogue.shift, epilogue.more) if v is not None]
     if more:  # (of two that it may read)
-        entry, operands = f"{entry}_ending", [x, y, more[0], more[-1]]
+        entry, operands = f"{entry}_epilogue", [x, y, more[0], more[-1]]
     out, _ = emit_native(ctx, gemm.source_of(name), f"calque_{entry}_{gemm.SUFFIXES[name]}",
                          operands, results, scalars, plan.groups)
     return turned(ctx, out, [order.index(a) for a in range(len(shape))])
@@ -124,8 +124,7 @@ def _cells(m: int, n: int, k: int, lies: bool, vector: int, size: int) -> gemm.C
             cost = sum(-(-count // workers) * cell * workers for workers in WORKERS)
             if cost < least:
                 least = cost
-                groups = gemm._groups(count, min(MOST_GROUPS, max(
-                    1, m * n * k // gemm.SMALL_CELL)))
+                groups = min(count, MOST_GROUPS, max(1, m * n * k // gemm.SMALL_CELL))
                 room = depth * 2 * lanes + tall * (broad + gemm.LINE // size) + (
                     0 if lies else tall * depth)
                 found = gemm.Cells(tall, broad, 0, groups, -(-room // 16) * 16)

@@ -11,7 +11,7 @@
   int64_t x##_0, int64_t x##_1, int64_t x##_2, int64_t x##_3, int64_t x##_apart_0,              \
       int64_t x##_apart_1, int64_t x##_apart_2, int64_t x##_apart_3
 
-/* c (places, features) = what windows see of x times y; `how`: ENDING. */
+/* c (places, features) = what windows see of x times y; `how`: EPILOGUE. */
 ONCE void IN(convolved)(const T *x_from, const T *y_from, const R *shift, const R *more, R *to,
                         R *work, int64_t m, int64_t n, int64_t k, const NEST *deep,
                         const NEST *across, int64_t y_deep, int64_t y_across, int64_t how,
@@ -31,7 +31,7 @@ ONCE void IN(convolved)(const T *x_from, const T *y_from, const R *shift, const 
 }
 
 /* c (images, features, places) = y times what windows see of x, a panel of them at a time, packed
- * where it is read; `how`: ENDING, or AS_IT_LIES, y's rows. */
+ * where it is read; `how`: EPILOGUE, or AS_IT_LIES, y's rows. */
 ONCE void IN(featured)(const T *from, const T *y_from, const R *shift, const R *more, R *c, R *work,
                        int64_t images, int64_t m, int64_t spots, int64_t k, const NEST *deep,
                        const NEST *across, int64_t y_deep, int64_t y_across, int64_t how,
@@ -101,9 +101,9 @@ ONCE void IN(featured)(const T *from, const T *y_from, const R *shift, const R *
   }
 }
 
-#define ENDING , const R *shift_base, int64_t shift_at, const R *more_base, int64_t more_at
-#define KERNEL(name, f, ending, shift, more, counts, ...)                                        \
-  void IN(name)(const T *x_base, int64_t x_at, const T *y_base, int64_t y_at ending, R *c_base,  \
+#define EPILOGUE , const R *shift_base, int64_t shift_at, const R *more_base, int64_t more_at
+#define KERNEL(name, f, epilogue, shift, more, counts, ...)                                        \
+  void IN(name)(const T *x_base, int64_t x_at, const T *y_base, int64_t y_at epilogue, R *c_base,  \
                 int64_t c_at, R *work_base, int64_t work_at, counts, NEST_ARGUMENTS(deep),       \
                 NEST_ARGUMENTS(across), int64_t y_deep, int64_t y_across, int64_t how,           \
                 int64_t tall, int64_t broad, int64_t room, int64_t group, int64_t groups) {      \
@@ -117,11 +117,11 @@ ONCE void IN(featured)(const T *from, const T *y_from, const R *shift, const R *
 #define SHIFT shift_base + shift_at
 #define MORE more_base + more_at
 KERNEL(calque_convolve, convolved, , 0, 0, COUNTS_OF_PLACES, m, n, k)
-KERNEL(calque_convolve_ending, convolved, ENDING, SHIFT, MORE, COUNTS_OF_PLACES, m, n, k)
+KERNEL(calque_convolve_epilogue, convolved, EPILOGUE, SHIFT, MORE, COUNTS_OF_PLACES, m, n, k)
 KERNEL(calque_convolve_features, featured, , 0, 0, COUNTS_OF_FEATURES, images, m, spots, k)
-KERNEL(calque_convolve_features_ending, featured, ENDING, SHIFT, MORE, COUNTS_OF_FEATURES, images,
+KERNEL(calque_convolve_features_epilogue, featured, EPILOGUE, SHIFT, MORE, COUNTS_OF_FEATURES, images,
        m, spots, k)
-#undef ENDING
+#undef EPILOGUE
 #undef KERNEL
 #undef COUNTS_OF_PLACES
 #undef COUNTS_OF_FEATURES
