@@ -29,7 +29,7 @@ BROAD = (64, 32, 16, 8, 4, 2)  # vectors of places of it: at most gemm.h's VECTO
 SUMS = 1 << 16  # numbers of it
 FEW_PLACES = 64  # up to which the kernel is read as it lies, whatever its rows are apart
 PACKED_WEIGHT, PACKED_PLACE = 32, 8  # products that packing a number takes as long as,
-START = 1 << 17  # and that beginning a cell does
+WRITTEN, START = 16, 1 << 19  # writing a sum, beginning a cell
 WORKERS = (2, 8)  # for whom a convolution is cut
 MOST_GROUPS = 16
 SHIFTED, ADDED_TO, RECTIFIED, AS_IT_LIES = 1, 2, 4, 8  # gemm.h's
@@ -108,7 +108,7 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
 
 @functools.lru_cache(1 << 12)
 def _cells(m: int, n: int, k: int, lies: bool, vector: int, size: int) -> gemm.Cells:
-    """The plan for m features of n places: cells of which two workers, or sixteen, take the least
+    """The plan for m features of n places: cells of which two workers, and eight, take the least
     time, where what is packed of a cell counts, too."""
     lanes = vector // size
     depth = -(-min(k, gemm.DEPTH) // gemm.STEP) * gemm.STEP
@@ -119,12 +119,12 @@ def _cells(m: int, n: int, k: int, lies: bool, vector: int, size: int) -> gemm.C
             if tall * broad > SUMS and broad > 2 * lanes:
                 continue
             count = -(-m // tall) * -(-n // broad)
-            cell = tall * broad + broad * PACKED_PLACE + (0 if lies else tall * PACKED_WEIGHT) + (
-                START / k)
+            cell = tall * broad * (1 + WRITTEN / k) + broad * PACKED_PLACE + (
+                0 if lies else tall * PACKED_WEIGHT) + START / k
             cost = sum(-(-count // workers) * cell * workers for workers in WORKERS)
             if cost < least:
                 least = cost
-                groups = min(count, MOST_GROUPS, max(1, m * n * k // gemm.SMALL_CELL))
+                groups = min(count, MOST_GROUPS)
                 room = depth * 2 * lanes + tall * (broad + gemm.LINE // size) + (
                     0 if lies else tall * depth)
                 found = gemm.Cells(tall, broad, 0, groups, -(-room // 16) * 16)
