@@ -25,9 +25,11 @@ from calque.lowering.plan.switches import off
 
 AXES = 4  # gemm.c's
 TALL = (256, 128, 64, 32, 16)  # features of a cell
-BROAD = (64, 32, 16, 8, 4, 2)  # vectors of places of it: at most gemm.h's VECTORS
+BROAD = (32, 16, 8, 4, 2)  # vectors of places of it: at most gemm.h's VECTORS
 SUMS = 1 << 16  # numbers of it
 FEW_PLACES = 64  # up to which the kernel is read as it lies, whatever its rows are apart
+SIDE_BY_SIDE, IN_A_ROW = 24, 8  # elements of a window, places in a row from which on windows are
+APART = 1024  # read as they lie, and bytes that the places are apart below which they are
 PACKED_WEIGHT, PACKED_PLACE = 32, 8  # products that packing a number takes as long as,
 WRITTEN, START = 16, 1 << 19  # writing a sum, beginning a cell
 WORKERS = (2, 8)  # for whom a convolution is cut
@@ -94,6 +96,11 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
         counts: tuple[Any, ...] = (images, features, places, k)
     else:
         plan = gemm.cells(*gemm.expected((1, places, features, k)), False, vector, size)
+        lies = x.dtype == dtype and bool(deep) and (
+            deep[-1][1] == 1 and is_static(deep[-1]) and deep[-1][0] >= SIDE_BY_SIDE) and bool(
+                across) and is_static(across[-1]) and across[-1][0] >= IN_A_ROW and (
+                    across[-1][1] * size < APART)
+        how += lies * AS_IT_LIES
         counts = (places, features, k)
     scalars = (*counts, *_scalars(deep), *_scalars(across), y_deep, y_across, how, plan.tall,
                plan.broad, plan.room)

@@ -11,7 +11,36 @@
   int64_t x##_0, int64_t x##_1, int64_t x##_2, int64_t x##_3, int64_t x##_apart_0,              \
       int64_t x##_apart_1, int64_t x##_apart_2, int64_t x##_apart_3
 
-/* c (places, features) = what windows see of x times y; `how`: EPILOGUE. */
+/* A cell of c (places, features), whose rows of x are read as they lie: places `step` apart in a row at
+ * once, elements of a window as far as they are side by side. */
+ONCE void IN(cell_as_it_lies)(R *restrict c, int64_t ldc, VIEW x, VIEW b, int64_t rows,
+                              int64_t columns, int64_t k, R *restrict packed) {
+  int64_t blocks = parts(k, DEPTH), deeply[DEPTH], of[ROWS_AT_ONCE];
+  for (int64_t n = 0; n < blocks; n++) {
+    int64_t p = start_of(k, blocks, n), depth = start_of(k, blocks, n + 1) - p;
+    int64_t steps = parts(depth, STEP);
+    places(deeply, &x.windows->deep, p, depth);
+    IN(pack_b)(packed, IN(from)(b, p, 0), depth, columns);
+    for (int64_t first = 0; first < rows; first += ROWS_AT_ONCE) {
+      int64_t some = smaller(rows - first, ROWS_AT_ONCE);
+      places(of, &x.windows->across, x.i + first, some);
+      for (int64_t j = 0; j < columns; j += COLUMNS)
+        for (int64_t i = 0, high; i < some; i += high) {
+          int64_t step = i + 1 < some ? of[i + 1] - of[i] : 0;
+          for (high = 1; i + high < some && of[i + high] - of[i + high - 1] == step;) high++;
+          if (high == 1 || step < 0) high = 1, step = 0;
+          for (int64_t q = 0, run; q < depth; q += run) {
+            for (run = 1; q + run < depth && deeply[q + run] == deeply[q] + run;) run++;
+            SUM(narrow)(high, run, (const R *)(const void *)(x.at + of[i] + deeply[q]), step, 1,
+                        packed + j / COLUMNS * PANEL(steps) + q * COLUMNS,
+                        c + (first + i) * ldc + j, ldc, smaller(columns - j, COLUMNS), n + q);
+          }
+        }
+    }
+  }
+}
+
+/* c (places, features) = what windows see of x times y; `how`: EPILOGUE, or AS_IT_LIES, x. */
 ONCE void IN(convolved)(const T *x_from, const T *y_from, const R *shift, const R *more, R *to,
                         R *work, int64_t m, int64_t n, int64_t k, const NEST *deep,
                         const NEST *across, int64_t y_deep, int64_t y_across, int64_t how,
@@ -24,7 +53,7 @@ ONCE void IN(convolved)(const T *x_from, const T *y_from, const R *shift, const 
     VIEW x = {x_from, 0, 0, &windows, 0, i};
     VIEW y = {y_from + j * y_across, y_deep, y_across, 0, 0, 0};
     R *c = to + i * n + j;
-    IN(cell)(c, n, x, y, rows, columns, k, work);
+    (how & AS_IT_LIES ? IN(cell_as_it_lies) : IN(cell))(c, n, x, y, rows, columns, k, work);
     for (int64_t r = 0; r < rows && how & (SHIFTED | ADDED_TO | RECTIFIED); r++)
       SUM(finish)(c + r * n, c + r * n, columns, shift + j, 1, more + (i + r) * n + j, how);
   }

@@ -57,16 +57,17 @@ ONCE void IN(pack_windows_a)(R *restrict to, VIEW a, int64_t depth, int64_t rows
 
 /* The runs of a vector's places: lanes from one on, `step` apart. */
 typedef struct {
-  int64_t count, step, at[RUNS], lane[RUNS]; /* where the first lane of all would lie; its first */
+  int64_t at[RUNS];              /* where the first lane of all would lie */
+  int8_t count, step, lane[RUNS]; /* its first lane */
 } IN(runs);
 
 /* Runs of VL places; none where they are too many, or go back (then a load would reach beyond them). */
 INLINE IN(runs) IN(runs_of)(const int64_t *across) {
-  IN(runs) x = {0, 1, {0}, {0}};
+  IN(runs) x = {{0}, 0, 1, {0}};
   int64_t step = across[1] - across[0];
   for (int64_t i = 2; i < VL; i++) step = smaller(step, across[i] - across[i - 1]);
   if (step != 1 && step != 2) return x;
-  x.step = step;
+  x.step = (int8_t)step;
   for (int64_t i = 0; i < VL; i++)
     if (!i || across[i] != across[i - 1] + step) {
       if (x.count == RUNS) {
@@ -74,7 +75,7 @@ INLINE IN(runs) IN(runs_of)(const int64_t *across) {
         return x;
       }
       x.at[x.count] = across[i] - i * step;
-      x.lane[x.count++] = i;
+      x.lane[x.count++] = (int8_t)i;
     }
   return x;
 }

@@ -1,5 +1,5 @@
-"""What is done to a convolution's result element by element, as part of it: a number of each feature
-added, another array added, no negative numbers (an inference's layer with bias, residual and relu).
+"""What is done to a convolution's result element by element, as part of it: a number of each
+feature added, another array added, no negative numbers (a layer with bias, residual and relu).
 
 As kernels of their own they read and write the result once more each.  Start reading at
 `with_epilogues`.
