@@ -31,6 +31,7 @@ vectors.py    products with a vector for each of a batch, as sums
 staged.py     reductions of more than a cache holds, in two stages, or of few side by side
 blocks.py     transposed convolutions whose windows lie side by side, as products
 selected.py   large windows of an array computed of it, as a choice between old and new
+epilogues.py  bias, residual and relu as part of the convolution before them
 spmm.py       rows that are gathered, multiplied and added up: a sparse matrix times a dense one
 replacement.py  equations in the place of one
 lists.py      the same elementwise work on many arrays of any sizes
