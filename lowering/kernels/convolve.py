@@ -3,8 +3,8 @@ packed straight from the operand, so that it is nowhere in memory.
 
 Element (place, tap) of that matrix lies where the place begins, plus where the tap lies in a
 window: two nests of axes, in any layout.  Places are the columns of the product where each image's
-features come first in the result, or where features are few; else its rows.  Start reading at
-`convolve`.
+features come first in the result, or where features are few; else its rows.  A bias, a residual and
+a relu behind it are done as sums are written (`Sums`).  Start reading at `convolve`.
 """
 from __future__ import annotations
 
