@@ -69,13 +69,15 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
     vector, features = gemm.LEVELS[level_of(target)], shape[f]
     lead, across, deep = _nest(steps[:f]), _nest(steps[f:]), _nest(taps)
     if f < last and (not lead or len(lead) == 1 and is_static((_count(lead), _count(across)))):
-        second, order = True, list(range(len(shape)))  # as the result lies
+        second, as_is, order = True, False, list(range(len(shape)))  # as the result lies
         images, places = _count(lead), _count(across)
         across = lead + across
     else:
-        second = features * dtype.itemsize <= vector  # half a tile's columns
-        order = [f, *others] if second else [*others, f]
         across = _nest(steps)
+        as_is = x.dtype == dtype and _lies_well(deep, across, dtype.itemsize)
+        # (half a tile's columns; where these are not packed, less)
+        second = features * dtype.itemsize <= (vector // 2 - 1 if as_is else vector)
+        order = [f, *others] if second else [*others, f]
         images, places = 1, _count(across)
     if max(len(deep), len(across)) > AXES or (
             epilogue is not None and order != list(range(len(shape)))):
@@ -96,11 +98,7 @@ def convolve(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[i
         counts: tuple[Any, ...] = (images, features, places, k)
     else:
         plan = gemm.cells(*gemm.expected((1, places, features, k)), False, vector, size)
-        lies = x.dtype == dtype and bool(deep) and (
-            deep[-1][1] == 1 and is_static(deep[-1]) and deep[-1][0] >= SIDE_BY_SIDE) and bool(
-                across) and is_static(across[-1]) and across[-1][0] >= IN_A_ROW and (
-                    across[-1][1] * size < APART)
-        how += lies * AS_IT_LIES
+        how += as_is * AS_IT_LIES
         counts = (places, features, k)
     scalars = (*counts, *_scalars(deep), *_scalars(across), y_deep, y_across, how, plan.tall,
                plan.broad, plan.room)
@@ -136,6 +134,13 @@ def _cells(m: int, n: int, k: int, lies: bool, vector: int, size: int) -> gemm.C
                     0 if lies else tall * depth)
                 found = gemm.Cells(tall, broad, 0, groups, -(-room // 16) * 16)
     return found
+
+
+def _lies_well(deep: Nest, across: Nest, size: int) -> bool:
+    """Whether windows are read as they lie: in runs, of places that are near each other."""
+    return bool(deep and across) and is_static((*deep[-1], *across[-1])) and (
+        deep[-1][1] == 1 and deep[-1][0] >= SIDE_BY_SIDE and across[-1][0] >= IN_A_ROW
+        and across[-1][1] * size < APART)
 
 
 def _steps(ctx: Context, x: Value, y: Value, numbers: Any, strides: Sequence[int],

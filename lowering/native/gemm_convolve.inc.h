@@ -31,9 +31,14 @@ ONCE void IN(cell_as_it_lies)(R *restrict c, int64_t ldc, VIEW x, VIEW b, int64_
           if (high == 1 || step < 0) high = 1, step = 0;
           for (int64_t q = 0, run; q < depth; q += run) {
             for (run = 1; q + run < depth && deeply[q + run] == deeply[q] + run;) run++;
-            SUM(narrow)(high, run, (const R *)(const void *)(x.at + of[i] + deeply[q]), step, 1,
-                        packed + j / COLUMNS * PANEL(steps) + q * COLUMNS,
-                        c + (first + i) * ldc + j, ldc, smaller(columns - j, COLUMNS), n + q);
+            const R *a = (const R *)(const void *)(x.at + of[i] + deeply[q]);
+            const R *by = packed + j / COLUMNS * PANEL(steps) + q * COLUMNS;
+            R *to = c + (first + i) * ldc + j;
+            if (columns - j == VL)
+              SUM(of_a_vector)(high, run, a, step, by, to, ldc, n + q);
+            else
+              SUM(narrow)(high, run, a, step, 1, by, to, ldc, smaller(columns - j, COLUMNS),
+                          n + q);
           }
         }
     }
@@ -101,10 +106,8 @@ ONCE void IN(featured)(const T *from, const T *y_from, const R *shift, const R *
           }
         }
         const R *as_is = (const R *)(const void *)(y + p);
-        if (how & AS_IT_LIES && columns <= VL) { /* to a second vector, where there are sums */
-          R *to = sums + (b ? VL : 0);
-          SUM(JOIN(narrow, LANES_OF_VECTOR))(rows, VL, depth, as_is, y_across, 1, panel, COLUMNS, to, ldc);
-          for (int64_t r = 0; r < rows && b; r++) *(V *)(sums + r * ldc) += *(const V *)(to + r * ldc);
+        if (how & AS_IT_LIES && columns <= VL) {
+          SUM(of_a_vector)(rows, depth, as_is, y_across, panel, sums, ldc, b);
           continue;
         }
         if (how & AS_IT_LIES) {

@@ -276,6 +276,21 @@ INLINE void SUM(turn)(QUAD *x) {
   x[2] = MIX(SUM(order), q, s, 0, 4, 1, 5), x[3] = MIX(SUM(order), q, s, 2, 6, 3, 7);
 }
 
+/* Rows of c, or of what is added to it, one vector of columns, = rows of a, whose elements are side by
+ * side, times the first of the two vectors of a panel. */
+ONCE void SUM(of_a_vector)(int64_t rows, int64_t depth, const R *a, int64_t a_row, const R *panel,
+                           R *c, int64_t ldc, int64_t add) {
+  R part[16 * VECTOR_BYTES / sizeof(R)];
+  for (int64_t i = 0; i < rows; i += 16) {
+    int64_t some = smaller(rows - i, 16);
+    SUM(JOIN(narrow, LANES_OF_VECTOR))
+    (some, VL, depth, a + i * a_row, a_row, 1, panel, COLUMNS, add ? part : c + i * ldc,
+     add ? VL : ldc);
+    for (int64_t r = 0; r < some && add; r++)
+      *(V *)(c + (i + r) * ldc) += *(const V *)(part + r * VL);
+  }
+}
+
 /* n sums as they are written: a number of each feature added (of one where `step` is 0), another array
  * added, no negative ones. */
 ONCE void SUM(finish)(R *to, const R *from, int64_t n, const R *shift, int64_t step, const R *more,
