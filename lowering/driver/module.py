@@ -166,7 +166,7 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
         plain = hoist(narrowed(plain))
     if target.backend == "llvm-cpu":
         plain = legalize(with_known(hoist(rerolled(plain))), *[
-            native.object_of(target, source) is not None for source in ("fft", "spmm")])
+            native.object_of(target, source) is not None for source in ("fft", "spmm", "gemm")])
     plain = combined(plain) if off("accumulate") else accumulate(combined(plain))
     cpu = target.backend == "llvm-cpu"
     leading = () if options.bake_consts else program.const_vars

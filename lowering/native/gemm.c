@@ -88,6 +88,9 @@
 #undef COLUMNS
 #undef V
 #undef QUAD
+#undef SECONDS
+#undef LANES_OF_VECTOR
+#undef LDC
 
 #define R double
 #define R_BYTES 8

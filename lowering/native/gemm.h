@@ -32,6 +32,11 @@ enum {
   RUN = 8,     /* that are added up at once (gemv.inc.h), */
   FEW_TALL = 4, FEW_WIDE = 2, /* vectors, rows of a matrix that are multiplied at once (gemm_few) */
   SUMS = 8192, /* bytes of sums that stay in a first level cache */
+  RUNS = 4,    /* of places side by side that a vector of what windows see is put together of */
+  VECTORS = 32, /* of places in a cell */
+  SHIFTED = 1, ADDED_TO = 2, RECTIFIED = 4, /* EPILOGUE: what is done to sums, in this order, */
+  AS_IT_LIES = 8, /* and what is not packed */
+  ROWS_AT_ONCE = 128, /* whose places are found then */
   SHORT = 4096,  /* bytes of a row and */
   NEAR = 1 << 18 /* of a matrix: shorter ones of larger ones go one by one */
 };

@@ -126,9 +126,9 @@ ONCE void IN(cell)(R *restrict c, int64_t ldc, VIEW a, VIEW b, int64_t rows, int
   R *packed_a = work, *packed_b = work + widest * STEP * parts(rows, parts(rows, TALL));
   for (int64_t n = 0; n < blocks; n++) {
     int64_t p = start_of(k, blocks, n), next = start_of(k, blocks, n + 1), depth = next - p;
-    (b.windows ? IN(pack_windows_b) : IN(pack_b))(packed_b, IN(from)(b, p, 0), depth, columns);
+    IN(pack_b)(packed_b, IN(from)(b, p, 0), depth, columns);
     AHEAD ahead = {(const char *)(b.at + next * b.deep), 0, 0, 0, 0};
-    if (n + 1 < blocks && rows <= TALL && !b.windows && (b.across == 1 || b.deep == 1)) {
+    if (n + 1 < blocks && rows <= TALL && (b.across == 1 || b.deep == 1)) {
       ahead.length = (b.across == 1 ? columns : depth) * (int64_t)sizeof(T);
       ahead.apart = (b.across == 1 ? b.deep : b.across) * (int64_t)sizeof(T);
       ahead.ration = parts((b.across == 1 ? depth : columns) * parts(ahead.length, LINE), tiles);
@@ -267,32 +267,7 @@ void IN(calque_gemm)(const T *a_base, int64_t a_at, const T *b_base, int64_t b_a
   }
 }
 
-/* c (batch, m, n) = what windows see of x times y, or, where they are its columns (`second`), y times
- * that; cells as above.  Elements of x lie at `batch * x_batch` and the places of two nests. */
-void IN(calque_convolve)(const T *x_base, int64_t x_at, const T *y_base, int64_t y_at, R *c_base,
-                         int64_t c_at, R *work_base, int64_t work_at, int64_t batch, int64_t m,
-                         int64_t n, int64_t k, int64_t second, int64_t x_batch, int64_t deep_0,
-                         int64_t deep_1, int64_t deep_2, int64_t deep_3, int64_t deep_apart_0,
-                         int64_t deep_apart_1, int64_t deep_apart_2, int64_t deep_apart_3,
-                         int64_t across_0, int64_t across_1, int64_t across_2, int64_t across_3,
-                         int64_t across_apart_0, int64_t across_apart_1, int64_t across_apart_2,
-                         int64_t across_apart_3, int64_t y_deep, int64_t y_across, int64_t tall,
-                         int64_t broad, int64_t room, int64_t group, int64_t groups) {
-  WINDOWS windows = {{{deep_0, deep_1, deep_2, deep_3},
-                      {deep_apart_0, deep_apart_1, deep_apart_2, deep_apart_3}},
-                     {{across_0, across_1, across_2, across_3},
-                      {across_apart_0, across_apart_1, across_apart_2, across_apart_3}}};
-  int64_t down = parts(m, tall), along = parts(n, broad), cells = batch * down * along;
-  R *work = work_base + work_at + group * room;
-  for (int64_t at = cells * group / groups; at < cells * (group + 1) / groups; at++) {
-    int64_t which = at / (down * along), i = at / along % down * tall, j = at % along * broad;
-    VIEW x = {x_base + x_at + which * x_batch, 0, 0, &windows, 0, second ? j : i};
-    VIEW y = {y_base + y_at + (second ? i : j) * y_across, y_deep, y_across, 0, 0, 0};
-    IN(cell)(c_base + c_at + (which * m + i) * n + j, n, second ? y : x, second ? x : y,
-             smaller(m - i, tall), smaller(n - j, broad), k, work);
-  }
-}
-
+#include "gemm_convolve.inc.h"
 #include "gemv.inc.h"
 
 #undef VIEW

@@ -56,6 +56,9 @@
 #undef COLUMNS
 #undef V
 #undef QUAD
+#undef SECONDS
+#undef LANES_OF_VECTOR
+#undef LDC
 
 #define R uint64_t
 #define R_BYTES 8

@@ -7,9 +7,25 @@
 #define COLUMNS (2 * VL)
 #define V SUM(vec)
 typedef R V __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(R)), may_alias));
+typedef RBITS SUM(lanes) __attribute__((vector_size(VECTOR_BYTES)));
 #define QUAD SUM(quad) /* STEP numbers */
 typedef R QUAD __attribute__((vector_size(STEP * sizeof(R)), aligned(sizeof(R)), may_alias));
 typedef RBITS SUM(order) __attribute__((vector_size(STEP * sizeof(R))));
+
+/* Every second element of a vector, and of one that begins with its last. */
+#if VECTOR_BYTES == 16 * R_BYTES
+#define LANES_OF_VECTOR 16
+#define SECONDS 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31
+#elif VECTOR_BYTES == 8 * R_BYTES
+#define LANES_OF_VECTOR 8
+#define SECONDS 0, 2, 4, 6, 9, 11, 13, 15
+#elif VECTOR_BYTES == 4 * R_BYTES
+#define LANES_OF_VECTOR 4
+#define SECONDS 0, 2, 5, 7
+#else
+#define LANES_OF_VECTOR 2
+#define SECONDS 0, 3
+#endif
 
 /* `rows` rows of c, or of what is added to it, = a, read as it lies, times two vectors of columns of b,
  * whose rows are `ldb` apart: a panel, or b itself.  a's elements of a row lie side by side (`along`), or
@@ -259,5 +275,44 @@ INLINE void SUM(turn)(QUAD *x) {
   x[0] = MIX(SUM(order), p, r, 0, 4, 1, 5), x[1] = MIX(SUM(order), p, r, 2, 6, 3, 7);
   x[2] = MIX(SUM(order), q, s, 0, 4, 1, 5), x[3] = MIX(SUM(order), q, s, 2, 6, 3, 7);
 }
+
+/* Rows of c, or of what is added to it, one vector of columns, = rows of a, whose elements are side by
+ * side, times the first of the two vectors of a panel. */
+ONCE void SUM(of_a_vector)(int64_t rows, int64_t depth, const R *a, int64_t a_row, const R *panel,
+                           R *c, int64_t ldc, int64_t add) {
+  R part[16 * VECTOR_BYTES / sizeof(R)];
+  for (int64_t i = 0; i < rows; i += 16) {
+    int64_t some = smaller(rows - i, 16);
+    SUM(JOIN(narrow, LANES_OF_VECTOR))
+    (some, VL, depth, a + i * a_row, a_row, 1, panel, COLUMNS, add ? part : c + i * ldc,
+     add ? VL : ldc);
+    for (int64_t r = 0; r < some && add; r++)
+      *(V *)(c + (i + r) * ldc) += *(const V *)(part + r * VL);
+  }
+}
+
+/* n sums as they are written: a number of each feature added (of one where `step` is 0), another array
+ * added, no negative ones. */
+ONCE void SUM(finish)(R *to, const R *from, int64_t n, const R *shift, int64_t step, const R *more,
+                      int64_t how) {
+  int64_t j = 0;
+  for (; j + VL <= n; j += VL) {
+    V u = *(const V *)(from + j);
+    if (how & SHIFTED && step) u += *(const V *)(shift + j);
+    if (how & SHIFTED && !step) u += *shift;
+    if (how & ADDED_TO) u += *(const V *)(more + j);
+    if (how & RECTIFIED) u = (V)((SUM(lanes))u & ~(SUM(lanes))(u <= 0));
+    *(V *)(to + j) = u;
+  }
+  for (; j < n; j++) {
+    R u = from[j];
+    if (how & SHIFTED) u += shift[step * j];
+    if (how & ADDED_TO) u += more[j];
+    if (how & RECTIFIED) u = u <= 0 ? 0 : u;
+    to[j] = u;
+  }
+}
+
+#define LDC(broad) (whole(broad, COLUMNS) + LINE / (int64_t)sizeof(R)) /* of a cell's sums */
 
 #include "gemm_few.inc.h"

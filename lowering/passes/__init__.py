@@ -32,6 +32,7 @@ staged.py     reductions of more than a cache holds, in two stages, or of few si
 blocks.py     transposed convolutions whose windows lie side by side, as products
 selected.py   large windows of an array computed of it, as a choice between old and new
 turned.py     transpositions computed alone, where what reads them reads other arrays as they lie
+epilogues.py  bias, residual and relu as part of the convolution before them
 spmm.py       rows that are gathered, multiplied and added up: a sparse matrix times a dense one
 replacement.py  equations in the place of one
 lists.py      the same elementwise work on many arrays of any sizes

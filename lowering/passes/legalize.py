@@ -19,6 +19,7 @@ from calque.core.words import forms, has_transforms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.blocks import by_blocks
 from calque.lowering.passes.empty import without_empty
+from calque.lowering.passes.epilogues import with_epilogues
 from calque.lowering.passes.planes import in_planes
 from calque.lowering.passes.same import merged
 from calque.lowering.passes.selected import with_windows_selected
@@ -33,17 +34,19 @@ LEAST_TURNED = 1 << 12  # numbers of an operand that is converted before it is t
 FEW_TAPS = 25  # of a window outside of loops: each of more is worth less than compiling it
 
 
-def legalize(p: Program, transforms: bool = False, sparse: bool = False) -> Program:
+def legalize(p: Program, transforms: bool = False, sparse: bool = False,
+             products: bool = False) -> Program:
     """p with such loops, at any depth, and such convolutions; `transforms`: whether kernels of the
     target can call the C kernels of FFTs; `sparse`: whether the C kernel of sparse products is
-    there."""
+    there; `products`: whether that of products, and convolutions, is."""
     def write() -> Program:
         plain = by_blocks(with_shared_solves(with_parts_written(_as_they_lie(p))))
         summed = with_vectors_summed(_in_slices(with_loops(plain, transforms)))
         made = with_stages(with_windows_selected(_turned_last(summed)))
-        return with_rows_added(made) if sparse else made
+        made = with_rows_added(made) if sparse else made
+        return with_epilogues(made) if products else made
 
-    return p.derived(("legalize", loops.enabled, transforms, sparse), write)
+    return p.derived(("legalize", loops.enabled, transforms, sparse, products), write)
 
 
 def _as_they_lie(p: Program) -> Program:

@@ -67,6 +67,11 @@ class Region:
     inner: list[Region] = field(default_factory=list)
 
 
+def _equations_of(e: Equation | None) -> list[Equation]:
+    """Of a call that is one kernel what it calls; else e, where there is one."""
+    return [] if e is None else list(e.params["jaxpr"].equations) if "rows" in e.params else [e]
+
+
 class Recorder:
     """Collects regions while a function is emitted."""
 
@@ -83,7 +88,7 @@ class Recorder:
     def kernel(self, family: str, implementation: str, equations: Sequence[Equation],
                reads: Sequence[Spec], writes: Sequence[Spec], groups: int = 0) -> None:
         """A dispatch of ours; `equations`: none where it is for the one at hand."""
-        mine = list(equations) or ([] if self.at is None else [self.at])
+        mine = list(equations) or _equations_of(self.at)
         self._add(Region(family, implementation, mine, reads, writes, groups,
                          refused=self._taken()))
 

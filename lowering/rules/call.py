@@ -14,11 +14,13 @@ from calque.lowering.kernels.spmm import emit_spmm
 from calque.lowering.passes.assembled import Assembly
 from calque.lowering.passes.attention import Attention
 from calque.lowering.passes.edges import Edges
+from calque.lowering.passes.epilogues import Epilogue
 from calque.lowering.passes.lists import List
 from calque.lowering.passes.orders import Order
 from calque.lowering.passes.registers import Plan
 from calque.lowering.passes.remainder import Whole, is_spread
 from calque.lowering.passes.spmm import Spmm
+from calque.lowering.rules.conv import with_epilogue
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.sort import order_of
 
@@ -47,6 +49,9 @@ def _jit(op: Op) -> list[Value]:
         return emit_points(op.ctx, op["jaxpr"], how, op.operands, op.outs)
     if isinstance(how, Spmm):
         return [emit_spmm(op.ctx, how, op.operands, op.outs[0])]
+    if isinstance(how, Epilogue):
+        done = with_epilogue(op.ctx, op["jaxpr"].equations[0], how, op.operands, op.outs[0])
+        return op.ctx.emit_program(op["jaxpr"], op.operands) if done is None else [done]
     if isinstance(how, Assembly):
         return [emit_assembly(op.ctx, how, op.operands, op.outs[0], op["jaxpr"].equations)]
     if how is not None:

@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
+from calque.core.avals import ShapedArray
 from calque.core.dims import floordiv, guess, is_static
 from calque.core.dtypes import real_dtype
 from calque.core.errors import InconclusiveDimensionOperation
+from calque.core.program import Equation
 from calque.core.types import Dtype, Params
 from calque.lowering import math
 from calque.lowering.emit import mlir
@@ -27,9 +29,10 @@ from calque.lowering.emit.dtypes import BOOL, F32, F64, HALVES, I32, I64, is_nar
 from calque.lowering.emit.folding import guarded_one, kept_unsigned
 from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import gemm
-from calque.lowering.kernels.convolve import convolve
+from calque.lowering.kernels.convolve import Sums, convolve
 from calque.lowering.kernels.cuda import convolutions, products
 from calque.lowering.kernels.native import level_of
+from calque.lowering.passes.epilogues import Epilogue
 from calque.lowering.rules.contract import by_parts, matmul, real_dot
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.shape import padded, with_windows
@@ -188,6 +191,15 @@ def _by_windows(c: Conv, x: Value, y: Value) -> Value | None:
         _is_product(c, x.dtype, y)) else None
 
 
+def with_epilogue(ctx: Context, e: Equation, how: Epilogue, xs: Sequence[Value],
+                  out: ShapedArray) -> Value | None:
+    """A convolution, whose operand is padded, with what is done to its result (passes/epilogues);
+    None where it is not the C kernel's."""
+    p, part = e.params, [None if k < 0 else xs[k] for k in (how.shift, how.more)]
+    return convolve(ctx, xs[how.x], xs[how.y], p["dimension_numbers"], p["window_strides"],
+                    p["rhs_dilation"], out.shape, out.dtype, Sums(*part, how.rectified))
+
+
 def _takes_halves(c: Conv, dtype: Dtype) -> bool:
     return dtype in HALVES and products.takes(c.ctx.target)
 
@@ -223,6 +235,8 @@ def _is_product(c: Conv, dtype: Dtype, y: Value) -> bool:
         return False
     if window * y.shape[i] < LEAST_DEPTH:
         return closes and window > 1
+    if dn.out_spec[1] < last and known:  # (IREE's form has it last)
+        return True
     return (level_of(target) != "x86-64-v4" or along != 2 or not known or closes
             or (y.shape[i] <= NARROW_INPUT and window <= FEW)
             or y.shape[i] >= WIDE_INPUT and prod(shape) // y.shape[o] >= MANY_PLACES

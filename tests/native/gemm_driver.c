@@ -8,13 +8,16 @@
 #define ENTRY(name, T, R)                                                                       \
   void name(const T *, I, const T *, I, R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, I, \
             I, I, I, I);
-#define CONVOLVE(name, T, R)                                                                    \
-  void name(const T *, I, const T *, I, R *, I, R *, I, I, I, I, I, I, I, I, I, I, I, I, I, I, \
-            I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I);
-CONVOLVE(calque_convolve_f32, float, float)
-CONVOLVE(calque_convolve_f64, double, double)
-CONVOLVE(calque_convolve_bf16, uint16_t, float)
-CONVOLVE(calque_convolve_f16, uint16_t, float)
+#define CONVOLVE(type, T, R)                                                                    \
+  void calque_convolve_##type(const T *, I, const T *, I, R *, I, R *, I, I, I, I, I, I, I, I,  \
+                              I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I);      \
+  void calque_convolve_features_epilogue_##type(                                                \
+      const T *, I, const T *, I, const R *, I, const R *, I, R *, I, R *, I, I, I, I, I, I, I, \
+      I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I, I);
+CONVOLVE(f32, float, float)
+CONVOLVE(f64, double, double)
+CONVOLVE(bf16, uint16_t, float)
+CONVOLVE(f16, uint16_t, float)
 ENTRY(calque_gemm_f32, float, float)
 ENTRY(calque_gemm_f64, double, double)
 ENTRY(calque_gemm_bf16, uint16_t, float)
@@ -82,27 +85,41 @@ static I room_of(I tall, I broad, I k, I few, I size) {
 
 /* Images (count, size, size, c), or (count, c, size, size) where `first`, under o kernels of 3 x 3
  * taps; features of the result are rows where `second`. */
-#define WINDOWS(name, T, R)                                                                       \
+/* Features first, with all that an epilogue does, or last; packed, or as they lie. */
+#define WINDOWS(type, T, R)                                                                       \
   {                                                                                               \
-    I full = count * size * size * c, n = second ? places : o, m = second ? o : places;           \
+    I full = count * size * size * c, spots = put * put, columns = 2 * VECTOR / sizeof(R);        \
+    I as_it_lies = sizeof(T) == sizeof(R) ? 8 * (form >> 2) : 0, turned = second && as_it_lies;   \
+    I room = second ? 256 * columns + 20 * (columns + 64 / sizeof(R)) + 20 * 256                  \
+                    : room_of(20, 32, k, 0, sizeof(R));                                           \
     T *x = malloc(full * sizeof(T)), *y = malloc(k * o * sizeof(T));                              \
     R *out = malloc(places * o * sizeof(R)), *work = malloc(2 * room * sizeof(R));                \
+    R *shift = malloc(o * sizeof(R)), *more = malloc(places * o * sizeof(R));                     \
     for (I i = 0; i < full; i++) x[i] = i % 7;                                                    \
     for (I i = 0; i < k * o; i++) y[i] = i % 5;                                                   \
+    for (I i = 0; i < o; i++) shift[i] = i % 3;                                                   \
+    for (I i = 0; i < places * o; i++) more[i] = -(i % 900);                                      \
     for (I g = 0; g < 2; g++)                                                                     \
-      name(x, 0, y, 0, out, 0, work, 0, 1, m, n, k, second, 0, 1, 3, 3, c, 0, row, column,        \
-           feature, 1, count, put, put, 0, image, row * by, column * by, o, 1, 20, 32, room, g,   \
-           2);                                                                                    \
+      if (second)                                                                                 \
+        calque_convolve_features_epilogue_##type(                                                 \
+            x, 0, y, 0, shift, 0, more, 0, out, 0, work, 0, count, o, spots, k, 1, 3, 3, c, 0,    \
+            row, column, feature, 1, count, put, put, 0, image, row * by, column * by,            \
+            turned ? 1 : o, turned ? k : 1, 7 + as_it_lies, 20, columns, room, g, 2);             \
+      else                                                                                        \
+        calque_convolve_##type(x, 0, y, 0, out, 0, work, 0, places, o, k, 1, 3, 3, c, 0, row,     \
+                               column, feature, 1, count, put, put, 0, image, row * by,           \
+                               column * by, o, 1, as_it_lies, 20, 32, room, g, 2);                \
     for (I i = 0; i < places && sizeof(T) == sizeof(R); i++)                                      \
       for (I j = 0; j < o; j++) {                                                                 \
-        double sum = 0;                                                                           \
+        I at = second ? (i / spots * o + j) * spots + i % spots : i * o + j;                      \
+        double sum = second ? (double)shift[j] + (double)more[at] : 0;                            \
         for (I p = 0; p < k; p++)                                                                 \
-          sum += (double)y[p * o + j] *                                                           \
-                 (double)x[i / (put * put) * image + (i / put % put * by + p / (3 * c)) * row +   \
+          sum += (double)y[turned ? j * k + p : p * o + j] *                                      \
+                 (double)x[i / spots * image + (i / put % put * by + p / (3 * c)) * row +         \
                            (i % put * by + p / c % 3) * column + p % c * feature];                \
-        if (sum != (double)out[second ? j * places + i : i * o + j]) return 2;                    \
+        if ((second && sum < 0 ? 0 : sum) != (double)out[at]) return 2;                           \
       }                                                                                           \
-    free(x), free(y), free(out), free(work);                                                      \
+    free(x), free(y), free(out), free(work), free(shift), free(more);                             \
   }
 
 /* Twice the product, the second time added, in rows further apart than they are long. */
@@ -185,17 +202,15 @@ static int convolutions(void) {
   const I cases[][5] = {{1, 3, 1, 1, 1}, {2, 8, 3, 5, 1}, {2, 9, 4, 17, 2}, {1, 20, 8, 3, 1},
                         {1, 12, 33, 9, 1}};
   for (unsigned s = 0; s < sizeof cases / sizeof *cases; s++)
-    for (int form = 0; form < 4; form++) {
+    for (int form = 0; form < 8; form++) {
       I count = cases[s][0], size = cases[s][1], c = cases[s][2], o = cases[s][3];
       I by = cases[s][4], put = (size - 3) / by + 1, places = count * put * put, k = 9 * c;
-      I first = form & 1, second = form >> 1, image = size * size * c;
+      I first = form & 1, second = form >> 1 & 1, image = size * size * c;
       I row = first ? size : size * c, column = first ? 1 : c, feature = first ? size * size : 1;
-      I room = room_of(20, 32, k, 0, 4);
-      WINDOWS(calque_convolve_f32, float, float)
-      WINDOWS(calque_convolve_bf16, uint16_t, float)
-      WINDOWS(calque_convolve_f16, uint16_t, float)
-      room = room_of(20, 32, k, 0, 8);
-      WINDOWS(calque_convolve_f64, double, double)
+      WINDOWS(f32, float, float)
+      WINDOWS(bf16, uint16_t, float)
+      WINDOWS(f16, uint16_t, float)
+      WINDOWS(f64, double, double)
     }
   return 0;
 }

@@ -205,24 +205,41 @@ def test_windows(dtype: Any, level: str) -> None:
         apart = [rng.integers(0, 9, 4), rng.integers(0, 9, 4)]
         for steps in apart[:1 + seed % 2]:
             steps[3] = seed % 3 > 0  # side by side, or always the same
-        batch, o, second = int(rng.integers(1, 3)), int(rng.integers(1, 40)), int(seed % 4 > 1)
-        x = rng.standard_normal(1000 * batch).astype(dtype)
+        o, second, as_it_lies = int(rng.integers(1, 40)), seed % 4 > 1, seed % 3 == 1
+        as_it_lies &= sums == dtype
+        x = rng.standard_normal(1000).astype(dtype)
         places = [np.ravel(sum(i * a for i, a in zip(np.indices(n), steps)))
                   for n, steps in zip((deep, across), apart)]
         k, count = len(places[0]), len(places[1])
         y = rng.standard_normal((k, o)).astype(dtype)
-        m, n = (o, count) if second else (count, o)
-        room = gemm.room_of(min(20, m), min(32, n), k, 0, gemm.LEVELS[level], sums.itemsize)
-        c, _ = call("gemm", "convolve", dtype, [x, y],
-                    [((batch, m, n), sums), ((2 * room,), sums)],
-                    [batch, m, n, k, second, 1000, *deep, *apart[0], *across, *apart[1], o, 1, 20,
-                     32, room], 2, level)
-        seen = x.astype("f8").reshape(batch, -1)[:, np.add.outer(places[1], places[0])]
+        lanes = gemm.LEVELS[level] // sums.itemsize
+        images = int(across[0]) if second else 1
+        shape = (images, o, count // images) if second else (count, o)
+        shift, more = (rng.standard_normal(n).astype(sums) for n in (o, shape))
+        how, epilogue = seed % 8, "_epilogue" if seed % 8 & 3 else ""
+        if second:
+            broad = min(2 * lanes * (1 + seed % 2), -(-count // (2 * lanes)) * 2 * lanes)
+            room = 256 * 2 * lanes + 20 * (broad + 64 // sums.itemsize) + 20 * 256
+            counts, entry = [images, o, shape[2], k], "convolve_features"
+        else:
+            broad = 32
+            room = gemm.room_of(min(20, count), min(32, o), k, 0, gemm.LEVELS[level], sums.itemsize)
+            counts, entry = [count, o, k], "convolve"
+        turned = second and (as_it_lies or seed % 5 == 0)
+        c, _ = call("gemm", entry + epilogue, dtype,
+                    [x, y.T.copy() if turned else y, *([shift, more] if epilogue else [])],
+                    [(shape, sums), ((2 * room,), sums)],
+                    [*counts, *deep, *apart[0], *across, *apart[1], *((1, k) if turned else (o, 1)),
+                     how + 8 * as_it_lies, 20, broad, room], 2, level)
+        seen = x.astype("f8")[np.add.outer(places[1], places[0])]
         want, size = seen @ y.astype("f8"), np.abs(seen) @ np.abs(y.astype("f8"))
         if second:
-            want, size = (v.swapaxes(1, 2) for v in (want, size))
+            want, size = (v.reshape(images, -1, o).swapaxes(1, 2) for v in (want, size))
+        want = want + (how & 1) * (shift[:, None] if second else shift) + (how & 2) // 2 * more
+        if how & 4:
+            want = np.maximum(want, 0)
         bound = float(np.finfo(sums).eps) * (k + 4) ** 0.5
-        assert np.all(np.abs(c - want) <= bound * size), (seed, dtype, level)
+        assert np.all(np.abs(c - want) <= bound * (size + 4)), (seed, dtype, level)
 
 
 @pytest.mark.parametrize("dtype", [BFLOAT16, np.dtype("f2")], ids=str)
