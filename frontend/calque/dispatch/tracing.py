@@ -411,6 +411,8 @@ def traced_among(others: Sequence[Any]) -> tuple[list[Any], Function]:
 
 def described(x: Any) -> Any:
     """A ShapeDtypeStruct of what has a shape and a dtype and is no array; else x as it is."""
+    if isinstance(x, AbstractRef):
+        return ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, is_ref=True)
     if isinstance(x, ShapedArray):
         return ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
     if is_arraylike(x) or isinstance(x, (ShapeDtypeStruct, ShapedArray, Ref)) or not (

@@ -28,6 +28,7 @@ from calque.core.types import Function
 from calque.dispatch.array import Array, as_values
 from calque.dispatch.jit import JitFunction, jit
 from calque.dispatch.mismatch import argument_names, leaf_paths
+from calque.dispatch.ref_parts import refuse_views
 from calque.dispatch.sharded.shards import check_devices
 from calque.dispatch.sharded.spanning import made as array_of
 from calque.dispatch.tracing import check_arguments, check_callable, check_outputs, wrapped
@@ -254,6 +255,9 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
         flat_in = [_inferred(a, mesh, manual, in_specs) for a in avals]
     else:
         flat_in = _flat_specs("in_specs", in_specs, args)
+    if refs:  # of a part that is split
+        refuse_views(name, tree.unflatten([
+            x if any(p is not None for p in s) else None for x, s in zip(leaves, flat_in)])[0])
     _check_names("in_specs", flat_in, manual)
     _check_sums("in_specs", flat_in, mesh, manual)
     _check_types(f, args, avals, flat_in, manual)
