@@ -129,7 +129,8 @@ def _convert(x: Any, dtype: Any, copy: bool) -> Any:
         if dtype is not None and (aval.dtype != dtype or aval.weak_type):
             return ew.convert(x, dtype)
         if isinstance(x, Tracer):
-            return ew.copy(x) if copy else x
+            number = isinstance(getattr(x, "primal", None), (bool, int, float, complex))
+            return ew.copy(x) if copy or number else x
         return x.__copy__() if copy and x._pending is None else x
     if x is None:
         raise ValueError(explain("None is not a valid value for jnp.array",
