@@ -152,10 +152,13 @@ def out_info(entry: _Entry, lowered: bool = False) -> Any:
     """The results as a tree of ShapeDtypeStructs; when it is lowered, its mesh is of devices."""
     told = entry.told or [None] * len(entry.out_avals)
     layouts = entry.layouts or [None] * len(entry.out_avals)
+    # types over a mesh without devices are the program's only
+    avals = [t if is_explicit(t) and a.placement is None else a
+             for a, t in zip(entry.out_avals, entry.program.out_avals)]
     return entry.out_tree.unflatten([
         struct_of(a, a.placement if lowered and s is None and is_explicit(a) else
                   Format(layout, s) if isinstance(layout, Layout) else s)
-        for a, s, layout in zip(entry.out_avals, told, layouts)])
+        for a, s, layout in zip(avals, told, layouts)])
 
 
 def struct_of(a: ShapedArray, told: Any = None) -> ShapeDtypeStruct:

@@ -230,11 +230,19 @@ class ShapeDtypeStruct:
         Returns:
           A ShapeDtypeStruct.
 
+        Raises:
+          ValueError: a sharding for one that has a layout.
+
         Example:
           >>> import calque
           >>> calque.ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))
           ShapeDtypeStruct(shape=(4,), dtype=float32)
         """
+        if self._layout is not None and isinstance(changed.get("sharding"), Sharding):
+            raise ValueError(explain(
+                "You are updating ShapeDtypeStruct with a sharding, and it has a layout "
+                f"{self._layout}, which would be lost.",
+                fix="pass a Format: Format(layout, sharding)."))
         return ShapeDtypeStruct(
             changed.pop("shape", self.shape), changed.pop("dtype", self.dtype),
             **{"weak_type": self.weak_type,

@@ -614,13 +614,8 @@ def _clamp_batch(size: int, args: Sequence[Any], dims: Sequence[int | None]) -> 
 clamp_p.batch = _clamp_batch
 
 # ---- values that pass through: copy, stop_gradient
-def _copied(t: Any) -> Any:
-    """A tangent of a copy; of a number an array, too."""
-    return copy(t) if isinstance(t, (int, float, complex)) else t
-
-
-copy_p = _elementwise("copy", ANY, (lambda t, x, o: _copied(t),), moves=True, memory="view",
-                      keys=True)
+copy_p = _elementwise("copy", ANY, (lambda t, x, o: (  # (a number gives an array)
+    copy(t) if isinstance(t, (float, complex)) else t),), moves=True, memory="view", keys=True)
 copy_p.transpose = lambda ct, x: [ct]
 stop_gradient_p = _elementwise("stop_gradient", ANY, arity=1, moves=True, memory="view", keys=True)
 
