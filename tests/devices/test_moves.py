@@ -89,3 +89,20 @@ def test_what_stands_for_an_array_says_where_arrays_like_it_are() -> None:
         Layout((1, 0)), SingleDeviceSharding(DEVICES[0])))
     with pytest.raises(ValueError, match="updating ShapeDtypeStruct"):
         laid.update(sharding=SingleDeviceSharding(DEVICES[1]))
+
+
+def test_types_speak_of_explicit_axes_only() -> None:
+    mesh = calque.make_mesh((2, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))
+    a, b = np.arange(16.0).reshape(8, 2), np.arange(16.0).reshape(2, 8)
+    with calque.set_mesh(mesh):
+        x, y = calque.device_put(a, P("x", "y")), calque.device_put(b, P("y", None))
+        for f in (lambda x, y: jnp.sin(x * 2) @ y, calque.jit(lambda x, y: jnp.sin(x * 2) @ y)):
+            out = f(x, y)  # (the dimension that is summed over is split over an Auto axis)
+            assert str(calque.typeof(out)) == "float32[8@x,8]"
+            assert out.sharding.spec[0] == "x"
+            np.testing.assert_allclose(out, np.sin(a * 2) @ b, rtol=1e-5, atol=1e-5)
+        with pytest.raises(calque.core.sharding.ShardingTypeError, match="illegally sharded"):
+            x @ x.T
+        z = calque.device_put(a, P("y", None))
+        for out in (x + z, z + x, calque.jit(lambda x, z: z + x)(x, z)):
+            assert str(calque.typeof(out)) == "float32[8@x,2]"
