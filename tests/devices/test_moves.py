@@ -106,3 +106,14 @@ def test_types_speak_of_explicit_axes_only() -> None:
         z = calque.device_put(a, P("y", None))
         for out in (x + z, z + x, calque.jit(lambda x, z: z + x)(x, z)):
             assert str(calque.typeof(out)) == "float32[8@x,2]"
+
+
+def test_what_is_there_is_stacked_under_guards() -> None:
+    parts = [calque.device_put(np.float32([i]), d) for i, d in enumerate(DEVICES[:2])]
+    with calque.transfer_guard("disallow_explicit"):
+        stacked = calque.device_put_sharded(parts, DEVICES[:2])
+        with pytest.raises(calque.errors.JaxRuntimeError, match="Disallowed host-to-device"):
+            calque.device_put_sharded([np.ones(1)] * 2, DEVICES[:2])
+    np.testing.assert_array_equal(stacked, [[0.0], [1.0]])
+    nothing = calque.pmap(lambda x: jnp.array(b"", calque.dtypes.float0))(np.ones(2))
+    assert nothing.dtype == calque.dtypes.float0 and nothing.shape == (2,)

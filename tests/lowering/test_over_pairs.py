@@ -208,3 +208,26 @@ def test_a_matrix_is_read_once() -> None:
     for f in (lambda a, v: a @ v, lambda a, v: v @ a):
         plan = str(calque.jit(f).lower(a, v).plan())
         assert "IREE" not in plan and plan.count("product in C") == 1, plan
+
+
+def test_parts_that_cancel_and_smallest_numbers() -> None:
+    """z^2 where the parts are equal and their sum overflows, and e^z whose imaginary part is small
+    and normal: eagerly, compiled and in kernels."""
+    big = np.finfo(np.float32).max
+    z = np.array([complex(big, big), complex(big, -big), complex(-big, big), complex(3e38, 3e38),
+                  complex(1e-30, 1e-30), complex(-0.0, 0.0)], np.complex64)
+    wide = np.float64([0.0] * 6), 2 * z.real.astype(np.float64) * z.imag
+    tiny = np.finfo(np.float32).tiny
+    w = np.array([complex(x, y) for x in (0.0, 0.3, 0.69, 0.7, 2.0, 3.5, -0.0)
+                  for y in (tiny, -tiny, 2 * tiny)], np.complex64)
+    for n in (1, 20000):  # (the second is a kernel's)
+        for f in (jnp.square, calque.jit(jnp.square)):
+            got = np.asarray(f(jnp.array(np.tile(z, n))))
+            with np.errstate(all="ignore"):
+                np.testing.assert_array_equal(got.real, np.tile(wide[0].astype(np.float32), n))
+                np.testing.assert_array_equal(got.imag[:4], wide[1].astype(np.float32)[:4])
+        for f, exact in ((jnp.exp, np.exp), (jnp.expm1, np.expm1)):
+            want = np.tile(exact(w.astype(np.complex128)).imag, n)
+            for g in (f, calque.jit(f)):
+                np.testing.assert_allclose(np.asarray(g(jnp.array(np.tile(w, n)))).imag, want,
+                                           rtol=3e-7)

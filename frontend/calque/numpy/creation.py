@@ -145,9 +145,9 @@ def _convert(x: Any, dtype: Any, copy: bool) -> Any:
         return _convert(x.__jax_array__(), dtype, copy)
     if hasattr(x, "__array__"):
         return _from_numpy(np.asarray(x), dtype)
-    if isinstance(x, (str, bytes, set, dict)):
+    if isinstance(x, (str, bytes, set, dict)) and not (x == b"" and dtype == dtypes.float0):
         raise _not_numeric(x)
-    value = np.asarray(x)  # a buffer, a sequence of another kind, what has __array_interface__
+    value = np.asarray(x, dtype if isinstance(x, bytes) else None)  # a buffer, b"" of float0, ...
     if value.dtype.kind not in "OSUMm":
         return _from_numpy(value, dtype)
     raise _not_numeric(x)
