@@ -133,7 +133,8 @@ def shard_map(f: Function | None = None, /, *, out_specs: Any, in_specs: Any = I
                 return _looked_at(f, args, where, in_specs, out_specs, axes, check_vma)
             except _LOOKED:
                 raise error from None
-        if not isinstance(where, Mesh) or not where.explicit_axes:
+        if not isinstance(where, Mesh) or not where.explicit_axes or (
+                axes and set(where.axis_names) != set(axes)):
             return out
         leaves, tree = tree_util.flatten(out)
         specs = _flat_specs("out_specs", out_specs() if callable(out_specs) else out_specs, out)
@@ -285,8 +286,9 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
         return made
 
     with primitive.inside(mesh, manual, check_vma):
-        program = stage(body, [primitive.local(a.plain.marked(None, a.vma), mesh, s, check_vma)
-                               for a, s in zip(avals, flat_in)], name, f)
+        program = stage(body, [
+            _typed(primitive.local(a.plain.marked(None, a.vma), mesh, s, check_vma), a, manual)
+            for a, s in zip(avals, flat_in)], name, f)
     out_tree, flat_out = kept[0]
     values = [read(x) if type(x) is Ref else x for x in leaves]
     outs = primitive.bind(program, as_values(values), mesh=mesh, in_specs=tuple(flat_in),
@@ -294,6 +296,18 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
     for x, end in zip(refs, outs[out_tree.num_leaves:]):
         assign(x, end)
     return out_tree.unflatten(outs[:out_tree.num_leaves])
+
+
+def _typed(part: ShapedArray, whole: ShapedArray, manual: frozenset[Any]) -> ShapedArray:
+    """The type of a part, with what the whole's says of Explicit axes that are not mapped."""
+    if not is_explicit(whole):
+        return part
+    spec = whole.placement.spec
+    left = [tuple(n for n in axes if n not in manual) for axes in spec.of_rank(whole.ndim).axes()]
+    if not any(left):
+        return part
+    return part.marked(NamedSharding(get_abstract_mesh(), P(*[
+        axes[0] if len(axes) == 1 else axes or None for axes in left])), part.vma)
 
 
 def _looked_at(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_specs: Any,

@@ -48,7 +48,8 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
         mesh, specs = params["mesh"], params["out_specs"]
         if AxisType.Explicit not in mesh.axis_types:
             return plain
-        return [_split(a, mesh, s) for a, s in zip(plain, specs)]
+        return [_split(a, mesh, _with_parts(s, part))
+                for a, s, part in zip(plain, specs, params["jaxpr"].out_avals)]
     if prim.name == "sharding_constraint":
         s = params["sharding"]
         return [_split(a, s.mesh, s.spec) if isinstance(s, NamedSharding) and s.explicit else a
@@ -74,6 +75,16 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
         _check(prim, ins, [_said(a) for a in made] if AxisType.Auto in mesh.axis_types else made,
                params)
     return made
+
+
+def _with_parts(spec: PartitionSpec, part: ShapedArray) -> PartitionSpec:
+    """How an array of such parts is spread: over the mapped axes, and as each part's type says over
+    the others."""
+    if not is_explicit(part):
+        return spec
+    entries = [(*outer, *inner) for outer, inner in zip(
+        spec.of_rank(part.ndim).axes(), _axes(part))]
+    return spec.update(partitions=[e[0] if len(e) == 1 else e or None for e in entries])
 
 
 def _specs(prim: Primitive, ins: Sequence[ShapedArray], plain: Sequence[ShapedArray],
