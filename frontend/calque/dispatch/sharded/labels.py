@@ -222,7 +222,7 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names,
                 e.params["callback"](place or SingleDeviceSharding(current_device()))
     if place is None:
         return plain
-    if _abstract(place) is not None:  # types inside shard_map
+    if (mesh := _abstract(place)) is not None and mesh.manual_axes:  # types inside shard_map
         return [o if is_explicit(o) else a for o, a in zip(p.out_avals, plain)]
     if isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
         known = [named_sharding(a) for a in every]
