@@ -83,3 +83,14 @@ def test_types_of_parts() -> None:
             lambda x: x * lax.psum(x.sum(1, keepdims=True), "y"), in_specs=P(None, "y"),
             out_specs=P(None, "y"), axis_names={"y"})(x))(x)
         np.testing.assert_allclose(inner, A * A.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_in_specs_of_some_axes_may_be_others_than_the_types() -> None:
+    with calque.set_mesh(MESH):
+        x = calque.device_put(A, P("x", "y"))
+        out = calque.shard_map(lambda x: x - x.sum(0), in_specs=P("y"), out_specs=P("y"),
+                               axis_names={"y"})(x)
+        np.testing.assert_allclose(out, halves(lambda x: x - x.sum(0))(A), rtol=1e-5, atol=1e-6)
+        assert str(calque.typeof(out)) == "float32[8@(y,x),4]"
+        with pytest.raises(ValueError, match="does not match the specs of the input"):
+            calque.shard_map(lambda x: x, in_specs=P("y"), out_specs=P("y"))(x)

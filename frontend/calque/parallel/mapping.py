@@ -423,7 +423,8 @@ def _check_types(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequenc
             a.ndim).axes()]
         spec = a.placement.spec
         same = s.unreduced == spec.unreduced & manual and s.reduced == spec.reduced & manual
-        if list(s.of_rank(a.ndim).axes()) != mine or not same:
+        whole = manual == frozenset(a.placement.mesh.axis_names)  # (of some axes it may be another)
+        if whole and list(s.of_rank(a.ndim).axes()) != mine or not same:
             raise ValueError(explain(
                 f"in_specs passed to shard_map: {s} does not match the specs of the input: "
                 f"{a.placement.spec} for arg: {a} ({argument_names(f, args, {})[i]})",
