@@ -61,9 +61,15 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
             fix="pass an array; convert lists with jnp.asarray, read references with ref[...]."))
     if issubclass(type(init_val), Array):  # what is donated later is another array
         init_val = copy.copy(init_val)
-    elif not isinstance(init_val, (Array, Tracer)):
+    elif _is_number(init_val):
         init_val = asarray(init_val)
     return Ref(init_val, kind=kind)
+
+
+def _is_number(x: Any) -> bool:
+    """Whether a value is no array yet, or is traced and stands for such a one."""
+    return not isinstance(x, Array) and (not isinstance(x, Tracer) or isinstance(
+        getattr(x, "primal", None), (bool, int, float, complex)))
 
 
 def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
@@ -243,7 +249,9 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
             value = convert(value, want.dtype)  # a Python number
             have = aval_of(value)
         _check_value(name, ref, want, have)
-        if not isinstance(value, (Array, Tracer)):
+        if isinstance(value, Tracer) and _is_number(value):
+            value = asarray(value)
+        elif not isinstance(value, (Array, Tracer)):
             value = asarray(value, have.dtype)
         if name == "addupdate":
             new = named + value if idx is None else named.at[idx].add(value, mode=_mode(idx))
