@@ -20,7 +20,7 @@ from calque.core.refs import Ref as Ref
 from calque.core.refs import assign, read
 from calque.core.trace import Tracer
 from calque.dispatch.array import Array
-from calque.dispatch.eager import lazy_eval
+from calque.dispatch.eager import lazy_eval, stands_for_number
 from calque.dispatch.ref_parts import At, bitcast, reshaped, transposed
 from calque.lax import dynamic_update_slice, stop_gradient
 from calque.numpy import asarray, zeros
@@ -68,8 +68,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
 
 def _is_number(x: Any) -> bool:
     """Whether a value is no array yet, or is traced and stands for such a one."""
-    return not isinstance(x, Array) and (not isinstance(x, Tracer) or isinstance(
-        getattr(x, "primal", None), (bool, int, float, complex)))
+    return stands_for_number(x) if isinstance(x, Tracer) else not isinstance(x, Array)
 
 
 def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
