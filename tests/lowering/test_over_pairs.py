@@ -231,3 +231,23 @@ def test_parts_that_cancel_and_smallest_numbers() -> None:
             for g in (f, calque.jit(f)):
                 np.testing.assert_allclose(np.asarray(g(jnp.array(np.tile(w, n)))).imag, want,
                                            rtol=3e-7)
+
+
+def test_exponentials_overflow_where_they_do() -> None:
+    """e^x sin y beside mpmath, with the smallest y and x to the largest number."""
+    mpmath = pytest.importorskip("mpmath")
+    x = np.float32([80, 88.7, 89, 100, 150, 174, 175, 176, 177, 200, 1e10, 3.4e38, -100, -1e10])
+    y = np.float32([np.finfo(np.float32).tiny, 1e-37, 1e-30, 1e-10, 0.3, 3.1415927, 1e5])
+    z = (x[:, None] + 1j * y).astype(np.complex64)
+    for name, half in (("exp", 1), ("expm1", 1), ("sinh", 2)):
+        got = np.asarray(calque.jit(getattr(jnp, name))(jnp.array(z))).imag
+        for i, j in np.ndindex(z.shape):
+            size = mpmath.exp(mpmath.mpf(float(max(min(x[i], 1e4), -1e4)) if half == 1 else
+                                         float(min(abs(x[i]), 1e4)))) / half
+            want = size * mpmath.sin(mpmath.mpf(float(y[j])))
+            if abs(want) > mpmath.mpf(2) ** 128:
+                assert np.isinf(got[i, j]) and np.sign(got[i, j]) == mpmath.sign(want)
+            elif abs(want) < mpmath.mpf(2) ** -126:  # denormal: 0 or near it
+                assert abs(got[i, j]) < 1.2e-38
+            else:
+                assert abs(got[i, j] - want) < 4e-7 * abs(want)
