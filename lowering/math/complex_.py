@@ -155,10 +155,11 @@ def div(b: Builder, a: Value, b_: Value, c: Value, d: Value) -> Pair:
 
 
 def scaled_exp(x: Value) -> tuple[Value, Value]:
-    """(v, n) with e^x = v 2^n, for n 2^n never overflowing in two steps; e^x v' stays finite."""
-    limit = 2 * (BIAS[x.dtype] - 1) * math.log(2)
-    n, m = exp_log.reduce_ln2(exp_log.clamp_keeping_nan(x, -limit, limit))
-    return m + 1.0, n
+    """(v, n) with e^x = v 2^n, for n 2^n never overflowing in two steps; e^x v' stays finite.  v is
+    above 1: its product with the smallest normal number is no denormal; at the end it overflows."""
+    low, high = 2 * (1 - BIAS[x.dtype]) * math.log(2), (2 * BIAS[x.dtype] + 1) * math.log(2)
+    n, m = exp_log.reduce_ln2(exp_log.clamp_keeping_nan(x, low, high))
+    return 2.0 * (m + 1.0), n - 1
 
 
 def _sin_cos(y: Value) -> Pair:

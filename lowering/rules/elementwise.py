@@ -61,9 +61,10 @@ pointwise("population_count")(lambda b, x: b.unary("popcnt", x))
 def _square(b: Builder, x: Value) -> Value:
     if x.dtype.kind != "c":
         return math.arithmetic(b, "multiply", x, x)
-    re, im = b.real(x), b.imag(x)  # exact where the parts cancel, which re re - im im is not
-    product = re * im
-    return b.complex((re - im) * (re + im), product + product)
+    # exact where the parts cancel, which re re - im im is not, and where their sum overflows
+    re, im = b.real(x), b.imag(x)
+    product, less, more = re * im, re - im, re + im
+    return b.complex(b.select(less.eq(0.0) | more.eq(0.0), 0.0, less * more), product + product)
 
 
 @pointwise("round")

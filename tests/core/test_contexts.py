@@ -75,3 +75,33 @@ def test_texts_of_tracers() -> None:
                         "GradTracer(primal=JitTracer(~float32[]), typeof(tangent)=f32[])"]
     assert said[3].startswith("JVPTracer(primal=2.0, tangent=VmapTracer(")
     assert said[4] == "GradTracer(primal=[1. 1. 1.], typeof(tangent)=f32[3])"
+
+
+def test_updates_are_seen_inside_of_other_contexts() -> None:
+    """An option that is set for the process while another one is set for a context is part of what
+    programs are traced for, inside and afterwards."""
+    traced = []
+
+    @calque.jit
+    def f(x: Any) -> Any:
+        traced.append(calque.config.jax_default_matmul_precision)
+        return x @ x
+
+    x = jnp.ones((2, 2))
+    f(x)
+    try:
+        with calque.numpy_rank_promotion("warn"):
+            f(x)
+            calque.config.update("jax_default_matmul_precision", "highest")
+            f(x)
+            with calque.default_matmul_precision("float32"):
+                f(x)
+                calque.config.update("jax_default_matmul_precision", "high")
+                f(x)
+            f(x)
+        f(x)
+    finally:
+        calque.config.update("jax_default_matmul_precision", None)
+    assert traced == [None, None, "highest", "float32", "high", "high"]
+    f(x)
+    assert len(traced) == 6

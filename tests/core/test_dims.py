@@ -244,3 +244,18 @@ def test_sizes_that_are_not_those_of_the_shape(text: str, like: Any, said: str) 
     with pytest.raises(ValueError, match=f"syntax error in symbolic shape .*{said}"):
         symbolic_shape(text, like=like)
     assert str(symbolic_shape("b, 3", like=(2, 3))) == "(b, 3)"
+
+
+def test_multiples_are_known_by_their_quotients() -> None:
+    """mod(b, 4) == 0 says that 4 * (b // 4) is b: against every value that fulfils it."""
+    b, c = calque.export.symbolic_shape("b, c", constraints=("mod(b, 4) == 0",))
+    a, = calque.export.symbolic_shape("a", constraints=("mod(a, 3) == 1",))
+    assert b == 4 * (b // 4) and 4 * (b // 4) >= b >= 4 * (b // 4)
+    assert b * c == (b // 4) * c * 4 and 8 * (b // 4) * c == 2 * b * c
+    assert b >= b // 4 and b >= 3 * (b // 4)
+    assert 3 * (a // 3) == a - 1 and a % 3 == 1
+    for f in (lambda b: 12 * (b // 4) - b, lambda b: (b // 4) * b - b // 4 + 2,
+              lambda b: (3 * b) // 4 + 4 * (b // 4), lambda b: (b + 4) // 4):
+        symbolic = f(b)
+        for n in range(4, 60, 4):
+            assert symbolic.evaluate({"b": n}) == f(n)

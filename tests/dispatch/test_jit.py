@@ -527,11 +527,15 @@ def test_options_that_say_nothing_are_taken() -> None:
         assert lowered.compile(compiler_options={"xla_gpu_autotune_level": 0})(1) == 2
     with pytest.raises(TypeError, match="in_shardings"):
         calque.jit(lambda x: x, in_shardings=(None, 3))
-    with pytest.raises(NotImplementedError, match="xla_x"):
+    with pytest.warns(UserWarning, match="'optimization_level' is XLA's"):
+        assert calque.jit(lambda x: x + 1, compiler_options={"optimization_level": 29})(1) == 2
+    with pytest.raises(calque.errors.JaxRuntimeError, match="No such compile option: 'xla_x'"):
         calque.jit(lambda x: x, compiler_options={"xla_x": True})
+    with pytest.raises(calque.errors.JaxRuntimeError, match="'on' is not a valid bool value"):
+        lowered.compile({"xla_embed_ir_in_executable": "on"})
     with pytest.raises(ValueError, match="platforms"):
         calque.jit(lambda x: x + 1).trace(1).lower(lowering_platforms=("tpu",)).compile()
-    with pytest.raises(NotImplementedError, match="xla_x"):
+    with pytest.raises(calque.errors.JaxRuntimeError, match="xla_x"):
         lowered.compile({"xla_x": True})
 
 

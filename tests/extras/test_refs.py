@@ -456,3 +456,17 @@ def test_rows_of_a_reference_with_more_rows_than_columns():
         ref[3]
     with pytest.raises(ValueError, match="index 2 is outside an axis of 2"):
         ref[..., 2]
+
+
+def test_what_is_read_is_an_array_where_numbers_are_differentiated() -> None:
+    def f(x: Any) -> Any:
+        made = calque.new_ref(jnp.zeros_like(x))
+        made[...] = x
+        return made[...] + 0 * calque.new_ref(x)[...], calque.new_ref(x)[...]
+
+    for values in (f(1.5), *calque.jvp(f, (1.5,), (2.0,)), calque.vjp(f, 1.5)[0],
+                   calque.vjp(f, 1.5)[1]((jnp.ones(()), jnp.ones(())))):
+        assert all(isinstance(v, calque.Array) for v in values)
+    for g in (f, calque.jit(f)):
+        calque.test_util.check_grads(g, (1.5,), 2, ["fwd", "rev"])
+    assert all(isinstance(v, calque.Array) for v in calque.jvp(jnp.asarray, (1.0,), (2.0,)))

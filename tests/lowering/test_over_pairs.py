@@ -208,3 +208,46 @@ def test_a_matrix_is_read_once() -> None:
     for f in (lambda a, v: a @ v, lambda a, v: v @ a):
         plan = str(calque.jit(f).lower(a, v).plan())
         assert "IREE" not in plan and plan.count("product in C") == 1, plan
+
+
+def test_parts_that_cancel_and_smallest_numbers() -> None:
+    """z^2 where the parts are equal and their sum overflows, and e^z whose imaginary part is small
+    and normal: eagerly, compiled and in kernels."""
+    big = np.finfo(np.float32).max
+    z = np.array([complex(big, big), complex(big, -big), complex(-big, big), complex(3e38, 3e38),
+                  complex(1e-30, 1e-30), complex(-0.0, 0.0)], np.complex64)
+    wide = np.float64([0.0] * 6), 2 * z.real.astype(np.float64) * z.imag
+    tiny = np.finfo(np.float32).tiny
+    w = np.array([complex(x, y) for x in (0.0, 0.3, 0.69, 0.7, 2.0, 3.5, -0.0)
+                  for y in (tiny, -tiny, 2 * tiny)], np.complex64)
+    for n in (1, 20000):  # (the second is a kernel's)
+        for f in (jnp.square, calque.jit(jnp.square)):
+            got = np.asarray(f(jnp.array(np.tile(z, n))))
+            with np.errstate(all="ignore"):
+                np.testing.assert_array_equal(got.real, np.tile(wide[0].astype(np.float32), n))
+                np.testing.assert_array_equal(got.imag[:4], wide[1].astype(np.float32)[:4])
+        for f, exact in ((jnp.exp, np.exp), (jnp.expm1, np.expm1)):
+            want = np.tile(exact(w.astype(np.complex128)).imag, n)
+            for g in (f, calque.jit(f)):
+                np.testing.assert_allclose(np.asarray(g(jnp.array(np.tile(w, n)))).imag, want,
+                                           rtol=3e-7)
+
+
+def test_exponentials_overflow_where_they_do() -> None:
+    """e^x sin y beside mpmath, with the smallest y and x to the largest number."""
+    mpmath = pytest.importorskip("mpmath")
+    x = np.float32([80, 88.7, 89, 100, 150, 174, 175, 176, 177, 200, 1e10, 3.4e38, -100, -1e10])
+    y = np.float32([np.finfo(np.float32).tiny, 1e-37, 1e-30, 1e-10, 0.3, 3.1415927, 1e5])
+    z = (x[:, None] + 1j * y).astype(np.complex64)
+    for name, half in (("exp", 1), ("expm1", 1), ("sinh", 2)):
+        got = np.asarray(calque.jit(getattr(jnp, name))(jnp.array(z))).imag
+        for i, j in np.ndindex(z.shape):
+            size = mpmath.exp(mpmath.mpf(float(max(min(x[i], 1e4), -1e4)) if half == 1 else
+                                         float(min(abs(x[i]), 1e4)))) / half
+            want = size * mpmath.sin(mpmath.mpf(float(y[j])))
+            if abs(want) > mpmath.mpf(2) ** 128:
+                assert np.isinf(got[i, j]) and np.sign(got[i, j]) == mpmath.sign(want)
+            elif abs(want) < mpmath.mpf(2) ** -126:  # denormal: 0 or near it
+                assert abs(got[i, j]) < 1.2e-38
+            else:
+                assert abs(got[i, j] - want) < 4e-7 * abs(want)

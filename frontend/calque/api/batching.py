@@ -21,6 +21,7 @@ from calque.core.types import Function, Shape
 from calque.dispatch.array import as_values
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import argument_names, sizes_error
+from calque.dispatch.ref_parts import refuse_views
 from calque.dispatch.tracing import (
     argument_path,
     check_arguments,
@@ -95,6 +96,8 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         kept: list[Any] = []
 
         refs = {i: x for i, x in enumerate(leaves) if type(x) is Ref}
+        if refs:
+            refuse_views(name_of(fun), (args, kwargs))
         mapped = {i: x for i, x in refs.items() if axes[i] is not None}
         check_distinct(name_of(fun), list(mapped.values()))
 

@@ -34,6 +34,7 @@ from calque.core.types import Function
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import branch_error, carry_error
+from calque.dispatch.ref_parts import refuse_views
 from calque.dispatch.tracing import check_arguments, name_at, trace_with_refs, type_of
 from calque.primitives import control
 from calque.primitives import elementwise as ew
@@ -214,6 +215,8 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None,
     if not callable(f):
         raise TypeError("lax.scan: f argument should be a callable.")
     xs_leaves, xs_tree = tree_util.flatten(xs)
+    if any(type(x) is Ref for x in xs_leaves):
+        refuse_views(name_of(f), xs)
     n = _scan_length(xs_leaves, length)
     check_unroll(unroll)
     unroll = n if unroll is True else int(unroll)
@@ -275,14 +278,15 @@ def _row(aval: Any) -> Any:
 def refuse_references(verb: str, f: Any, leaves: Sequence[Any], tree: Any) -> None:
     """ValueError for a carry that is a reference: the body would have to return it."""
     refs = [i for i, x in enumerate(leaves) if type(x) is Ref]
+    if not refs:
+        return
+    refuse_views(name_of(f), tree.unflatten(leaves))
     if len({id(leaves[i]) for i in refs}) < len(refs):
         whole = tree_util.tree_structure(((tree.unflatten(leaves),), {}))
         check_distinct(f"{name_of(f)} for {verb}", [leaves[i] for i in refs],
                        [name_at(f, whole, i) for i in refs])
-    for i, x in enumerate(leaves):
-        if type(x) is Ref:
-            path = tree_util.tree_leaves_with_path(tree.unflatten(range(len(leaves))))[i][0]
-            raise refuse_result(name_of(f), verb, x, tree_util.keystr(path))
+    path = tree_util.tree_leaves_with_path(tree.unflatten(range(len(leaves))))[refs[0]][0]
+    raise refuse_result(name_of(f), verb, leaves[refs[0]], tree_util.keystr(path))
 
 
 def _scan_with_refs(loop: Callable[..., list[Any]], p: Program, uses: Uses, init: Sequence[Any],

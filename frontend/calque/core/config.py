@@ -238,8 +238,19 @@ class Config:
           False
         """
         local, more = self.local_key.get(), self._more.get()
-        key = self.process_key if local is None or local == _AS_EVER else local
+        key = self.process_key
+        if local is not None and local != _AS_EVER:
+            of_process, made = local
+            if of_process is not key:  # `update` was called since
+                made = self._keep_local_key()
+            key = made
         return key if more is None else (*key, more)
+
+    def _keep_local_key(self) -> tuple[Any, ...]:
+        """The key of this context, kept with that of the process which it was made beside."""
+        made = self._make_key({**self._values, **(self._local.get() or {})})
+        self.local_key.set((self.process_key, made))
+        return made
 
     @contextlib.contextmanager
     def exporting(self, platforms: tuple[str, ...]) -> Iterator[None]:
@@ -390,13 +401,13 @@ class Config:
           'raise'
         """
         local = {**(self._local.get() or {}), **self._meant(name, _parse(OPTIONS[name], value))}
-        token = self._local.set(local)
-        key_token = self.local_key.set(self._make_key({**self._values, **local}))
+        token, key_before = self._local.set(local), self.local_key.get()
+        self._keep_local_key()
         try:
             yield
         finally:
             self._local.reset(token)
-            self.local_key.reset(key_token)
+            self.local_key.set(key_before)
 
 
 def _shown() -> list[str]:

@@ -608,6 +608,9 @@ def proved(d: Any, lowest: int, depth: int) -> bool:
         return True
     if not depth or not isinstance(d, Dim):
         return False
+    for left, (n, _) in d.scope.rewrites.items():  # n times a part of d is known otherwise
+        if n > 1 and any(divided(m, left) is not None and abs(c) < 2**40 for m, c in d.terms):
+            return proved(d * n, lowest, depth)
     for e in [*d.scope.inequalities, *_implied(d, lowest)]:
         theirs = dict(e.terms)
         for m, c in d.terms:
@@ -630,9 +633,6 @@ def _implied(d: Dim, lowest: int) -> Iterator[Dim]:
                     if isinstance(e, Dim):
                         yield e
             elif bounds(f.right, lowest)[0] > 0:
-                found = (
-                    [-it - 1 + f.right]
-                    if f.name == "mod"
-                    else [-(it * f.right) + f.left, it * f.right + f.right - 1 - f.left]
-                )
+                found = [-it - 1 + f.right] if f.name == "mod" else [
+                    -(it * f.right) + f.left, it * f.right + f.right - 1 - f.left]
                 yield from (e for e in found if isinstance(e, Dim))

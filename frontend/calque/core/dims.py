@@ -17,6 +17,7 @@ from calque.core.dimension import (
     PLAUSIBLE,
     Dim,
     Monomial,
+    Operation,
     as_dim,
     as_value,
     bounds,
@@ -94,6 +95,7 @@ class SymbolicScope:
         if kind == "==":
             if not self._read_to_the_right(left, right):
                 self._solve(difference, text)
+            self._note_quotient(left, right)
             return
         difference = difference if kind == ">=" else -difference
         if isinstance(difference, Dim):
@@ -114,6 +116,18 @@ class SymbolicScope:
             return False
         self.rewrites[monomial] = (k, right)
         return True
+
+    def _note_quotient(self, left: Dim | int, right: Dim | int) -> None:
+        """Of mod(x, k) == r note that k * floordiv(x, k) is x - r."""
+        ((monomial, c),) = left.terms if isinstance(left, Dim) and len(left.terms) == 1 else (
+            ((), 0),)
+        factor = monomial[0][0] if len(monomial) == 1 and c == 1 else None
+        if not isinstance(factor, Operation) or factor.name != "mod" or (
+                not isinstance(factor.right, int) or factor.right < 1):
+            return
+        quotient = as_dim(factor.left, self) // factor.right
+        if isinstance(quotient, Dim) and len(quotient.terms) == 1 and quotient.terms[0][1] == 1:
+            self.rewrites[quotient.terms[0][0]] = (factor.right, as_dim(factor.left, self) - right)
 
     def _solve(self, zero: Dim | int, text: str) -> None:
         """Note that a term of `zero` is minus the others."""

@@ -282,7 +282,8 @@ class Program:
     def derived(self, what: Any, make: Callable[[], Any]) -> Any:
         """make(), remembered under `what` for as long as this program lives."""
         try:
-            return self.memo[what]
+            found = self.memo[what]
+            return self if found is _ITSELF else found
         except KeyError:
             with self.own_width():
                 made = make()
@@ -291,7 +292,12 @@ class Program:
                     Program.checked(p, f"after {what}")
             if _holds_tracers(made):  # the function that it belongs to is being traced now only
                 return made
-            return self.memo.setdefault(what, made)
+            # a program that held itself would keep its consts until garbage is collected
+            found = self.memo.setdefault(what, _ITSELF if made is self else made)
+            return self if found is _ITSELF else found
+
+
+_ITSELF: Any = object()  # in a memo: the program that it belongs to
 
 
 def _holds_tracers(made: Any) -> bool:

@@ -1,7 +1,8 @@
 """Arrays, and how operations on them run: now, or traced, compiled and called.
 
   array.py       Array: data on a device and the time it is there; laid.py: those that are not
-                 row-major; orders.py: programs that read and make them; strings.py: of strings
+                 row-major; orders.py: programs that read and make them; strings.py: of strings;
+                 ref_parts.py: parts of references
   jit.py         jit: signatures.py (keys of calls; host_arguments.py: numbers in them),
                  positions.py (which arguments are static or donated),
                  tracing.py (functions of trees to Programs), stages.py (lower, compile),

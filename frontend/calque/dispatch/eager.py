@@ -529,6 +529,15 @@ def as_given(x: Any) -> Any:
     return current.get().number(x)
 
 
+def stands_for_number(x: Any) -> bool:
+    """Whether a traced value is one of Python's numbers that nothing has touched since."""
+    while isinstance(x, Tracer) and hasattr(x, "primal"):
+        outer, x = x._trace.parent, x.primal
+        if outer is not None and outer.number(x) is not x:
+            return True
+    return False
+
+
 def is_literal(x: Any, prim: Primitive) -> bool:
     """Whether a scalar is written into the program of an operation; other scalars are arguments."""
     if isinstance(x, (complex, np.complexfloating)):
@@ -558,4 +567,4 @@ def lazy_eval(name: str = "eager") -> Iterator[None]:
 
 __all__ = ["Compiled", "LazyTrace", "as_given", "compile_program",
            "compiled", "evaluate", "from_scalar", "is_literal", "lazy_eval", "named_target",
-           "operands", "remembered", "results", "run_program", "target_of"]
+           "operands", "remembered", "results", "run_program", "stands_for_number", "target_of"]

@@ -589,7 +589,7 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
         PartitionSpecs over the context's mesh, or Formats; None: as they are.
       out_shardings: tree prefix of the results, likewise; None: what propagation says.  A Format's
         layout is how they lie in memory (experimental.layout); Layout.AUTO: what needs no copy.
-      compiler_options: None or no options.
+      compiler_options: of XLA, which have no effect (a warning).
 
     Returns:
       A function with the same arguments and results, with methods lower, trace, eval_shape and
@@ -602,7 +602,7 @@ def jit(fun: Function | None = None, *, static_argnums: Any = None,
         is not hashable, arguments are committed to different devices, an argument's sharding is not
         that of in_shardings, or a sharding does not fit.
       RuntimeError: (by the function) a PartitionSpec is given and no mesh is set.
-      NotImplementedError: an option of the compiler is given.
+      JaxRuntimeError: a compiler option is none of XLA's names (which have no effect).
 
     Example:
       >>> import calque, calque.numpy as jnp

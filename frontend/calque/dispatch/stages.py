@@ -33,6 +33,7 @@ from calque.lowering.driver.module import Lowered as LoweredModule
 from calque.lowering.driver.module import LowerOptions, lower, module_text
 from calque.lowering.emit import mlir
 from calque.lowering.plan.show import Plan
+from calque.runtime.errors import DeviceError
 from calque.transforms.explicit import is_explicit
 from calque.trees import util as tree_util
 
@@ -151,10 +152,13 @@ def out_info(entry: _Entry, lowered: bool = False) -> Any:
     """The results as a tree of ShapeDtypeStructs; when it is lowered, its mesh is of devices."""
     told = entry.told or [None] * len(entry.out_avals)
     layouts = entry.layouts or [None] * len(entry.out_avals)
+    # types over a mesh without devices are the program's only
+    avals = [t if is_explicit(t) and a.placement is None else a
+             for a, t in zip(entry.out_avals, entry.program.out_avals)]
     return entry.out_tree.unflatten([
         struct_of(a, a.placement if lowered and s is None and is_explicit(a) else
                   Format(layout, s) if isinstance(layout, Layout) else s)
-        for a, s, layout in zip(entry.out_avals, told, layouts)])
+        for a, s, layout in zip(avals, told, layouts)])
 
 
 def struct_of(a: ShapedArray, told: Any = None) -> ShapeDtypeStruct:
@@ -352,16 +356,24 @@ def _sharding(a: ShapedArray) -> Any:
     return SingleDeviceSharding(current_device()) if a.placement is None else a.placement
 
 
-_OF_XLA = re.compile(r"xla_(allow|backend|cpu|disable|dump|embed|enable|force|gpu|hlo|llvm|tpu)_")
+_OF_XLA = re.compile(
+    r"xla_(allow|backend|cpu|disable|dump|embed|enable|force|gpu|hlo|llvm|tpu)_|"
+    r"(exec_time_optimization|memory_fitting)_effort$|(optimization|memory_fitting)_level$")
+_BOOLS = re.compile(r"xla_(allow|disable|embed|enable)_")
 
 
 def check_options(what: str, options: CompilerOptions | None) -> None:
     """No option of XLA means anything here: those that look like one are taken, and said."""
-    odd = [o for o in options or () if not _OF_XLA.match(o)]
-    if odd:
-        raise NotImplementedError(explain(
-            f"{what}: no such compile option: {', '.join(map(repr, sorted(odd)))}.",
-            fix="leave it out; docs/cli.md has the variables that calque reads."))
+    for option, value in sorted((options or {}).items()):
+        if not _OF_XLA.match(option):
+            raise DeviceError(explain(
+                f"No such compile option: {option!r} ({what}).",
+                fix="leave it out; docs/cli.md has the variables that calque reads."))
+        if _BOOLS.match(option) and isinstance(value, str) and (
+                value.lower() not in ("true", "false", "0", "1")):
+            raise DeviceError(explain(
+                f"While setting option {option}, {value!r} is not a valid bool value. ({what})",
+                fix="use True or False."))
     for option in sorted(options or ()):
         warnings.warn(f"{what}: the compiler option {option!r} is XLA's, and has no effect.",
                       stacklevel=4)

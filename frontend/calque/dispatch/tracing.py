@@ -230,11 +230,19 @@ class ShapeDtypeStruct:
         Returns:
           A ShapeDtypeStruct.
 
+        Raises:
+          ValueError: a sharding for one that has a layout.
+
         Example:
           >>> import calque
           >>> calque.ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))
           ShapeDtypeStruct(shape=(4,), dtype=float32)
         """
+        if self._layout is not None and isinstance(changed.get("sharding"), Sharding):
+            raise ValueError(explain(
+                "You are updating ShapeDtypeStruct with a sharding, and it has a layout "
+                f"{self._layout}, which would be lost.",
+                fix="pass a Format: Format(layout, sharding)."))
         return ShapeDtypeStruct(
             changed.pop("shape", self.shape), changed.pop("dtype", self.dtype),
             **{"weak_type": self.weak_type,
@@ -411,6 +419,8 @@ def traced_among(others: Sequence[Any]) -> tuple[list[Any], Function]:
 
 def described(x: Any) -> Any:
     """A ShapeDtypeStruct of what has a shape and a dtype and is no array; else x as it is."""
+    if isinstance(x, AbstractRef):
+        return ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, is_ref=True)
     if isinstance(x, ShapedArray):
         return ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
     if is_arraylike(x) or isinstance(x, (ShapeDtypeStruct, ShapedArray, Ref)) or not (

@@ -12,22 +12,21 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import ShapedArray, aval_of, is_arraylike, shape_of
+from calque.core.avals import ShapedArray, aval_of, is_arraylike
 from calque.core.errors import explain
-from calque.core.lists import as_tuple, flagged
+from calque.core.lists import as_tuple
 from calque.core.refs import AbstractRef as AbstractRef
 from calque.core.refs import Ref as Ref
 from calque.core.refs import assign, read
 from calque.core.trace import Tracer
-from calque.core.types import Shape
 from calque.dispatch.array import Array
-from calque.dispatch.eager import lazy_eval
+from calque.dispatch.eager import lazy_eval, stands_for_number
+from calque.dispatch.ref_parts import At, bitcast, reshaped, transposed
 from calque.lax import dynamic_update_slice, stop_gradient
 from calque.numpy import asarray, zeros
 from calque.numpy.computed_slices import Slice as Slice
 from calque.numpy.computed_slices import window
 from calque.primitives.elementwise import convert
-from calque.trees.util import register_pytree_node
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
@@ -62,9 +61,14 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
             fix="pass an array; convert lists with jnp.asarray, read references with ref[...]."))
     if issubclass(type(init_val), Array):  # what is donated later is another array
         init_val = copy.copy(init_val)
-    elif not isinstance(init_val, (Array, Tracer)):
+    elif _is_number(init_val):
         init_val = asarray(init_val)
     return Ref(init_val, kind=kind)
+
+
+def _is_number(x: Any) -> bool:
+    """Whether a value is no array yet, or is traced and stands for such a one."""
+    return stands_for_number(x) if isinstance(x, Tracer) else not isinstance(x, Array)
 
 
 def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
@@ -244,7 +248,9 @@ def _write(name: str, ref: Ref, idx: Any, value: Any) -> tuple[Any, Any]:
             value = convert(value, want.dtype)  # a Python number
             have = aval_of(value)
         _check_value(name, ref, want, have)
-        if not isinstance(value, (Array, Tracer)):
+        if isinstance(value, Tracer) and _is_number(value):
+            value = asarray(value)
+        elif not isinstance(value, (Array, Tracer)):
             value = asarray(value, have.dtype)
         if name == "addupdate":
             new = named + value if idx is None else named.at[idx].add(value, mode=_mode(idx))
@@ -368,125 +374,6 @@ def _of_axis(part: Any, size: int) -> Any:
     return part
 
 
-class View:
-    """A part of a reference: reading it reads, writing it writes there; made by `ref.at[index]`.
-
-    Example:
-      >>> import calque, calque.numpy as jnp
-      >>> ref = calque.new_ref(jnp.arange(4))
-      >>> tail = ref.at[2:]
-      >>> tail[0] = 10
-      >>> tail[...], ref
-      (Array([10,  3], dtype=int32), Ref([ 0,  1, 10,  3], dtype=int32))
-    """
-
-    __slots__ = ("arrays", "index", "ref")
-
-    def __init__(self, ref: Any, index: Any) -> None:
-        self.ref, self.index = ref, index
-        # which items of the index are arrays; kept where something else stands for them
-        self.arrays = tuple(isinstance(x, (Array, Tracer, np.ndarray)) for x in as_tuple(index))
-
-    def _part(self) -> Any:
-        return self.ref[self.index]
-
-    def _put(self, value: Any) -> None:
-        self.ref[self.index] = value
-
-    @property
-    def shape(self) -> Shape:
-        """Sizes of the axes."""
-        return shape_of(self._part())
-
-    @property
-    def dtype(self) -> Any:
-        """Of the elements."""
-        return self.ref.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return aval_of(self._part()).size
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    @property
-    def at(self) -> _At:
-        """`view.at[index]`: a part of the part."""
-        return _At(self)
-
-    def __getitem__(self, idx: Any) -> Any:
-        return get(Ref(self._part()), idx)
-
-    def __setitem__(self, idx: Any, value: Any) -> None:
-        part = Ref(self._part())
-        set(part, idx, value)
-        self._put(read(part))
-
-    def reshape(self, *shape: Any) -> View:
-        """The same elements in another shape, as a part that is read and written."""
-        return _Reshaped(self, shape[0] if len(shape) == 1 else shape)
-
-    def __repr__(self) -> str:
-        return f"View({self.ref}, {self.index})"
-
-
-class _Reshaped(View):
-    """All of a reference in another shape, which is its index."""
-
-    __slots__ = ()
-
-    def _part(self) -> Any:
-        return self.ref[...].reshape(self.index)
-
-    def _put(self, value: Any) -> None:
-        self.ref[...] = value.reshape(self.ref.shape)
-
-
-def _taken_apart(view: View) -> tuple[Any, Any]:
-    """A view as a node of trees, so that functions take it as they take a reference: the reference
-    and the index's arrays are its leaves."""
-    items = as_tuple(view.index)
-    fixed = tuple(None if a else (slice, x.start, x.stop, x.step) if isinstance(x, slice) else x
-                  for x, a in zip(items, view.arrays))
-    return (view.ref, *flagged(items, view.arrays)), (
-        type(view), isinstance(view.index, tuple), fixed, view.arrays)
-
-
-def _put_together(details: Any, children: Any) -> View:
-    kind, several, fixed, arrays = details
-    ref, *values = children
-    given = iter(values)
-    items = tuple(next(given) if a else
-                  slice(*x[1:]) if isinstance(x, tuple) and x[:1] == (slice,) else x
-                  for x, a in zip(fixed, arrays))
-    made: View = kind(ref, items if several else items[0])
-    made.arrays = arrays
-    return made
-
-
-for _node in (View, _Reshaped):
-    register_pytree_node(_node, _taken_apart, _put_together)
-
-
-class _At:
-    """What `ref.at` is: indexed, a View."""
-
-    __slots__ = ("ref",)
-
-    def __init__(self, ref: Any) -> None:
-        self.ref = ref
-
-    def __getitem__(self, idx: Any) -> View:
-        return View(self.ref, idx)
-
-
 def _ref_addupdate(self: Ref, x: Any, idx: Any = ()) -> None:
     """Add x to self[idx]."""
     addupdate(self, idx, x)
@@ -500,11 +387,6 @@ def _swapped(self: Ref, value: Any, idx: Any = ()) -> Any:
 def _stored(self: Ref, value: Any, idx: Any = ()) -> None:
     """Set self[idx] to value."""
     set(self, idx, value)
-
-
-def _reshaped(self: Ref, *shape: Any) -> View:
-    """The same elements in another shape, as a part that is read and written."""
-    return _Reshaped(self, shape[0] if len(shape) == 1 else shape)
 
 
 def _refuse_conversion(self: Ref, *_: Any, **__: Any) -> Any:
@@ -521,8 +403,9 @@ def _install() -> None:
         "__getitem__": get, "__setitem__": set, "addupdate": _ref_addupdate, "__iter__": _iter,
         "__array__": _refuse_conversion,
         "get": get, "set": _stored, "swap": _swapped,
-        "reshape": _reshaped,
-        "at": property(_At, doc="`ref.at[index]`: a part of it as a reference of its own."),
+        "reshape": reshaped, "transpose": transposed, "bitcast": bitcast,
+        "T": property(transposed, doc="The reference with its axes in reverse order."),
+        "at": property(At, doc="`ref.at[index]`: a part of it as a reference of its own."),
         "sharding": property(lambda self: read(self).sharding,
                              doc="How the array in it is spread over devices."),
         "committed": property(lambda self: read(self).committed,

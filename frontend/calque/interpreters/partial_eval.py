@@ -11,10 +11,13 @@ from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.core.lists import flagged
 from calque.core.program import Equation, Program, eliminate_dead_code
+from calque.core.refs import AbstractRef
 from calque.core.source import here
 from calque.core.trace import as_current, current
+from calque.dispatch.tracing import trace_with_refs
 from calque.interpreters.known_parts import KnownTrace
 from calque.transforms.stage import StageTrace, StageTracer, stage
+from calque.trees import util as tree_util
 
 DynamicJaxprTracer = StageTracer
 JaxprTracer = StageTracer
@@ -115,7 +118,8 @@ def trace_to_jaxpr_dynamic(fun: Any, in_avals: Sequence[Any], *, keep_inputs: An
 
     Args:
       fun: linear_util.WrappedFun that returns a list.
-      in_avals: a ShapedArray for each argument.
+      in_avals: a ShapedArray for each argument; an AbstractRef where it is a reference, whose
+        value the jaxpr takes and, where it is written, returns behind the results.
       keep_inputs, lower, auto_dce: accepted.
 
     Returns:
@@ -132,7 +136,12 @@ def trace_to_jaxpr_dynamic(fun: Any, in_avals: Sequence[Any], *, keep_inputs: An
       >>> pe.trace_to_jaxpr_dynamic(lu.wrap_init(lambda x: [x + 1]), [aval])[1]
       [ShapedArray(float32[])]
     """
-    made = stage(fun.call_wrapped, list(in_avals), getattr(fun, "__name__", "fun"))
+    name = getattr(fun, "__name__", "fun")
+    if any(isinstance(a, AbstractRef) for a in in_avals):
+        tree = tree_util.tree_structure(((0,) * len(in_avals), {}))
+        made, _, _ = trace_with_refs(fun.call_wrapped, tree, list(in_avals), name)
+    else:
+        made = stage(fun.call_wrapped, list(in_avals), name)
     return made, list(made.out_avals), list(made.consts)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from calque.core.avals import shape_of
 from calque.core.lists import as_tuple
 from calque.lax import dynamic_slice, dynamic_update_slice
+from calque.trees.util import register_pytree_node
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,10 @@ class Slice:
     start: Any
     size: int
     stride: int = 1
+
+
+register_pytree_node(Slice, lambda x: ((x.start,), (x.size, x.stride)),
+                     lambda sizes, start: Slice(*start, *sizes))
 
 
 def has_slice(index: Any) -> bool:

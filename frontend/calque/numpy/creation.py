@@ -16,7 +16,7 @@ from calque.core.trace import Tracer, at_bottom
 from calque.core.types import Ndarray, Shape
 from calque.dispatch import strings, transfers
 from calque.dispatch.array import Array, from_numpy, from_scalar
-from calque.dispatch.eager import lazy_eval
+from calque.dispatch.eager import lazy_eval, stands_for_number
 from calque.dispatch.sharded.placing import beside, made_on
 from calque.lax.make import spread_scalar, varying_as
 from calque.lax.operands import as_size, as_sizes, numpy_operand
@@ -129,7 +129,7 @@ def _convert(x: Any, dtype: Any, copy: bool) -> Any:
         if dtype is not None and (aval.dtype != dtype or aval.weak_type):
             return ew.convert(x, dtype)
         if isinstance(x, Tracer):
-            return ew.copy(x) if copy else x
+            return ew.copy(x) if copy or stands_for_number(x) else x
         return x.__copy__() if copy and x._pending is None else x
     if x is None:
         raise ValueError(explain("None is not a valid value for jnp.array",
@@ -144,9 +144,9 @@ def _convert(x: Any, dtype: Any, copy: bool) -> Any:
         return _convert(x.__jax_array__(), dtype, copy)
     if hasattr(x, "__array__"):
         return _from_numpy(np.asarray(x), dtype)
-    if isinstance(x, (str, bytes, set, dict)):
+    if isinstance(x, (str, bytes, set, dict)) and not (x == b"" and dtype == dtypes.float0):
         raise _not_numeric(x)
-    value = np.asarray(x)  # a buffer, a sequence of another kind, what has __array_interface__
+    value = np.asarray(x, dtype if isinstance(x, bytes) else None)  # a buffer, b"" of float0, ...
     if value.dtype.kind not in "OSUMm":
         return _from_numpy(value, dtype)
     raise _not_numeric(x)

@@ -28,6 +28,7 @@ from calque.core.types import Function
 from calque.dispatch.array import Array, as_values
 from calque.dispatch.jit import JitFunction, jit
 from calque.dispatch.mismatch import argument_names, leaf_paths
+from calque.dispatch.ref_parts import refuse_views
 from calque.dispatch.sharded.shards import check_devices
 from calque.dispatch.sharded.spanning import made as array_of
 from calque.dispatch.tracing import check_arguments, check_callable, check_outputs, wrapped
@@ -132,7 +133,8 @@ def shard_map(f: Function | None = None, /, *, out_specs: Any, in_specs: Any = I
                 return _looked_at(f, args, where, in_specs, out_specs, axes, check_vma)
             except _LOOKED:
                 raise error from None
-        if not isinstance(where, Mesh) or not where.explicit_axes:
+        if not isinstance(where, Mesh) or not where.explicit_axes or (
+                axes and set(where.axis_names) != set(axes)):
             return out
         leaves, tree = tree_util.flatten(out)
         specs = _flat_specs("out_specs", out_specs() if callable(out_specs) else out_specs, out)
@@ -254,6 +256,9 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
         flat_in = [_inferred(a, mesh, manual, in_specs) for a in avals]
     else:
         flat_in = _flat_specs("in_specs", in_specs, args)
+    if refs:  # of a part that is split
+        refuse_views(name, tree.unflatten([
+            x if any(p is not None for p in s) else None for x, s in zip(leaves, flat_in)])[0])
     _check_names("in_specs", flat_in, manual)
     _check_sums("in_specs", flat_in, mesh, manual)
     _check_types(f, args, avals, flat_in, manual)
@@ -281,8 +286,9 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
         return made
 
     with primitive.inside(mesh, manual, check_vma):
-        program = stage(body, [primitive.local(a.plain.marked(None, a.vma), mesh, s, check_vma)
-                               for a, s in zip(avals, flat_in)], name, f)
+        program = stage(body, [
+            _typed(primitive.local(a.plain.marked(None, a.vma), mesh, s, check_vma), a, manual)
+            for a, s in zip(avals, flat_in)], name, f)
     out_tree, flat_out = kept[0]
     values = [read(x) if type(x) is Ref else x for x in leaves]
     outs = primitive.bind(program, as_values(values), mesh=mesh, in_specs=tuple(flat_in),
@@ -290,6 +296,18 @@ def _apply(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_spe
     for x, end in zip(refs, outs[out_tree.num_leaves:]):
         assign(x, end)
     return out_tree.unflatten(outs[:out_tree.num_leaves])
+
+
+def _typed(part: ShapedArray, whole: ShapedArray, manual: frozenset[Any]) -> ShapedArray:
+    """The type of a part, with what the whole's says of Explicit axes that are not mapped."""
+    if not is_explicit(whole):
+        return part
+    spec = whole.placement.spec
+    left = [tuple(n for n in axes if n not in manual) for axes in spec.of_rank(whole.ndim).axes()]
+    if not any(left):
+        return part
+    return part.marked(NamedSharding(get_abstract_mesh(), P(*[
+        axes[0] if len(axes) == 1 else axes or None for axes in left])), part.vma)
 
 
 def _looked_at(f: Function, args: tuple[Any, ...], mesh: Mesh | AbstractMesh, in_specs: Any,
@@ -405,7 +423,8 @@ def _check_types(f: Any, args: Any, avals: Sequence[ShapedArray], specs: Sequenc
             a.ndim).axes()]
         spec = a.placement.spec
         same = s.unreduced == spec.unreduced & manual and s.reduced == spec.reduced & manual
-        if list(s.of_rank(a.ndim).axes()) != mine or not same:
+        whole = manual == frozenset(a.placement.mesh.axis_names)  # (of some axes it may be another)
+        if whole and list(s.of_rank(a.ndim).axes()) != mine or not same:
             raise ValueError(explain(
                 f"in_specs passed to shard_map: {s} does not match the specs of the input: "
                 f"{a.placement.spec} for arg: {a} ({argument_names(f, args, {})[i]})",

@@ -22,6 +22,7 @@ from calque.core.mesh import (
 )
 from calque.core.naming import wraps
 from calque.core.sharding import NamedSharding, PartitionSpec
+from calque.core.trace import at_bottom
 from calque.core.types import Function
 from calque.dispatch.array import Array, as_values
 from calque.dispatch.devices import devices as all_devices
@@ -109,6 +110,9 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
                 f"Got PartitionSpec: {s.spec} with axis name: {autos[0]}.",
                 fix="use calque.device_put or lax.with_sharding_constraint over Auto axes."))
         check_divides("reshard", shape_of(x), s)
+        if not at_bottom() and not s.spec.has_sums and (
+                set(s.mesh.auto_axes) == set(s.mesh.axis_names)):  # it can say nothing of these
+            s = s.update(spec=PartitionSpec(*[PartitionSpec.UNCONSTRAINED] * len(shape_of(x))))
         if s.explicit:
             s = s.update(spec=s.spec.of_rank(len(shape_of(x))))
         made.append(device_put(x, s) if isinstance(x, Array) else constrain(x, s))

@@ -27,6 +27,7 @@ from calque.core.avals import (
 from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.primitive import Primitive, is_linear, registry
+from calque.core.trace import current
 from calque.core.types import Function, Shape
 from calque.core.zeros import Zero, add_tangents, constant, factor, is_zero, zero_like
 from calque.transforms.vmap import all_to_front, batch_first, move_axis, to_front
@@ -614,7 +615,8 @@ def _clamp_batch(size: int, args: Sequence[Any], dims: Sequence[int | None]) -> 
 clamp_p.batch = _clamp_batch
 
 # ---- values that pass through: copy, stop_gradient
-copy_p = _elementwise("copy", ANY, (lambda t, x, o: t,), moves=True, memory="view", keys=True)
+copy_p = _elementwise("copy", ANY, (lambda t, x, o: (  # (one that was a number is copied, too)
+    t if current.get().number(t) is t else copy(t)),), moves=True, memory="view", keys=True)
 copy_p.transpose = lambda ct, x: [ct]
 stop_gradient_p = _elementwise("stop_gradient", ANY, arity=1, moves=True, memory="view", keys=True)
 

@@ -341,10 +341,12 @@ def _mul(x: Parts, y: Parts, **params: Any) -> Parts:
 
 
 def _square(x: Parts, **params: Any) -> Parts:
-    """Exact where the parts cancel, which re re - im im is not."""
+    """Exact where the parts cancel, which re re - im im is not, and where their sum overflows."""
     a, b = x
-    both = ew.mul(a, b)
-    return ew.mul(ew.sub(a, b), ew.add(a, b)), ew.add(both, both)
+    both, less, more = ew.mul(a, b), ew.sub(a, b), ew.add(a, b)
+    zero = _zeros(a)
+    cancels = ew.or_(ew.eq(less, zero), ew.eq(more, zero))
+    return ew.select_n(cancels, ew.mul(less, more), zero), ew.add(both, both)
 
 
 def _integer_pow(x: Parts, *, y: int, **params: Any) -> Parts:

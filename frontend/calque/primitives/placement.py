@@ -25,12 +25,18 @@ from calque.transforms.vmap import batch_first, spmd_axes
 sharding_constraint_p = Primitive("sharding_constraint", keys=True)
 
 
-def constrain(x: Any, sharding: Sharding) -> Any:
-    return sharding_constraint_p.bind(x, sharding=sharding)
+def constrain(x: Any, sharding: Sharding, source: Sharding | None = None) -> Any:
+    """x, said to be spread so; source: where it is, if these are other devices, to which it is
+    moved outside of programs (dispatch/sharded/shards)."""
+    more = {} if source is None else {"source": source}
+    return sharding_constraint_p.bind(x, sharding=sharding, **more)
 
 
-def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sharding) -> Any:
+def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sharding,
+           source: Sharding | None = None) -> Any:
     d = dims[0]
+    if source is not None:
+        source = aval_of(args[0]).placement or source
     if spmd_axes.get() and not isinstance(sharding, NamedSharding):
         raise ValueError(explain(
             "If you are using spmd_axis_name parameter of jax.vmap, please make sure to run your "
@@ -52,11 +58,15 @@ def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], *, sharding: Sha
             partitions=(*spec[:d], entry, *spec[d:])))
         if spmd_axes.get():
             sharding.shard_shape(a.shape)
-    return constrain(args[0], sharding), d
+    return constrain(args[0], sharding, source), d
 
 
-def _transpose(ct: Any, x: Any, *, sharding: Sharding) -> list[Any]:
-    """The cotangent is spread as the result is; over Explicit axes as the operand's type says."""
+def _transpose(ct: Any, x: Any, *, sharding: Sharding,
+               source: Sharding | None = None) -> list[Any]:
+    """The cotangent is spread as the result is; over Explicit axes as the operand's type says; of
+    one that was moved it goes back."""
+    if source is not None:
+        return [constrain(ct, source, sharding)]
     if isinstance(sharding, NamedSharding) and is_explicit(x.aval):
         sharding = x.aval.cotangent().placement
     elif isinstance(sharding, NamedSharding) and sharding.explicit:
@@ -67,10 +77,10 @@ def _transpose(ct: Any, x: Any, *, sharding: Sharding) -> list[Any]:
     return [constrain(ct, sharding)]
 
 
-sharding_constraint_p.abstract = lambda x, *, sharding: x
-sharding_constraint_p.jvp = lambda primals, tangents, *, sharding: (
-    constrain(primals[0], sharding),
-    tangents[0] if is_zero(tangents[0]) else constrain(tangents[0], sharding))
+sharding_constraint_p.abstract = lambda x, **_: x
+sharding_constraint_p.jvp = lambda primals, tangents, **params: (
+    constrain(primals[0], **params),
+    tangents[0] if is_zero(tangents[0]) else constrain(tangents[0], **params))
 sharding_constraint_p.transpose = _transpose
 sharding_constraint_p.batch = _batch
 

@@ -48,7 +48,8 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
         mesh, specs = params["mesh"], params["out_specs"]
         if AxisType.Explicit not in mesh.axis_types:
             return plain
-        return [_split(a, mesh, s) for a, s in zip(plain, specs)]
+        return [_split(a, mesh, _with_parts(s, part))
+                for a, s, part in zip(plain, specs, params["jaxpr"].out_avals)]
     if prim.name == "sharding_constraint":
         s = params["sharding"]
         return [_split(a, s.mesh, s.spec) if isinstance(s, NamedSharding) and s.explicit else a
@@ -61,20 +62,54 @@ def typed(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArra
     mesh = first.placement.mesh
     if _strict():
         _check_meshes(prim, ins, mesh)
-    known = [a.placement if is_explicit(a) else None for a in ins]
     own = _OWN.get(prim.name)
-    if own is not None:
-        specs = [own(ins, plain[0], params)] * len(plain)
-    else:
-        specs = of_equation(prim, ins, plain, params, known, mesh)
-    if prim.name in _CUTS and known[0] is not None:
-        specs = [_cut(known[0], ins[0], plain[0])]
+    specs = _specs(prim, ins, plain, params, mesh)
+    if AxisType.Auto in mesh.axis_types:  # what types say goes before what labels say
+        ins = [_said(a) for a in ins]
+        types = _specs(prim, ins, plain, params, mesh)
+        specs = [s if _explicit_part(s, mesh) == t else t for s, t in zip(specs, types)]
     if sums.any_of(ins):
         specs = _with_sums(prim, ins, specs, params)
     made = [_split(a, mesh, s) for a, s in zip(plain, specs)]
     if own is None and prim.factors is not None and _strict():
-        _check(prim, ins, made, params)
+        _check(prim, ins, [_said(a) for a in made] if AxisType.Auto in mesh.axis_types else made,
+               params)
     return made
+
+
+def _with_parts(spec: PartitionSpec, part: ShapedArray) -> PartitionSpec:
+    """How an array of such parts is spread: over the mapped axes, and as each part's type says over
+    the others."""
+    if not is_explicit(part):
+        return spec
+    entries = [(*outer, *inner) for outer, inner in zip(
+        spec.of_rank(part.ndim).axes(), _axes(part))]
+    return spec.update(partitions=[e[0] if len(e) == 1 else e or None for e in entries])
+
+
+def _specs(prim: Primitive, ins: Sequence[ShapedArray], plain: Sequence[ShapedArray],
+           params: Params, mesh: Any) -> list[PartitionSpec]:
+    own = _OWN.get(prim.name)
+    known = [a.placement if is_explicit(a) else None for a in ins]
+    if prim.name in _CUTS and known[0] is not None:
+        return [_cut(known[0], ins[0], plain[0])]
+    return [own(ins, plain[0], params)] * len(plain) if own is not None else list(
+        of_equation(prim, ins, plain, params, known, mesh))
+
+
+def _explicit_part(spec: PartitionSpec, mesh: Any) -> PartitionSpec:
+    """What a spec says of Explicit axes."""
+    entries = [tuple(n for n in axes if n in mesh.explicit_axes) for axes in spec.axes()]
+    return spec.update(partitions=[
+        e[0] if len(e) == 1 else e or None for e in entries])
+
+
+def _said(a: ShapedArray) -> ShapedArray:
+    """A value's type, without what is a label over Auto axes."""
+    if not is_explicit(a):
+        return a
+    return a.marked(a.placement.update(
+        spec=_explicit_part(a.placement.spec, a.placement.mesh)), a.vma)
 
 
 def _check_meshes(prim: Primitive, ins: Sequence[ShapedArray], mesh: Any) -> None:

@@ -172,10 +172,8 @@ class _Constraint:
     def _chosen(self, sizes: dict[Any, int]) -> dict[int, tuple[Any, ...]]:
         """The axes of each factor: those of the results first, then those summed over."""
         found: list[tuple[bool, int, tuple[Any, ...]]] = []
-        order = sorted(range(len(self.nodes)), key=lambda i: not any(self.nodes[i].fixed))
-        for i in order:
-            node = self.nodes[i]
-            for axes, factors in zip(node.axes, self.dims[i]):
+        for node, dims in zip(self.nodes, self.dims):
+            for axes, factors in zip(node.axes, dims):
                 if axes and factors:
                     for f, mine in self._split(factors, axes, sizes):
                         found.append((f not in self.of_results, f, mine))

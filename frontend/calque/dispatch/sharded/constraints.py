@@ -10,6 +10,7 @@ from typing import Any
 from calque.core.avals import aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.formats import AUTO, Format, Layout, order_of
+from calque.core.lists import as_tuple
 from calque.core.mesh import AbstractMesh, Mesh, get_abstract_mesh, placing_mesh, spec_mesh
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.trace import at_bottom
@@ -166,6 +167,23 @@ def _constrained(v: Any, given: Any) -> Any:
                 f"with_sharding_constraint: spec {sharding.spec} contains a manual axes "
                 f"{sorted(map(str, manual))} of mesh {sharding.mesh!s}, which shard_map maps.",
                 fix="name the other axes."))
+        if sharding.mesh.explicit_axes and not manual:
+            sharding = _beside_types(x, sharding)
         if at_bottom():
             sharding.shard_shape(shape)
     return constrain(x, sharding)
+
+
+def _beside_types(x: Any, sharding: NamedSharding) -> NamedSharding:
+    """What is said over Auto axes, and what the value's type says over Explicit ones, which stays:
+    these are the outer ones of a dimension."""
+    a = aval_of(x)
+    if not is_explicit(a):
+        return sharding
+    merged: list[Any] = []
+    for have, said in zip(a.placement.spec.of_rank(a.ndim), sharding.spec.of_rank(a.ndim)):
+        typed = tuple(n for n in as_tuple(have) if n in sharding.mesh.explicit_axes)
+        free = () if said is PartitionSpec.UNCONSTRAINED else as_tuple(said)
+        names = (*typed, *[n for n in free if n is not None])
+        merged.append(said if not typed else names[0] if len(names) == 1 else names)
+    return sharding.update(spec=a.placement.spec.update(partitions=merged))

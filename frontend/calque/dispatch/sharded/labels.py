@@ -100,7 +100,7 @@ def together(name: str, avals: Sequence[ShapedArray], names: Names,
             raise _incompatible(*first, what, s)
         elif isinstance(first[1], SingleDeviceSharding) and isinstance(s, NamedSharding):
             first = what, s
-    if first is not None and context is not None:
+    if first is not None and context is not None and _abstract(first[1]) is None:
         s = NamedSharding(context, PartitionSpec())
         if set(s._assignment) != set(first[1]._assignment):
             raise _incompatible(*first, "jit's context mesh", s)
@@ -222,6 +222,8 @@ def of_program(p: Program, avals: Sequence[ShapedArray], names: Names,
                 e.params["callback"](place or SingleDeviceSharding(current_device()))
     if place is None:
         return plain
+    if (mesh := _abstract(place)) is not None and mesh.manual_axes:  # types inside shard_map
+        return [o if is_explicit(o) else a for o, a in zip(p.out_avals, plain)]
     if isinstance(place, NamedSharding) and isinstance(place.mesh, Mesh):
         known = [named_sharding(a) for a in every]
         made = _labelled(plain, propagate(p, known, place.mesh), place.mesh, every)

@@ -24,7 +24,7 @@ from calque.core.mesh import (
     spec_mesh,
 )
 from calque.core.sharding import NamedSharding, PartitionSpec, ShardingTypeError
-from calque.core.trace import Tracer
+from calque.core.trace import Tracer, at_bottom
 from calque.core.types import Function
 from calque.dispatch.array import Array, current_device
 from calque.dispatch.eager import lazy_eval
@@ -231,6 +231,9 @@ def beside(x: Any, made: Any) -> Any:
             constrain(made, x.aval.placement))
     where = x.aval.placement if isinstance(x, Array) else (  # (of several processes, too)
         x.sharding if isinstance(x, ShapeDtypeStruct) else None)
+    if isinstance(x, ShapeDtypeStruct) and not at_bottom() and (
+            getattr(where, "explicit", False) and made.shape == x.shape):
+        return constrain(made, where)
     if where is None or type(made) is not Array:
         return made
     have = made.aval.placement

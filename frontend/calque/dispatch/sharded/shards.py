@@ -27,7 +27,7 @@ from calque.core.formats import (
     sharding_in,
 )
 from calque.core.memories import Space
-from calque.core.mesh import Mesh, get_mesh
+from calque.core.mesh import AbstractMesh, Mesh, get_mesh
 from calque.core.processes import agree
 from calque.core.sharding import (
     IndivisibleError,
@@ -36,7 +36,7 @@ from calque.core.sharding import (
     Sharding,
     SingleDeviceSharding,
 )
-from calque.core.trace import Tracer
+from calque.core.trace import Tracer, current
 from calque.core.types import Ndarray, Shape
 from calque.dispatch import strings, transfers
 from calque.dispatch.array import Array, current_device, from_numpy, to_array
@@ -55,7 +55,7 @@ from calque.dispatch.sharded.partial_arrays import (
 )
 from calque.dispatch.sharded.spanning import GlobalArray, local_index, local_shape, piece_of
 from calque.dispatch.sharded.spanning import made as spanning_made
-from calque.primitives.placement import constrain, layout_constraint_p
+from calque.primitives.placement import constrain, layout_constraint_p, sharding_constraint_p
 from calque.primitives.random import impl_of, random_unwrap_p, random_wrap_p
 from calque.runtime import Buffer, Device
 from calque.trees import util as tree_util
@@ -144,7 +144,9 @@ def _placed(x: Any, where: Any) -> Any:
         if where is None:
             return x
         check_divides("device_put", shape_of(x), where)
-        return constrain(x, where) if not isinstance(where, SingleDeviceSharding) else x
+        source = _source(x, where)
+        return x if source is None and isinstance(where, SingleDeviceSharding) else (
+            constrain(x, where, source))
     if where is None and not strings.holds(x):
         return x if type(x) is Array else _moved(x, current_device())
     check_divides("device_put", shape_of(x) if is_arraylike(x) else (), where)
@@ -159,6 +161,34 @@ def _placed(x: Any, where: Any) -> Any:
     if made is not x:  # nobody else has it: its memory may be donated
         return Array(made._buffer, made.aval.plain.marked(where))
     return made if x.aval.placement == where else labelled(made, where)
+
+
+def _source(x: Tracer, where: Sharding) -> Sharding | None:
+    """Where a traced value is that is to be moved to other devices: while it is differentiated or
+    mapped; a program's values are where the program runs."""
+    trace: Any = current.get()
+    while trace is not None:
+        if trace.kind == "stage":
+            return None
+        trace = trace.parent
+    value: Any = x
+    while isinstance(value, Tracer):
+        value = getattr(value, "primal", getattr(value, "value", None))
+    placed = aval_of(value).placement
+    have = placed or SingleDeviceSharding(current_device())
+    if have.spans or where.spans or isinstance(getattr(where, "mesh", None), AbstractMesh):
+        return None
+    if placed is None and have._assignment[0] in where._assignment:
+        return None
+    return None if have._assignment == where._assignment else have
+
+
+def _across(x: Any, *, sharding: Sharding, source: Sharding) -> Any:
+    """What a constraint that moves does, outside of programs."""
+    return _placed(x, sharding)
+
+
+sharding_constraint_p.opened = lambda params: _across if "source" in params else None
 
 
 def _distribute(x: Any, where: NamedSharding) -> Array:

@@ -11,7 +11,8 @@ from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.core.mesh import Mesh
 from calque.core.sharding import NamedSharding, PartitionSpec
-from calque.dispatch.array import from_numpy
+from calque.dispatch import transfers
+from calque.dispatch.array import Array, from_numpy
 from calque.dispatch.sharded.shards import labelled
 from calque.primitives.random import impl_of, random_unwrap_p, random_wrap_p
 from calque.runtime import Device
@@ -65,7 +66,11 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
                 f"{[v.shape for v in values]}.", fix="pad them to one shape."))
         return labelled(from_numpy(np.stack(values)), where)
 
-    return tree_util.tree_map(stacked, *shards)
+    def put(*parts: Any) -> Any:  # what is on devices already is put together, not moved
+        there = all(isinstance(p, Array) for p in parts)
+        return transfers.explicit(lambda: stacked(*parts), "ours" if there else "asked for")
+
+    return tree_util.tree_map(put, *shards)
 
 
 def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
