@@ -182,8 +182,8 @@ def _called(e: Equation, members: Sequence[Equation], given: tuple[Atom | None, 
         steps.append(member)
         last = member.outputs[0]
     places: dict[Atom, int] = {v: k for k, v in enumerate(inputs)}
-    how = Epilogue(places[x], places[y], *[-1 if a is None else places[a] for a in given],
-                   rectified)
+    added, other_one = (-1 if a is None else places[a] for a in given)
+    how = Epilogue(places[x], places[y], added, other_one, rectified)
     return [*before, Equation(registry["jit"], tuple(inputs), (out,), {
         "jaxpr": Program(inputs, steps, (out,), name="convolution"), "name": "convolution",
         "rows": how}, e.source, e.scope)]

@@ -195,9 +195,9 @@ def with_epilogue(ctx: Context, e: Equation, how: Epilogue, xs: Sequence[Value],
                   out: ShapedArray) -> Value | None:
     """A convolution, whose operand is padded, with what is done to its result (passes/epilogues);
     None where it is not the C kernel's."""
-    p, part = e.params, [None if k < 0 else xs[k] for k in (how.shift, how.more)]
+    p, (shift, more) = e.params, (None if k < 0 else xs[k] for k in (how.shift, how.more))
     return convolve(ctx, xs[how.x], xs[how.y], p["dimension_numbers"], p["window_strides"],
-                    p["rhs_dilation"], out.shape, out.dtype, Sums(*part, how.rectified))
+                    p["rhs_dilation"], out.shape, out.dtype, Sums(shift, more, how.rectified))
 
 
 def _takes_halves(c: Conv, dtype: Dtype) -> bool:

@@ -91,7 +91,8 @@ class View:
         return self.shape[0]
 
     def __iter__(self) -> Any:
-        return iter(Ref(self._part()))
+        whole: Any = Ref(self._part())
+        return iter(whole)
 
     def __getitem__(self, idx: Any) -> Any:
         return self.get(idx)
@@ -105,7 +106,8 @@ class View:
 
     def get(self, idx: Any = ()) -> Any:
         """view[idx], an array."""
-        return Ref(self._part())[idx]
+        whole: Any = Ref(self._part())
+        return whole[idx]
 
     def set(self, value: Any, idx: Any = ()) -> None:
         """Set view[idx] to value."""

@@ -231,7 +231,7 @@ def beside(x: Any, made: Any) -> Any:
             constrain(made, x.aval.placement))
     where = x.aval.placement if isinstance(x, Array) else (  # (of several processes, too)
         x.sharding if isinstance(x, ShapeDtypeStruct) else None)
-    if isinstance(x, ShapeDtypeStruct) and not at_bottom() and (
+    if isinstance(x, ShapeDtypeStruct) and not at_bottom() and where is not None and (
             getattr(where, "explicit", False) and made.shape == x.shape):
         return constrain(made, where)
     if where is None or type(made) is not Array:
