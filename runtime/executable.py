@@ -305,7 +305,8 @@ class Executable:
             device.pending.make_room(self._transient_bytes, self._result_bytes)
         views += map(self._allocate, self._output_buffers)
         if self._transients:
-            views.append(allocate(device, max(self._storage, 1), f"{self.entry} on {device}"))
+            views.append(allocate(device, max(self._storage, 1), f"{self.entry} on {device}",
+                                  f"up to {size_text(self._result_bytes)}"))
         if inline:
             outputs = self._run_inline(views)
         else:

@@ -32,8 +32,9 @@ def usage(device: Device) -> Any:
     return HOST_USAGE if device.is_host else DEVICE_USAGE
 
 
-def allocate(device: Device, nbytes: int, where: str = "") -> Any:
-    """Fresh memory of a device, as IREE's buffer.
+def allocate(device: Device, nbytes: int, where: str = "", needed: str = "") -> Any:
+    """Fresh memory of a device, as IREE's buffer; `needed`: what an error says is needed, where
+    that is not an array of so many bytes.
 
     Raises:
       DeviceError: there is none left, also without what lay in the cache.
@@ -55,9 +56,10 @@ def allocate(device: Device, nbytes: int, where: str = "") -> Any:
     try:
         return _fresh(device, nbytes)
     except (RuntimeError, MemoryError) as error:
-        more = device.is_host and nbytes > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        raise exhausted(error, device, where, size_text(nbytes), _SMALLER if more else ""
-                        ) from error
+        more = not needed and device.is_host and (
+            nbytes > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        raise exhausted(error, device, where, needed or size_text(nbytes),
+                        _SMALLER if more else "") from error
 
 
 def _fresh(device: Device, nbytes: int) -> Any:

@@ -21,8 +21,8 @@ and what it would make many dispatches of.
   sort.py       the order of keys         move.py   large arrays moved
   scatter.py    rows written at positions, updates.py: windows
   native.py     calls of lowering/native: gemm.py, quantized.py and convolve.py (products),
-                cached.py (attention to a cache), spmm.py (sparse products), fft.py (fft_tables.py;
-                fft_in_loops.py from inside of a kernel)
+                cached.py (attention to a cache), spmm.py (sparse products), transpose.py,
+                fft.py (fft_tables.py; fft_in_loops.py from inside of a kernel)
   user.py       kernels of the user's own: user_c.py for CPUs, between
                 guard pages by user_guard.py; user_gpu.py with user_cuda.py (ptx.py, nvrtc.py) and
                 user_vulkan.py (spirv.py)

@@ -114,6 +114,8 @@ def _family(source: str, entry: str) -> str:
         return "move" if entry.startswith("calque_dequantize") else "product"
     if source == "attention":
         return source
+    if source == "transpose":
+        return "move"
     return source if source in ("fft", "select") else "linalg"
 
 

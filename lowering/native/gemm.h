@@ -93,12 +93,6 @@ INLINE int adjacent(const int64_t *x, int64_t n) {
   return every;
 }
 
-#if defined(__clang__) || __GNUC__ >= 12
-#define MIX(order, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define MIX(order, a, b, ...) __builtin_shuffle(a, b, (order){__VA_ARGS__})
-#endif
-
 #define IN(x) JOIN(x, SUFFIX)
 #define EXTEND(x, H, U) __builtin_convertvector(x, U)
 #define SUM(x) JOIN(x, SUM_SUFFIX)

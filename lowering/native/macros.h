@@ -29,6 +29,13 @@
 #define VECTOR_BYTES 16
 #endif
 
+/* Elements of two vectors in another order, numbered through both. */
+#if defined(__clang__) || __GNUC__ >= 12
+#define MIX(order, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define MIX(order, a, b, ...) __builtin_shuffle(a, b, (order){__VA_ARGS__})
+#endif
+
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 INLINE int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }

@@ -36,8 +36,8 @@ def _grouped(p: Program, closing: bool) -> Program:
     inner = [_with_groups(e, closing) for e in whole.equations]
     same = all(a is b for a, b in zip(inner, whole.equations))
     live = whole if same else whole.replace(equations=inner)
-    if not closing and not off("moves"):
-        live = with_transpositions_alone(live)
+    if not off("moves"):
+        live = with_transpositions_alone(live, closing)
     if not off("components"):
         live = split_components(live)
     if closing:

@@ -1,48 +1,66 @@
-"""Transpositions that are computed alone, because what reads them reads other arrays as they lie.
+"""Transpositions that are computed alone, by a kernel of ours where that takes them.
 
 IREE makes one dispatch of `x + y.T`, which walks over y by columns, an element at a time unless its
-vectors fit the shape (3.13; 1000 x 1000 takes 365 us, transposed first and then added 155).  Alone
-it transposes in blocks.  (Kernels of ours walk as they are told: this is of what is left to it.)
-What computes of y.T only, or sums up what it computes, stays one.
-Start reading at `with_transpositions_alone`.
+vectors fit the shape (3.13; 1000 x 1000 takes 365 us, transposed first and then added 155).  What
+computes of y.T only, or sums up what it computes, stays one with it, and so do products, which read
+y as it lies.  Start reading at `with_transpositions_alone`.
 """
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from calque.core.avals import ShapedArray
 from calque.core.dims import is_static
+from calque.core.dtypes import is_key
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
+from calque.core.types import Dtype
+from calque.lowering.plan.switches import off
 
 LEAST = 1 << 13  # elements
+LARGE = 1 << 16  # bytes from which on the kernel pays
+TILE = {1: 32, 2: 32, 4: 16, 8: 8}  # elements of a side, by their bytes (transpose.c)
+OUTER = 3  # axes beside the two
+
+Axis = tuple[int, int, int]  # size, how far apart in the operand, and in the result
 
 
-def with_transpositions_alone(p: Program) -> Program:
-    """p with a barrier behind each such transposition."""
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """A call that is a transposition, with which nothing is fused."""
+
+
+def with_transpositions_alone(p: Program, closing: bool = False) -> Program:
+    """p with a call for each such transposition; `closing`: IREE is to get nothing, so those alone
+    that the kernel takes."""
     if not any(map(_turns_rows, p.equations)):
         return p
     readers: defaultdict[Atom, list[Equation]] = defaultdict(list)
     for e in p.equations:
         for a in {*e.inputs}:
             readers[a].append(e)
-    equations: list[Equation] = []
-    for e in p.equations:
-        if not _turns_rows(e) or not _meets_another(e.outputs[0], readers):
-            equations.append(e)
+    makers: dict[Atom, Equation] = {v: e for e in p.equations for v in e.outputs}
+    results = set(p.outputs)
+    equations = list(p.equations)
+    for k, e in enumerate(equations):
+        if not _turns_rows(e) or closing and tiled(
+                e.inputs[0].aval.shape, e.inputs[0].aval.dtype, e.params["permutation"]) is None:
             continue
-        out = e.outputs[0]
-        moved = Var(ShapedArray(out.aval.shape, out.aval.dtype))
-        equations += [e.replace(outputs=(moved,)),
-                      Equation(registry["optimization_barrier"], (moved,), (out,), {}, e.source,
-                               e.scope)]
+        x, out = e.inputs[0], e.outputs[0]
+        given = isinstance(x, Var) and (x not in makers or makers[x].primitive.kernel != "map")
+        if _meets_another(out, readers) or given and out in results and not readers[out]:
+            equations[k] = Equation(registry["jit"], (x,), (out,), {
+                "jaxpr": Program([x], [e], (out,), name="transpose"), "name": "transpose",
+                "rows": Turned()}, e.source, e.scope)
     return p.replace(equations=equations)
 
 
 def _turns_rows(e: Equation) -> bool:
     """Whether an equation transposes an array so that what was a row is one no more."""
     if e.name != "transpose" or not is_static(e.inputs[0].aval.shape) or (
-            e.outputs[0].aval.size < LEAST):
+            e.outputs[0].aval.size < LEAST or is_key(e.outputs[0].aval.dtype)):
         return False
     long = [axis for axis in e.params["permutation"] if e.inputs[0].aval.shape[axis] != 1]
     return long[-1] != max(long)
@@ -62,3 +80,29 @@ def _meets_another(v: Var, readers: defaultdict[Atom, list[Equation]]) -> bool:
         elif _meets_another(out, readers):
             return True
     return False
+
+
+def tiled(sizes: Sequence[int], dtype: Dtype, permutation: Sequence[int]
+          ) -> tuple[list[Axis], Axis, Axis] | None:
+    """The outer axes, the operand's last one and the result's last one, of a transposition that the
+    kernel takes; None of others."""
+    size = dtype.itemsize
+    if not is_static(sizes) or size not in TILE or dtype.kind == "c" or off("moves") or (
+            math.prod(sizes) * size < LARGE):
+        return None
+    apart = [math.prod(sizes[i + 1:]) for i in range(len(sizes))]
+    shape = [sizes[i] for i in permutation]
+    axes: list[Axis] = []
+    for k, i in enumerate(permutation):
+        here = sizes[i], apart[i], math.prod(shape[k + 1:])
+        if here[0] == 1:
+            continue
+        if axes and axes[-1][1] == here[0] * here[1]:  # one axis in both
+            axes[-1] = axes[-1][0] * here[0], here[1], here[2]
+        else:
+            axes.append(here)
+    last = next((a for a in axes if a[1] == 1), None)
+    if last is None or last is axes[-1] or len(axes) > OUTER + 2 or min(
+            last[0], axes[-1][0]) < TILE[size]:
+        return None
+    return [a for a in axes[:-1] if a is not last], last, axes[-1]

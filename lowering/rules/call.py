@@ -11,6 +11,7 @@ from calque.lowering.kernels.loop import emit_padded, emit_whole
 from calque.lowering.kernels.points import emit_points
 from calque.lowering.kernels.rows import emit_rows
 from calque.lowering.kernels.spmm import emit_spmm
+from calque.lowering.kernels.transpose import turn
 from calque.lowering.passes.assembled import Assembly
 from calque.lowering.passes.attention import Attention
 from calque.lowering.passes.edges import Edges
@@ -20,6 +21,7 @@ from calque.lowering.passes.orders import Order
 from calque.lowering.passes.registers import Plan
 from calque.lowering.passes.remainder import Whole, is_spread
 from calque.lowering.passes.spmm import Spmm
+from calque.lowering.passes.turned import Turned
 from calque.lowering.rules.conv import with_epilogue
 from calque.lowering.rules.reduce import emit_reduce, fold
 from calque.lowering.rules.sort import order_of
@@ -52,6 +54,14 @@ def _jit(op: Op) -> list[Value]:
     if isinstance(how, Epilogue):
         done = with_epilogue(op.ctx, op["jaxpr"].equations[0], how, op.operands, op.outs[0])
         return op.ctx.emit_program(op["jaxpr"], op.operands) if done is None else [done]
+    if isinstance(how, Turned):
+        made = turn(op.ctx, op.x, op["jaxpr"].equations[0].params["permutation"])
+        if made is not None:
+            op.ctx.aliases.add_new([made])
+            return [made]
+        (made,) = op.b.optimization_barrier(*op.ctx.emit_program(op["jaxpr"], op.operands))
+        op.ctx.aliases.add_moved(made, op.x)
+        return [made]
     if isinstance(how, Assembly):
         return [emit_assembly(op.ctx, how, op.operands, op.outs[0], op["jaxpr"].equations)]
     if how is not None:

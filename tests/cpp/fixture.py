@@ -53,7 +53,7 @@ ARTIFACTS: dict[str, list[str]] = {
     "slow": ["slow", "--arg", "f32[512,512]"],
     "wide": ["wide", "--arg", "f32[512,512]"],
     "between": ["between", "--arg", "f32[1024,8]"],
-    "boom": ["boom", "--arg", "f32[512,512]"],
+    "boom": ["boom", "--arg", "f32[b,512]"],  # (sizes of the call: it asks the queue for memory)
     "predict": ["predict", "--arg", LAYERS, "--arg", "f32[64,64]"],
     "train_step": ["train_step", "--arg", LAYERS, "--arg", "f32[64,64]", "--arg", "i32[64]",
                    "--arg", "f32", "--donate", "0"],
