@@ -49,7 +49,9 @@ def with_transpositions_alone(p: Program, closing: bool = False) -> Program:
                 e.inputs[0].aval.shape, e.inputs[0].aval.dtype, e.params["permutation"]) is None:
             continue
         x, out = e.inputs[0], e.outputs[0]
-        given = isinstance(x, Var) and (x not in makers or makers[x].primitive.kernel != "map")
+        if not isinstance(x, Var):
+            continue
+        given = x not in makers or makers[x].primitive.kernel != "map"
         if _meets_another(out, readers) or given and out in results and not readers[out]:
             equations[k] = Equation(registry["jit"], (x,), (out,), {
                 "jaxpr": Program([x], [e], (out,), name="transpose"), "name": "transpose",

@@ -55,13 +55,13 @@ def _jit(op: Op) -> list[Value]:
         done = with_epilogue(op.ctx, op["jaxpr"].equations[0], how, op.operands, op.outs[0])
         return op.ctx.emit_program(op["jaxpr"], op.operands) if done is None else [done]
     if isinstance(how, Turned):
-        made = turn(op.ctx, op.x, op["jaxpr"].equations[0].params["permutation"])
-        if made is not None:
-            op.ctx.aliases.add_new([made])
-            return [made]
-        (made,) = op.b.optimization_barrier(*op.ctx.emit_program(op["jaxpr"], op.operands))
-        op.ctx.aliases.add_moved(made, op.x)
-        return [made]
+        alone = turn(op.ctx, op.x, op["jaxpr"].equations[0].params["permutation"])
+        if alone is not None:
+            op.ctx.aliases.add_new([alone])
+            return [alone]
+        (alone,) = op.b.optimization_barrier(*op.ctx.emit_program(op["jaxpr"], op.operands))
+        op.ctx.aliases.add_moved(alone, op.x)
+        return [alone]
     if isinstance(how, Assembly):
         return [emit_assembly(op.ctx, how, op.operands, op.outs[0], op["jaxpr"].equations)]
     if how is not None:
