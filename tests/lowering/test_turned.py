@@ -69,6 +69,14 @@ def test_what_stays_one(name: str) -> None:
     assert "call of transpose" not in kernels(f, x, y)
 
 
+def test_many_short_rows_are_turned_alone() -> None:
+    x = array(5000, 40)
+    assert "call of transpose" in kernels(lambda x: jnp.exp(x.T) + 1, x)
+    assert "call of transpose" not in kernels(lambda x: jnp.exp(x.T) + 1, x.T.copy())
+    assert "call of transpose" not in kernels(lambda x: x.T.sum(1), x)
+    np.testing.assert_array_equal(calque.jit(lambda x: x.T + 1)(x), x.T + 1)
+
+
 def test_a_transposition_is_no_argument_and_two_may_be() -> None:
     x = jnp.asarray(array(200, 150))
     f = calque.jit(lambda x: (x.T, x.T.reshape(-1), x.T.T,
