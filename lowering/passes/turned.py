@@ -80,18 +80,22 @@ def _is_tall(e: Equation) -> bool:
 
 
 def _meets_another(v: Var, readers: defaultdict[Atom, list[Equation]]) -> bool:
-    """Whether something computes element by element of v and of another array of its size, and is
-    not only summed up."""
-    for e in readers[v]:
-        if e.primitive.kernel != "map" or len(e.outputs) != 1:
-            continue
-        out = e.outputs[0]
-        if any(a is not v and not isinstance(a, Literal) and a.aval.shape == v.aval.shape
-               for a in e.inputs):
-            if not readers[out] or not all(r.name.startswith("reduce_") for r in readers[out]):
-                return True
-        elif _meets_another(out, readers):
-            return True
+    """Whether something computes element by element of v, or of what is computed of v alone, and of
+    another array of its size, and is not only summed up."""
+    reached, waiting = {v}, [v]
+    while waiting:  # (a chain may be longer than Python's stack)
+        at = waiting.pop()
+        for e in readers[at]:
+            if e.primitive.kernel != "map" or len(e.outputs) != 1:
+                continue
+            out = e.outputs[0]
+            if any(a is not at and not isinstance(a, Literal) and a.aval.shape == at.aval.shape
+                   for a in e.inputs):
+                if not readers[out] or not all(r.name.startswith("reduce_") for r in readers[out]):
+                    return True
+            elif out not in reached:
+                reached.add(out)
+                waiting.append(out)
     return False
 
 

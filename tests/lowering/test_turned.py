@@ -77,6 +77,18 @@ def test_many_short_rows_are_turned_alone() -> None:
     np.testing.assert_array_equal(calque.jit(lambda x: x.T + 1)(x), x.T + 1)
 
 
+def test_a_chain_longer_than_the_stack() -> None:
+    def f(x: Any, y: Any) -> Any:
+        z = x.T
+        for _ in range(1500):
+            z = -z
+        return z + y
+    x, y = array(100, 90), array(90, 100)
+    assert "call of transpose" in kernels(f, x, y)
+    assert "call of transpose" not in kernels(lambda x: f(x, 1.0), x)
+    np.testing.assert_array_equal(calque.jit(f)(x, y), x.T + y)
+
+
 def test_a_transposition_is_no_argument_and_two_may_be() -> None:
     x = jnp.asarray(array(200, 150))
     f = calque.jit(lambda x: (x.T, x.T.reshape(-1), x.T.T,
