@@ -124,6 +124,12 @@ def compile_to(source: bytes | str, target: Target, stage: str,
     return text.decode("utf-8", "replace")
 
 
+def expect(target: Target) -> None:
+    """A compile for a target is sure to come."""
+    if SHORTCUTS in all_flags(target) and os.environ.get("CALQUE_COMPILE") != "inside":
+        compiler_process.ahead()
+
+
 def run_compiler(source: bytes, flags: tuple[str, ...], stage: str = "", *,
                  careful: bool = False) -> bytes:
     """What IREE makes of a module with these flags, from the compiler's process."""

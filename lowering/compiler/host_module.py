@@ -104,17 +104,21 @@ class _Body:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.constants: dict[str, str] = {}
+        self.words: dict[int, str] = {}  # the constants' names by their values
+        self.longs: dict[int, str] = {}
 
     def i32(self, value: int) -> str:
-        value -= (value >> 31 & 1) << 32 if value > 0 else 0
-        name = f"%w{value}".replace("-", "m")
-        self.constants[name] = f"{name} = vm.const.i32 {value}"
-        return name
+        if value not in self.words:
+            bits = value - ((value >> 31 & 1) << 32 if value > 0 else 0)
+            self.words[value] = name = f"%w{bits}".replace("-", "m")
+            self.constants[name] = f"{name} = vm.const.i32 {bits}"
+        return self.words[value]
 
     def i64(self, value: int) -> str:
-        name = f"%l{value}".replace("-", "m")
-        self.constants[name] = f"{name} = vm.const.i64 {value}"
-        return name
+        if value not in self.longs:
+            self.longs[value] = name = f"%l{value}".replace("-", "m")
+            self.constants[name] = f"{name} = vm.const.i64 {value}"
+        return self.longs[value]
 
     def rodata(self, name: str) -> str:
         self.constants[f"%{name}"] = f"%{name} = vm.const.ref.rodata @{name} : !vm.buffer"
@@ -213,9 +217,12 @@ def _recorded(number: int, host: Host, commands: Commands, functions: Mapping[st
               counts: Mapping[str, tuple[int, int, int]], where: Mapping[str, int]) -> str:
     """The function that records commands: their buffers are given at each call."""
     b = _Body()
+    known = {f: functions[f] for f in dict.fromkeys(d.function for d in commands.dispatches())}
     b.lines += [
         *[f"%e{k} = vm.global.load.ref @executable_{k} : {_E}"
           for k in sorted({where[d.function] for d in commands.dispatches()})],
+        *[f"%{name}_id = vm.call @hal.executable.lookup.function(%e{where[function]}, "
+          f"{b.rodata(name)}) : ({_E}, !vm.buffer) -> i64" for function, name in known.items()],
         f"%null = vm.const.ref.zero : {_B}",
         f"%c = vm.call @hal.command_buffer.create({b.device()}, {b.i32(0)}, "
         f"{b.i32(_TRANSFER_AND_DISPATCH)}, {b.i64(-1)}, {b.i32(len(commands.slots))}) : "
@@ -223,7 +230,7 @@ def _recorded(number: int, host: Host, commands: Commands, functions: Mapping[st
     barrier = (f"vm.call @hal.command_buffer.execution_barrier(%c, {b.i32(_BEFORE)}, "
                f"{b.i32(_AFTER)}, {b.i64(0)}) : ({_C}, i32, i32, i64) -> ()")
     since = Touched()  # since the last barrier
-    for i, (step, touched) in enumerate(zip(commands.steps, uses(host, commands))):
+    for step, touched in zip(commands.steps, uses(host, commands)):
         if since.meets(touched):
             b.lines.append(barrier)
             since = Touched()
@@ -239,13 +246,12 @@ def _recorded(number: int, host: Host, commands: Commands, functions: Mapping[st
                                  for slot, at, size in step.bindings)
             groups = ", ".join(b.i32(n) for n in counts[step.function])
             constants = ", ".join(map(b.i32, step.constants))
-            e = f"%e{where[step.function]}"
-            b.lines += [
-                f"%f{i} = vm.call @hal.executable.lookup.function({e}, "
-                f"{b.rodata(functions[step.function])}) : ({_E}, !vm.buffer) -> i64",
-                f"vm.call.variadic @hal.command_buffer.dispatch(%c, {e}, %f{i}, {groups}, "
-                f"{b.i64(0)}, [{constants}], [{bindings}]) : ({_C}, {_E}, i64, i32, i32, i32, i64, "
-                f"i32 ..., tuple<i32, i32, {_B}, i64, i64> ...)"]
+            which = f"%e{where[step.function]}, %{functions[step.function]}_id"
+            b.lines.append(
+                f"vm.call.variadic @hal.command_buffer.dispatch(%c, {which}, "
+                f"{groups}, {b.i64(0)}, [{constants}], [{bindings}]) "
+                f": ({_C}, {_E}, i64, i32, i32, i32, i64, i32 ..., "
+                f"tuple<i32, i32, {_B}, i64, i64> ...)")
     b.lines.append(barrier)
     b.lines += [f"vm.call @hal.command_buffer.finalize(%c) : ({_C}) -> ()", f"vm.return %c : {_C}"]
     return b.written(f"vm.func private @record_{number}() -> {_C}")

@@ -205,6 +205,14 @@ def request(source: bytes, flags: tuple[str, ...], stage: str = "",
     return answer.kind, answer.value, said, answer.phases
 
 
+def ahead() -> None:
+    """Start the process of shortcuts now, for a compile that is sure to come: it loads while the
+    program is lowered."""
+    if possible():
+        with contextlib.suppress(OSError, mlir.NoCompilerError):  # (the compile says so)
+            _server("short")
+
+
 def possible() -> bool:
     """Whether this process runs in a Python that can be started again (embedded ones cannot)."""
     name = os.path.basename(sys.executable or "").lower()

@@ -16,7 +16,6 @@ import ctypes
 import importlib.util
 import os
 import pickle
-import shutil
 import signal
 import sys
 import threading
@@ -368,6 +367,7 @@ def main(kind: str, folders: list[str]) -> None:
         try:
             request = pickle.load(requests)
         except EOFError:  # the process that asks ended, perhaps killed
+            import shutil  # (2 ms, of a start that somebody waits for)
             for _ in range(100):  # (threads at work may be writing there)
                 shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
                 if not os.path.exists(os.environ["TMPDIR"]):

@@ -11,6 +11,7 @@ the compiler's process reads it.
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import math
 import re
@@ -200,10 +201,12 @@ def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
         raise Unknown(part[0].strip()[:80])
 
 
+@functools.cache
 def _nbytes(kind: str) -> int:
     return math.prod(_sizes(kind)) * _BYTES[_element(kind)]
 
 
+@functools.cache
 def _element(kind: str) -> str:
     """The type of a tensor's elements."""
     found = _TENSOR.fullmatch(kind)
@@ -231,7 +234,9 @@ def _read_main(lines: list[str]) -> _Program:
     numbers: dict[str, tuple[str, str]] = {}
     words: dict[str, int] = {}
     for line in lines[1:-1]:
-        if (found := _CONSTANT.fullmatch(line)) is not None:
+        if (found := _DISPATCH.fullmatch(line)) is not None:
+            _read_dispatch(p, env, numbers, words, found)
+        elif (found := _CONSTANT.fullmatch(line)) is not None:
             numbers[found[1]] = found[2], found[3]
         elif (found := _SPREAD.fullmatch(line)) is not None:
             value, kind = numbers.get(found[2], ("", ""))
@@ -245,8 +250,6 @@ def _read_main(lines: list[str]) -> _Program:
             env[found[1]] = _Array(x.place, x.number, found[4])
         elif (found := _WORD.fullmatch(line)) is not None:
             words[found[1]] = int(found[2])
-        elif (found := _DISPATCH.fullmatch(line)) is not None:
-            _read_dispatch(p, env, numbers, words, found)
         elif (found := _RETURN.fullmatch(line)) is not None and line is lines[-2]:
             p.results = [env.get(v, _Array("", 0, "tensor<i1>")) for v in _names(found[1])]
             if any(r.place != "made" and r[:2] not in p.written for r in p.results) or (
@@ -434,7 +437,8 @@ class _Slab:
                 for begin, end, _ in there:  # (by their places)
                     if at + size <= begin:
                         break
-                    at = max(at, end)
+                    if end > at:
+                        at = end
                 bisect.insort(there, (at, at + size, last))
             self.places[a.place, a.number] = at
             self.size = max(self.size, at + size)

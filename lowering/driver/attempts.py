@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calque.lowering.compiler.compile import CompileError
-from calque.lowering.driver.cache import compile_cached
+from calque.lowering.driver.cache import compile_cached, expect
 from calque.lowering.driver.module import Lowered
 from calque.lowering.emit.fusion import BINDINGS, CUDA_BINDINGS
 from calque.lowering.target.targets import Target
@@ -24,6 +24,7 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
     each operation, transients=False, for memory that the program asks the queue for, beside=False
     and bindings= (`_fitting`), and locations=.
     """
+    expect(target)
     lowered = write()
     if lowered.module is None:
         return lowered, None

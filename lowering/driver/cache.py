@@ -25,7 +25,14 @@ from pathlib import Path
 
 from calque.core import monitoring
 from calque.core.config import config
-from calque.lowering.compiler.compile import all_flags, compile_module, compiler_version
+from calque.lowering.compiler.compile import (
+    all_flags,
+    compile_module,
+    compiler_version,
+)
+from calque.lowering.compiler.compile import (
+    expect as expect_compile,
+)
 from calque.lowering.compiler.folders import cache_directory, open_lock, own_directory, read_own
 from calque.lowering.driver import progress
 from calque.lowering.target.targets import Target
@@ -40,7 +47,7 @@ _LOCK = ".lock"
 _LONGEST_WAIT_S = 120.0  # for another process that compiles the same
 _OBJECT = re.compile(rb'path = "([^"]+)"')
 
-_state = {"writes": 0, "hits": 0, "misses": 0, "warned": 0, "asked": 0}
+_state = {"writes": 0, "hits": 0, "misses": 0, "warned": 0, "asked": 0, "expected": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,16 @@ def _cached(module: bytes, target: Target, options: tuple[str, ...], reason: str
     if "compile" in os.environ.get("CALQUE_LOG", ""):
         _log(hit, reason, (time.perf_counter() - start) * 1e3, target, len(program))
     return program
+
+
+def expect(target: Target) -> None:
+    """A program is lowered for a target: if it is the first, and nothing is kept that it could be,
+    the compiler's process loads meanwhile (a third of a cold first call)."""
+    if not _state["expected"]:
+        _state["expected"] = 1
+        folder = _folder()
+        if folder is None or not any(folder.glob("*" + _SUFFIX)):
+            expect_compile(target)
 
 
 def _tell_listeners(retrieval_s: float | None) -> None:

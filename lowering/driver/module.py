@@ -23,7 +23,7 @@ from calque.core.collecting import rarely
 from calque.core.dims import Dim, is_static
 from calque.core.errors import InconclusiveDimensionOperation, explain
 from calque.core.lists import types_of
-from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.source import UNKNOWN
 from calque.lowering.driver.boundary import (
     DEVICE,
@@ -314,7 +314,7 @@ def _measured(p: Program, inputs: Sequence[Var]) -> set[Var]:
 
 def _is_dynamic(p: Program) -> bool:
     """Whether a size, at any depth, is known at the call only."""
-    return any(cost.is_dynamic(e) or any(map(_is_dynamic, inner_of(e.params))) for e in p.equations)
+    return any(e.is_dynamic or any(map(_is_dynamic, e.inner)) for e in p.equations)
 
 
 def _sources(inputs: Sequence[Var]) -> dict[str, tuple[Var, int, int, int]]:
@@ -498,7 +498,7 @@ class Emitter:
                   given: repeats.Given = repeats.NOTHING) -> None:
         copying, uses = hazards.copying(p), _uses(p)
         for i, e in enumerate(p.equations):
-            if e.primitive.program is not None or inner_of(e.params):
+            if e.primitive.program is not None or e.inner:
                 # what a called Program updates may be read here later
                 self.ctx.aliases.elsewhere.update(env[a] for a in e.inputs
                                           if isinstance(a, Var) and a in env and uses[a] > 1)
@@ -559,7 +559,7 @@ class Emitter:
             if getattr(error, "located", False):
                 raise
             raise _undecided(e, error) from error
-        if self.ctx.plan.count == told and not inner_of(e.params):
+        if self.ctx.plan.count == told and not e.inner:
             if self.ctx.cpu and is_fold(e.primitive):
                 self.ctx.plan.refuse(fold_refusal(e))
             if not self.ctx.closing:  # (an array filled, or seen in another shape)

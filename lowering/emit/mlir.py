@@ -117,8 +117,13 @@ def operation(name: str, kinds: Sequence[Any], operands: Sequence[Any] = (),
     module = ir()
     return module.Operation.create(
         name, results=list(kinds), operands=list(operands), regions=regions, attributes={
-            k: module.Attribute.parse(v) if isinstance(v, str) else v
+            k: _attribute(v) if isinstance(v, str) else v
             for k, v in (attributes or {}).items()})
+
+
+@functools.lru_cache(4096)
+def _attribute(text: str) -> Any:
+    return ir().Attribute.parse(text, context())
 
 
 def value(name: str, kind: Any, operands: Sequence[Any] = (), /, **attributes: Any) -> Any:

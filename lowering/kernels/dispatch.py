@@ -165,4 +165,6 @@ def merge_equal(module: Any) -> None:
             op.attributes["entry_points"] = ir.Attribute.parse(f"[{', '.join(entries)}]")
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(renamed)
+    for op in module.body.operations:
+        if op.operation.name != "stream.executable":  # (those dispatch nothing)
+            op.operation.walk(renamed)

@@ -275,12 +275,13 @@ def shape_of_product(x: Value, y: Value, dims: Dims) -> Shape:
 def vector_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) -> Value | None:
     """dot_general where one operand is a vector, or a row or a column, of each batch: the other is
     read once, as it lies; None where it is small, or neither rows nor columns lie in memory."""
-    (xc, yc), (xb, yb), shape = *dims, shape_of_product(x, y, dims)
+    (xc, yc), (xb, yb) = dims
     xf, yf = other_axes(x.ndim, xc, xb), other_axes(y.ndim, yc, yb)
     m, n = math.prod(x.shape[i] for i in xf), math.prod(y.shape[i] for i in yf)
+    if 1 not in (m, n):
+        return None
+    shape = shape_of_product(x, y, dims)
     if n != 1:
-        if m != 1:
-            return None
         x, y, (xb, yb), (xc, yc), xf, m = y, x, (yb, xb), (yc, xc), yf, n
     batch, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xc))
     if not has_vector_kernel(m, k):
@@ -306,7 +307,7 @@ def vector_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) ->
 def few_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) -> Value | None:
     """dot_general where one operand has a few rows or columns, and the other, which is read once,
     rows along the contracted axis; None of others."""
-    (xc, yc), (xb, yb), shape = *dims, shape_of_product(x, y, dims)
+    (xc, yc), (xb, yb) = dims
     if x.dtype != sums:
         return None
     sides = [(x, (xb, other_axes(x.ndim, xc, xb), xc)), (y, (yb, other_axes(y.ndim, yc, yb), yc))]
@@ -327,7 +328,7 @@ def few_product(ctx: Context, x: Value, y: Value, dims: Dims, sums: Dtype) -> Va
     groups = max(1, min(GROUPS, batch * n * k * size // VECTOR_GROUP, batch * n // LINE))
     scalars = (batch, n, m, k, a_batch, a_row, v_batch, v_row, *((m, 1) if rows == n else (1, n)))
     return emit_native(ctx, source_of(sums.name), f"calque_few_{SUFFIXES[x.dtype.name]}", [a, v],
-                       [(shape, sums)], scalars, groups)[0]
+                       [(shape_of_product(x, y, dims), sums)], scalars, groups)[0]
 
 
 def narrow_product(ctx: Context, x: Value, y: Value, dims: Dims) -> Value | None:

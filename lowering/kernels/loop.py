@@ -12,7 +12,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.lists import split_list
-from calque.core.program import Equation, Literal, Program, Var, inner_of
+from calque.core.program import Equation, Literal, Program, Var
 from calque.core.types import Params
 from calque.core.words import has_transforms
 from calque.lowering.emit import mlir
@@ -55,9 +55,9 @@ def emit_kernel(ctx: Context, e: Equation, xs: Sequence[Value], outs: Sequence[S
             xs = [xs[s] if isinstance(s, int) else panelled(ctx, xs[s.source], s)
                   for s in sources]
     shell = Shell(ctx, "memory" if found is None else "registers", xs, outs, _object(
-        ctx, any(map(has_transforms, inner_of(e.params)))))
+        ctx, any(map(has_transforms, e.inner))))
     if found is None:
-        for inner in inner_of(e.params):
+        for inner in e.inner:
             shell.count(loops.maps(inner))
     with shell.inside():
         if found is not None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Literal, Program, Var, param_key
+from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Axes, Dtype, Shape
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
@@ -212,7 +212,7 @@ class Kernel:
             xs = [self.atom(a, axes, inputs) for a, axes in zip(e.inputs, reads)]
             name, out, dtype = e.name, e.outputs[0], e.outputs[0].aval.dtype
             key = (name, tuple(map(id, xs)), dtype,
-                   tuple((k, param_key(v)) for k, v in e.params.items()))
+                   e.params_key)
             ready = max([x.ready for x in xs], default=0)
             # folds of one element
             alone = is_fold(e.primitive) and set(reads[0]) - {-1} <= set(made)
@@ -262,7 +262,7 @@ class Kernel:
                     m.view(m.shape, m.strides, k * m.strides[-1]), across)
         axes = {i for i, s in enumerate(strides) if s}.union(*[n.axes for n in at])
         key = ("gather", x, tuple(strides), tuple(map(id, at)),
-               tuple((k, param_key(v)) for k, v in e.params.items()))
+               e.params_key)
         made = self.node(key, "picked", e.outputs[0].aval.dtype, axes,
                          max([n.ready for n in at], default=0), e, at,
                          EACH if any(self.last in n.axes for n in at) else 0)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.avals import ShapedArray
-from calque.core.program import Equation, Literal, param_key
+from calque.core.program import Equation, Literal
 from calque.core.types import Dtype, Ndarray, Shape
 from calque.lowering.compiler.server import FUNCTIONS
 from calque.lowering.emit import mlir
@@ -295,7 +295,7 @@ def _function(e: Equation) -> Any:
     """What an elementwise equation, or a product, computes of its operands."""
     return (e.name, e.outputs[0].aval.dtype, *[a.aval.dtype for a in e.inputs],
             *[a.aval.shape for a in e.inputs if e.primitive.kernel != "map"],
-            *[(k, param_key(v)) for k, v in e.params.items()],
+            *e.params_key,
             *[np.asarray(a.value).tobytes() for a in e.inputs if isinstance(a, Literal)])
 
 

@@ -20,7 +20,7 @@ from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.types import Dtype
 from calque.lowering.emit.dtypes import F16
-from calque.lowering.passes.cost import is_dynamic, is_unrolled
+from calque.lowering.passes.cost import is_unrolled
 from calque.lowering.passes.flat import flat
 
 MOST_STACKED = 1 << 28  # bytes of what is stacked for sums, and no more than is stacked already
@@ -42,7 +42,7 @@ def _accumulate(p: Program) -> Program:
 
 
 def _without_sums(e: Equation) -> list[Equation]:
-    if is_dynamic(e) or not e.params["length"] or is_unrolled(e.params):
+    if e.is_dynamic or not e.params["length"] or is_unrolled(e.params):
         return [e]
     loop = _Loop(e)
     for i in range(e.params["num_carry"]):

@@ -48,7 +48,7 @@ def assemble(finder: Finder) -> None:
     for i in sorted(finder.live):
         e = finder.equations[i]
         out = e.outputs[0].aval
-        if e.name == "concatenate" and not cost.is_dynamic(e) and (
+        if e.name == "concatenate" and not e.is_dynamic and (
                 out.size >= LEAST and out.dtype in loops.DTYPES):
             _assemble(finder, i, e)
 

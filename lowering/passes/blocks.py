@@ -15,7 +15,6 @@ from calque.core.avals import ShapedArray
 from calque.core.lists import other_axes
 from calque.core.program import Equation, Literal, Program
 from calque.lowering.emit.dtypes import F32, F64, HALVES
-from calque.lowering.passes import cost
 from calque.lowering.passes.replacement import Replacement
 
 _DTYPES = frozenset((F32, F64, *HALVES))
@@ -32,7 +31,7 @@ def by_blocks(p: Program) -> Program:
 
 
 def _is_of_blocks(e: Equation) -> bool:
-    if e.name != "conv_general_dilated" or cost.is_dynamic(e):
+    if e.name != "conv_general_dilated" or e.is_dynamic:
         return False
     p, (x, y) = e.params, (a.aval for a in e.inputs)
     taps = [y.shape[i] for i in p["dimension_numbers"].rhs_spec[2:]]

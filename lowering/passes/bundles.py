@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from calque.core.primitive import registry
-from calque.core.program import Equation, Program, Var, param_key
+from calque.core.program import Equation, Program, Var
 from calque.lowering.passes import cost
 from calque.lowering.passes.remainder import WHOLE
 
@@ -112,5 +112,5 @@ class _Finder:
 
 
 def _kind(e: Equation) -> Any:
-    return (e.name, tuple((k, param_key(v)) for k, v in e.params.items()),
+    return (e.name, e.params_key,
             tuple((a.aval.shape, a.aval.dtype) for a in (*e.inputs, *e.outputs)))

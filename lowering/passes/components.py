@@ -17,7 +17,6 @@ from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var
 from calque.core.types import Params, Shape
 from calque.lowering.emit.dtypes import HALVES
-from calque.lowering.passes import cost
 from calque.lowering.passes.rows import VIEWS, is_elementwise, is_fold
 
 MOST = 4  # components
@@ -75,7 +74,7 @@ def _is_wide(a: Atom, k: int) -> bool:
 def _has_component_form(e: Equation, k: int) -> bool:
     """Whether an equation can be written component by component."""
     name, x = e.name, e.inputs[0] if e.inputs else None
-    if x is None or len(e.outputs) != 1 or cost.is_dynamic(e):
+    if x is None or len(e.outputs) != 1 or e.is_dynamic:
         return False
     out = e.outputs[0]
     if name in JOINS:

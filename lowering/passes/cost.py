@@ -12,7 +12,7 @@ from typing import Any
 
 from calque.core.dims import Dim, bounds, guess, is_static
 from calque.core.lists import without
-from calque.core.program import Equation, Program, inner_of
+from calque.core.program import Equation, Program
 from calque.core.types import Params, Shape
 from calque.lowering.passes import hazards, loops, registers
 from calque.lowering.passes.split import part_of, rows_of
@@ -57,6 +57,8 @@ _TILING, _INNER = "--iree-opt-data-tiling", "--iree-llvmcpu-enable-inner-tiled"
 def inner_programs(e: Equation) -> list[tuple[Program, int]]:
     """(inner program, how often it runs)."""
     p = e.params
+    if not e.inner and e.primitive.program is None:
+        return []
     if e.name == "custom_linear_solve":  # the others are its derivatives'
         return [(p["solve"], 1)]
     if e.name == "scan":
@@ -67,7 +69,7 @@ def inner_programs(e: Equation) -> list[tuple[Program, int]]:
         return [(b, 1) for b in p["branches"]]
     if e.primitive.program is not None and not is_open(e):
         return [(e.primitive.program(*[a.aval for a in e.inputs], **p), 1)]
-    return [(v, 1) for v in p.values() if isinstance(v, Program)]
+    return [(q, 1) for q in e.inner]
 
 
 def is_open(e: Equation) -> bool:
@@ -81,18 +83,6 @@ def is_open(e: Equation) -> bool:
 def has_vector_kernel(rows: int, columns: int) -> bool:
     """Whether a matrix is large enough for the kernel that multiplies it by a vector."""
     return rows * columns >= LEAST_VECTOR and min(rows, columns) >= LEAST_VECTOR_SIZE
-
-
-def is_dynamic(e: Equation) -> bool:
-    """Whether a size of an equation is known at the call only."""
-    for value in e.params.values():
-        if isinstance(value, Dim):
-            return True
-    for a in (*e.inputs, *e.outputs):
-        for d in a.aval.shape:  # (plain loops: this is asked ten times of each equation)
-            if isinstance(d, Dim):
-                return True
-    return False
 
 
 def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> Any:
@@ -224,7 +214,7 @@ def refusal(e: Equation) -> Refusal | None:
     """Why a loop is no kernel."""
     if not loops.enabled:
         return Refusal(e, "switched off")
-    if is_dynamic(e):
+    if e.is_dynamic:
         return Refusal(e, "open size")
     if e.name == "scan":
         if is_unrolled(e.params):
@@ -307,7 +297,7 @@ def whole_refusal(p: Program, many: bool = False) -> Refusal | None:
     if not loops.enabled or off("program"):
         return Refusal(None, "switched off")
     for e in p.equations:
-        if is_dynamic(e):
+        if e.is_dynamic:
             return Refusal(e, "open size")
     alone = loops.passes(p) <= 1
     if not p.equations or alone and loops.folds(p):  # a fold is one kernel anyway (passes/rows)
@@ -341,7 +331,7 @@ def _has_few(p: Program) -> bool:
     loops."""
     return p.derived("few", lambda: all(
         e.primitive.kernel != "loop" and all(v.aval.size <= FEW for v in e.outputs)
-        and all(map(_has_few, inner_of(e.params))) for e in p.equations))
+        and all(map(_has_few, e.inner)) for e in p.equations))
 
 
 def loop_steps(p: Program) -> int:
@@ -389,7 +379,7 @@ def _decomposed(p: Program) -> int:
     """What decompositions in C, outside of loops, take beyond what their Programs would."""
     found = 0
     for e in p.equations:
-        if e.name in DECOMPOSED and not is_dynamic(e):
+        if e.name in DECOMPOSED and not e.is_dynamic:
             cubes, squares, each = DECOMPOSED[e.name]
             a = e.inputs[0].aval
             size = e.outputs[0].aval.size if e.name == "triangular_solve" else a.size
@@ -405,7 +395,7 @@ def _streamed(p: Program) -> int:
     core's cache holds, each element is read from memory once."""
     total = 0
     for e in p.equations:
-        if e.name != "dot_general" or is_dynamic(e):
+        if e.name != "dot_general" or e.is_dynamic:
             continue
         x, y = (a.aval for a in e.inputs)
         matrix, vector = (x, y) if x.size > y.size else (y, x)
@@ -497,7 +487,7 @@ def is_callback(e: Equation) -> bool:
     Python, a handler of XLA's, or a kernel with side effects."""
     return e.primitive.calls_python or e.name == "ffi_call" and bool(
         e.params["has_side_effect"] or e.params["kernels"].handler) or any(
-            map(calls_python, inner_of(e.params)))
+            map(calls_python, e.inner))
 
 
 def writes_in_place(p: Program) -> bool:

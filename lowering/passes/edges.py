@@ -14,7 +14,7 @@ import numpy as np
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Program, Var
 from calque.core.types import Ndarray
-from calque.lowering.passes import cost, loops, rows
+from calque.lowering.passes import loops, rows
 
 LEAST_ROWS, MOST_ROWS = 8, 1 << 16
 MOST_RUNS = 16  # of a row
@@ -40,7 +40,7 @@ def edges(finder: rows.Finder) -> None:
     """Put calls in the place of what joins parts of one array, where that is more than slices."""
     joins = [i for i in finder.live if finder.equations[i].name == "concatenate"]
     for i in sorted(joins, key=finder.position.__getitem__, reverse=True):
-        if i not in finder.live or cost.is_dynamic(finder.equations[i]):
+        if i not in finder.live or finder.equations[i].is_dynamic:
             continue
         used = set[int]()
         e = finder.equations[i]

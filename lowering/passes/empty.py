@@ -23,7 +23,6 @@ from calque.core.program import (
     Program,
     Var,
     eliminate_dead_code,
-    inner_of,
 )
 
 _OF_NOTHING = {"dot_general": 0, "reduce_sum": 0, "reduce_or": 0, "reduce_xor": 0,
@@ -43,7 +42,7 @@ def without_empty(p: Program) -> Program:
 
 def _has(p: Program) -> bool:
     return p.derived("has empty", lambda: any(
-        any(is_empty(a.aval) for a in (*e.inputs, *e.outputs)) or any(map(_has, inner_of(e.params)))
+        any(is_empty(a.aval) for a in (*e.inputs, *e.outputs)) or any(map(_has, e.inner))
         for e in p.equations))
 
 

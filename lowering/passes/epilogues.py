@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.lowering.emit.dtypes import F32, F64
 from calque.lowering.passes import cost
 from calque.lowering.passes.flat import flat
@@ -45,12 +45,12 @@ def with_epilogues(p: Program) -> Program:
 
 
 def _holds(p: Program) -> bool:
-    return any(_is_of_kernel(e) or any(map(_holds, inner_of(e.params))) for e in p.equations)
+    return any(_is_of_kernel(e) or any(map(_holds, e.inner)) for e in p.equations)
 
 
 def _is_of_kernel(e: Equation) -> bool:
     """Whether a convolution is the C kernel's, and its result lies as that computes it."""
-    if e.name != "conv_general_dilated" or cost.is_dynamic(e):
+    if e.name != "conv_general_dilated" or e.is_dynamic:
         return False
     q, (x, y), out = e.params, (a.aval for a in e.inputs), e.outputs[0].aval
     d = q["dimension_numbers"]

@@ -6,19 +6,19 @@ the Program is.  Start reading at `Graph.is_convex`, then `Graph.contract`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from calque.core.program import Atom, Equation
 
 
-def bits(mask: int) -> Iterator[int]:
+def bits(mask: int) -> list[int]:
     """The numbers of a set, rising."""
-    text = bin(mask)[:1:-1]  # (of thousands of bits a third of the time of `mask & -mask`)
-    i = text.find("1")
-    while i >= 0:
-        yield i
-        i = text.find("1", i + 1)
+    octets = np.frombuffer(mask.to_bytes(-(-mask.bit_length() // 8), "little"), np.uint8)
+    found: list[int] = np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()
+    return found
 
 
 class Span(NamedTuple):

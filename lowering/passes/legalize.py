@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from calque.core import dtypes
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Program, Var, eliminate_dead_code, inner_of
+from calque.core.program import Atom, Equation, Program, Var, eliminate_dead_code
 from calque.core.words import forms, has_transforms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.blocks import by_blocks
@@ -75,7 +75,7 @@ def _turned_last(p: Program) -> Program:
     makers: dict[Atom, Equation] = {v: e for e in p.equations for v in e.outputs}
     known, equations = dict[Atom, Atom](), list[Equation]()
     for e in p.equations:
-        if e.name == "dot_general" and not cost.is_dynamic(e):
+        if e.name == "dot_general" and not e.is_dynamic:
             for a in dict.fromkeys(e.inputs):
                 chain, maker = list[Equation](), makers.get(a)
                 while maker is not None and maker.name == "convert_element_type":
@@ -123,7 +123,7 @@ def _has_one_feature(e: Equation) -> bool:
     p, weights = e.params, e.inputs[1].aval
     d, groups = p["dimension_numbers"], p["feature_group_count"]
     outputs, inputs, *taps = (weights.shape[i] for i in d.rhs_spec)
-    return (not cost.is_dynamic(e) and outputs == groups and inputs == 1
+    return (not e.is_dynamic and outputs == groups and inputs == 1
             and math.prod(taps) <= FEW_TAPS and set(p["lhs_dilation"]) == {1}
             and (groups == 1 or weights.ndim - 1 not in (d.lhs_spec[1], d.out_spec[1])))
 
@@ -140,11 +140,11 @@ def _with_legal_loops(p: Program, transforms: bool) -> Program:
         if cost.is_better_looped(e):
             e = e.replace(params={**e.params, "unroll": 0})
         written = None
-        if e.primitive.words is not None and not cost.is_dynamic(e) and not cost.is_kernel(e) and (
-                transforms or not any(map(has_transforms, inner_of(e.params)))):
+        if e.primitive.words is not None and not e.is_dynamic and not cost.is_kernel(e) and (
+                transforms or not any(map(has_transforms, e.inner))):
             if has_complex(e):
                 written = in_pairs(e)
-            elif is_masked(e) or any(map(needs_words, inner_of(e.params))):
+            elif is_masked(e) or any(map(needs_words, e.inner)):
                 written = in_words(e)
         for q in [e] if written is None else written:
             equations += (None if off("planes") else in_planes(q)) or [q]
@@ -155,7 +155,7 @@ def needs_words(p: Program) -> bool:
     """Whether some equation, at any depth, is written otherwise in words."""
     return p.derived("needs words", lambda: any(
         e.primitive.kernel == "expanded" or is_masked(e)
-        or any(map(needs_words, inner_of(e.params)))
+        or any(map(needs_words, e.inner))
         or any(dtypes.is_key(a.aval.dtype) for a in (*e.inputs, *e.outputs))
         for e in p.equations))
 
@@ -168,13 +168,13 @@ def is_masked(e: Equation) -> bool:
 def has_masked(p: Program) -> bool:
     """Whether a loop in it, at any depth, has one."""
     return p.derived("has masked", lambda: any(
-        is_masked(e) or any(map(has_masked, inner_of(e.params))) for e in p.equations))
+        is_masked(e) or any(map(has_masked, e.inner)) for e in p.equations))
 
 
 def has_complex(e: Equation) -> bool:
     """Whether an equation has complex numbers, at any depth."""
     return any(a.aval.dtype.kind == "c" for a in (*e.inputs, *e.outputs)) or any(
-        any(map(has_complex, q.equations)) for q in inner_of(e.params))
+        any(map(has_complex, q.equations)) for q in e.inner)
 
 
 def in_pairs(e: Equation) -> list[Equation] | None:
@@ -217,7 +217,7 @@ def in_words(e: Equation) -> list[Equation] | None:
     """A loop that is a kernel, with what converts its keys before and after it; None where none
     becomes of it."""
     assert e.primitive.words is not None
-    for masked in (False, True) if is_masked(e) or any(map(has_masked, inner_of(e.params))) else (
+    for masked in (False, True) if is_masked(e) or any(map(has_masked, e.inner)) else (
             False,):
         made: Program | None = e.primitive.words(e, masked)
         made = made and without_empty(made)  # (sums over one step have nothing left to add)

@@ -78,7 +78,7 @@ def lists(finder: rows.Finder) -> None:
 def _is_member(e: Equation) -> bool:
     """Whether an equation may belong to a part."""
     shape = e.outputs[0].aval.shape if len(e.outputs) == 1 else ()
-    if not shape or cost.is_dynamic(e) or not loops.is_plain(e) or (
+    if not shape or e.is_dynamic or not loops.is_plain(e) or (
             loops.elements(shape) > MOST_ELEMENTS):
         return False
     if e.name == "broadcast_in_dim":
@@ -133,8 +133,7 @@ def _key(part: _Part, finder: rows.Finder) -> Any:
         leaves = out in finder.results or any(u not in mine for u in finder.users.get(out, ()))
         if leaves:
             part.outputs.append(out)
-        params = () if e.name == "broadcast_in_dim" else tuple(
-            (k, param_key(v)) for k, v in e.params.items())
+        params = () if e.name == "broadcast_in_dim" else e.params_key
         found.append((e.name, params, out.aval.dtype, tuple(refs), leaves))
     if not any(v.aval.shape for v in part.inputs) or not all(
             v.aval.size <= BY_THE_WAY or finder.is_at_hand(v) for v in part.inputs):

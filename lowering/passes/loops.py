@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from calque.core.config import is_off
-from calque.core.program import Atom, Equation, Program, inner_of
+from calque.core.program import Atom, Equation, Program
 from calque.core.types import Shape
 from calque.core.words import forms
 from calque.lowering.emit.dtypes import BOOL
@@ -32,7 +32,7 @@ def maps(p: Program) -> Iterator[Equation]:
     for e in p.equations:
         if e.primitive.kernel == "map":
             yield e
-        for q in inner_of(e.params):
+        for q in e.inner:
             yield from maps(q)
 
 
@@ -42,13 +42,16 @@ def products(p: Program) -> Iterator[Equation]:
         if e.name == "dot_general":
             yield e
         elif e.primitive.kernel != "loop":
-            for q in inner_of(e.params):
+            for q in e.inner:
                 yield from products(q)
 
 
 def is_plain(e: Equation) -> bool:
     """Whether arrays of an equation are of dtypes that kernels have, and not empty."""
-    return all(a.aval.size and a.aval.dtype in DTYPES for a in (*e.inputs, *e.outputs))
+    for a in (*e.inputs, *e.outputs):  # noqa: SIM110 (asked of each equation by many)
+        if not a.aval.size or a.aval.dtype not in DTYPES:
+            return False
+    return True
 
 
 def have_kernel_forms(p: Program) -> bool:
@@ -88,7 +91,7 @@ def refusal(e: Equation) -> Refusal | None:
         if len(dtypes) > 1:
             return Refusal(e, "mixed product")
         return Refusal(e, "bool product") if BOOL in dtypes else None
-    return next((r for r in map(refusal_within, inner_of(e.params)) if r is not None), None)
+    return next((r for r in map(refusal_within, e.inner) if r is not None), None)
 
 
 def is_map(e: Equation) -> bool:
@@ -125,7 +128,7 @@ def decompositions(p: Program) -> Iterator[Equation]:
     for e in p.equations:
         if is_small_decomposition(e):
             yield e
-        for q in inner_of(e.params):
+        for q in e.inner:
             yield from decompositions(q)
 
 
@@ -147,14 +150,14 @@ def passes(p: Program, loose: bool = False) -> int:
     """How many equations begin a loop nest of their own, at least; `loose`: of those that no group
     has taken (passes/groups)."""
     return sum((0 if loose and "rows" in e.params else
-                sum(passes(q, loose) for q in inner_of(e.params))) if e.name == "jit" else
+                sum(passes(q, loose) for q in e.inner)) if e.name == "jit" else
                e.primitive.kernel in ("fold", "loop", "nest") for e in p.equations)
 
 
 def folds(p: Program) -> bool:
     """Whether a sum, an extremum or the like is in it."""
     return any(e.primitive.kernel == "fold" or e.name == "jit" and any(
-        map(folds, inner_of(e.params))) for e in p.equations)
+        map(folds, e.inner)) for e in p.equations)
 
 
 def lanes(e: Equation) -> tuple[int, ...] | None:
@@ -165,7 +168,7 @@ def lanes(e: Equation) -> tuple[int, ...] | None:
     if len(shapes) != 1:
         return None
     (shape,) = shapes
-    return shape if all(_in_lanes(q, shape) for q in inner_of(e.params)) else None
+    return shape if all(_in_lanes(q, shape) for q in e.inner) else None
 
 
 def parts(e: Equation) -> Iterator[tuple[Atom, bool]]:
@@ -190,10 +193,10 @@ def _in_lanes(p: Program, shape: Shape) -> bool:
         if e.primitive.kernel == "loop":
             around = list(parts(e))
             if any(stacked or a.aval.shape not in ((), shape) for a, stacked in around) or not all(
-                    _in_lanes(q, shape) for q in inner_of(e.params)):
+                    _in_lanes(q, shape) for q in e.inner):
                 return False
         elif name == "jit":
-            if not all(_in_lanes(q, shape) for q in inner_of(e.params)):
+            if not all(_in_lanes(q, shape) for q in e.inner):
                 return False
         elif name == "broadcast_in_dim":
             if e.inputs[0].aval.shape not in ((), shape):

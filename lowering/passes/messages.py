@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.dims import guess
-from calque.core.program import Atom, Equation, Program, inner_of
+from calque.core.program import Atom, Equation, Program
 
 MOST_BYTES = 32 << 20
 
@@ -23,7 +23,7 @@ def combined(p: Program) -> Program:
 def sends(p: Program) -> bool:
     """Whether a program, or one that it holds, sends messages."""
     return bool(p.derived("sends", lambda: any(
-        e.name.startswith("message_") or any(map(sends, inner_of(e.params)))
+        e.name.startswith("message_") or any(map(sends, e.inner))
         for e in p.equations)))
 
 

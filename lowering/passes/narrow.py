@@ -17,7 +17,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.primitive import Primitive, registry
-from calque.core.program import Atom, Equation, Literal, Program, Var, inner_of
+from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Dtype, Params
 
 I8, U8, F32 = np.dtype("i1"), np.dtype("u1"), np.dtype("f4")
@@ -64,7 +64,7 @@ def has_small(p: Program) -> bool:
     return p.derived("has small", lambda: any(
         dtypes.is_small(a.aval.dtype) for a in (*p.const_vars, *p.inputs, *p.outputs)) or any(
         any(dtypes.is_small(a.aval.dtype) for a in (*e.inputs, *e.outputs))
-        or any(map(has_small, inner_of(e.params))) for e in p.equations))
+        or any(map(has_small, e.inner)) for e in p.equations))
 
 
 def _inner(p: Program) -> Program:
@@ -102,7 +102,7 @@ class _Writer:
         for e in p.equations:
             self.at = e
             small = [a for a in (*e.inputs, *e.outputs) if dtypes.is_small(a.aval.dtype)]
-            if inner_of(e.params) and e.name not in KEPT:
+            if e.inner and e.name not in KEPT:
                 self.bound(e.with_inner(_inner), [self.bytes_of(a) for a in e.inputs], "bytes")
             elif not small:
                 self.equations.append(e)

@@ -50,7 +50,7 @@ def _is_short(n: int) -> bool:
 def in_planes(e: Equation) -> list[Equation] | None:
     """A loop that is a kernel over memory, so; None where it has no such arrays, or something in it
     has no form."""
-    if e.name not in ("scan", "while") or loops.refusal(e) is not None or cost.is_dynamic(e) or (
+    if e.name not in ("scan", "while") or loops.refusal(e) is not None or e.is_dynamic or (
             registers.plan(e) is not None):
         return None
     p = e.params

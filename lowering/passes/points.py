@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.primitive import registry
-from calque.core.program import Equation, Literal, Program, Var, param_key
+from calque.core.program import Equation, Literal, Program, Var
 from calque.core.types import Shape
 from calque.lowering.passes import cost, loops, rows
 from calque.lowering.passes.legalize import in_forms
@@ -55,7 +55,7 @@ def points(finder: rows.Finder) -> None:
 def _lead(e: Equation) -> tuple[Shape, int] | None:
     """The axes of rows of an equation that works along a short last axis, and how many numbers a
     row has at most; None of others."""
-    if e.name not in _SHORT_FORMS or len(e.outputs) != 1 or cost.is_dynamic(e):
+    if e.name not in _SHORT_FORMS or len(e.outputs) != 1 or e.is_dynamic:
         return None
     arrays = e.outputs if e.name == "gather" else (*e.inputs, *e.outputs)
     wide = max((a.aval for a in arrays), key=lambda a: a.size)
@@ -83,7 +83,7 @@ def _has_form(e: Equation) -> bool:
 
 def _is_member(e: Equation, lead: Shape, most: int) -> bool:
     """Whether an equation does the same for each row."""
-    if cost.is_dynamic(e) or not (loops.is_plain(e) or e.name in _WRITTEN) or not all(
+    if e.is_dynamic or not (loops.is_plain(e) or e.name in _WRITTEN) or not all(
             has_rows(v, lead, most) for v in e.outputs):
         return False
     places = member_places(e, lead, most)
@@ -116,7 +116,7 @@ def _fits(finder: rows.Finder, i: int, lead: Shape, most: int, fit: Fit) -> bool
         e = finder.equations[i]
         found = _has_form(e)
         if found:
-            form = (lead, most, e.name, tuple((k, param_key(v)) for k, v in e.params.items()),
+            form = (lead, most, e.name, e.params_key,
                     tuple((a.aval.shape, a.aval.dtype, isinstance(a, Literal)) for a in e.inputs))
             if form not in fit:
                 fit[form] = _is_member(e, lead, most)

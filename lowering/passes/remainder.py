@@ -73,7 +73,7 @@ def may_close(p: Program, target: Target) -> bool:
 
 
 def _may_be_kernel(e: Equation) -> bool:
-    if cost.is_dynamic(e) or e.primitive.has_effects(e.params) or any(
+    if e.is_dynamic or e.primitive.has_effects(e.params) or any(
             a.aval.size > LARGEST for a in (*e.inputs, *e.outputs)):
         return False
     if e.primitive.kernel == "loop":
@@ -103,8 +103,8 @@ def opened(p: Program) -> Program:
 
 def _opened(p: Program) -> Program:
     whole = flat(p)
-    if not any(e.name in _OPENED for e in whole.equations) or any(map(
-            cost.is_dynamic, whole.equations)) or any(
+    if not any(e.name in _OPENED for e in whole.equations) or any(
+            e.is_dynamic for e in whole.equations) or any(
             e.primitive.has_effects(e.params) for e in whole.equations):
         return p
     made = forms.outside(whole.consts_as_inputs())
@@ -173,7 +173,7 @@ def _spread_apart(e: Equation, users: Sequence[Equation]) -> list[Equation]:
     """A product over one element as what it is: both operands spread, and multiplied."""
     contracted, batch = e.params["dimension_numbers"]
     out, (x, y) = e.outputs[0].aval, e.inputs
-    if any(x.aval.shape[i] != 1 for i in contracted[0]) or cost.is_dynamic(e) or not (
+    if any(x.aval.shape[i] != 1 for i in contracted[0]) or e.is_dynamic or not (
             x.aval.dtype == y.aval.dtype == out.dtype) or out.dtype.kind not in "fi":
         return [e]
     made, count = Replacement(e), len(batch[0])
@@ -192,7 +192,7 @@ def _spread_apart(e: Equation, users: Sequence[Equation]) -> list[Equation]:
 def _padded_apart(e: Equation, users: Sequence[Equation]) -> list[Equation]:
     x, y = e.inputs
     d, pairs = e.params["dimension_numbers"], e.params["padding"]
-    if cost.is_dynamic(e) or not any(map(any, pairs)) or min(map(min, pairs)) < 0 or (
+    if e.is_dynamic or not any(map(any, pairs)) or min(map(min, pairs)) < 0 or (
             set(e.params["lhs_dilation"]) != {1} or x.aval.dtype.kind != "f"):
         return [e]
     config = [(0, 0, 0)] * x.aval.ndim
@@ -327,7 +327,7 @@ def _moves(e: Equation) -> bool:
 def _is_left(finder: rows.Finder, i: int) -> bool:
     """Whether an equation is IREE's: what others read where it lies is nobody's."""
     e = finder.equations[i]
-    if "rows" in e.params or cost.is_dynamic(e) or i in finder.widened:
+    if "rows" in e.params or e.is_dynamic or i in finder.widened:
         return False
     if e.name == "broadcast_in_dim" and not isinstance(e.inputs[0], Var):
         users = [finder.equations[u] for v in e.outputs for u in finder.users.get(v, ())]

@@ -19,7 +19,7 @@ import numpy as np
 
 from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Literal, Program, Var, literal_key, param_key
+from calque.core.program import Atom, Equation, Literal, Program, Var, literal_key
 from calque.lowering.passes import cost, legalize, loops
 from calque.lowering.passes.flat import flat
 from calque.lowering.plan.switches import off
@@ -88,8 +88,8 @@ def _periods(h: np.ndarray) -> list[int]:
     """Distances at which the same few equations come again, those first that do so often."""
     counts: Counter[int] = Counter()
     last: dict[Any, int] = {}
-    for i in range(len(h) - 3):
-        gram = tuple(h[i:i + 4].tolist())
+    ids = h.tolist()
+    for i, gram in enumerate(zip(ids, ids[1:], ids[2:], ids[3:])):
         if gram in last:
             counts[i - last[gram]] += 1
         last[gram] = i
@@ -98,9 +98,9 @@ def _periods(h: np.ndarray) -> list[int]:
 
 def _key(e: Equation) -> Hashable:
     """Equal for equations that do the same with other operands."""
-    if cost.is_dynamic(e) or e.primitive.has_effects(e.params):
+    if e.is_dynamic or e.primitive.has_effects(e.params):
         return object()
-    return (e.name, param_key(e.params),
+    return (e.name, e.params_key,
             *[(isinstance(a, Literal), a.aval.shape, a.aval.dtype) for a in e.inputs],
             *[(v.aval.shape, v.aval.dtype) for v in e.outputs])
 

@@ -350,15 +350,15 @@ def is_elementwise(e: Equation) -> bool:
 def _has_row_form(e: Equation) -> bool:
     p, name = e.primitive, e.name
     if name in ("gather", "transpose") and not off("picks"):
-        return not cost.is_dynamic(e) and (name == "transpose" or picks.is_picked(e, True))
-    if cost.is_dynamic(e) or not (is_map(p) or is_fold(p) or name in (*VIEWS, "iota")):
+        return not e.is_dynamic and (name == "transpose" or picks.is_picked(e, True))
+    if e.is_dynamic or not (is_map(p) or is_fold(p) or name in (*VIEWS, "iota")):
         return False
     return loops.is_plain(e) if name in EXTREMA else loops.has_kernel_form(e)
 
 
 def refusal(e: Equation) -> Refusal:
     """Why a fold is in no group, as far as it tells by itself."""
-    if cost.is_dynamic(e):
+    if e.is_dynamic:
         return Refusal(e, "open size")
     missing = loops.refusal(e) if e.name not in EXTREMA else None
     if missing is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.core.program import Atom, Equation, Literal, Program, Var, param_key
+from calque.core.program import Atom, Equation, Literal, Program, Var
 
 _KINDS = ("map", "view", "fold")
 _NAMES = frozenset(("gather", "iota", "concatenate", "bitcast_convert_type"))
@@ -44,7 +44,7 @@ def _key(e: Equation) -> Any:
             p.name == "broadcast_in_dim" and not e.inputs[0].aval.shape):
         return None
     return (p, *[_atom(a) for a in e.inputs], tuple(o.aval for o in e.outputs),
-            tuple((k, param_key(v)) for k, v in sorted(e.params.items())))
+            frozenset(e.params_key))
 
 
 def _atom(a: Atom) -> Any:

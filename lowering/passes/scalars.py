@@ -18,7 +18,7 @@ import numpy as np
 
 from calque.core.dims import is_static
 from calque.core.lists import other_axes, split_list, without
-from calque.core.program import Atom, Equation, Literal, Program, Var, inner_of
+from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.core.types import Dtype, Function, Params, Shape
 from calque.lowering.emit.dtypes import BOOL, summed
 from calque.lowering.passes.loops import DTYPES, decomposition, is_map
@@ -523,7 +523,7 @@ class State:
 
 def may_hang(p: Program) -> bool:
     """Whether the data decides when some loop in p ends."""
-    return any(e.name == "while" or any(map(may_hang, inner_of(e.params)))
+    return any(e.name == "while" or any(map(may_hang, e.inner))
                for e in p.equations)
 
 

@@ -17,7 +17,7 @@ from calque.core.dtypes import is_float, is_integer
 from calque.core.program import Atom, Equation, Literal, Program, eliminate_dead_code
 from calque.core.types import Shape
 from calque.lowering.emit.dtypes import BOOL, I32
-from calque.lowering.passes import cost, loops
+from calque.lowering.passes import loops
 from calque.lowering.passes.replacement import Replacement
 from calque.lowering.plan.switches import off
 
@@ -43,7 +43,7 @@ def with_windows_selected(p: Program) -> Program:
 
 def _starts(e: Equation) -> Shape | None:
     """Where the window begins, of an update that may be written so."""
-    if e.name != "dynamic_update_slice" or cost.is_dynamic(e):
+    if e.name != "dynamic_update_slice" or e.is_dynamic:
         return None
     begins = [int(a.value) for a in e.inputs[2:] if isinstance(a, Literal)]
     x, new = (a.aval for a in e.inputs[:2])
@@ -71,7 +71,7 @@ def _widened(a: Atom, e: Equation, starts: Shape, made: Replacement, makers: dic
         number = maker.inputs[0]
         return made.spread(number, shape, ()) if number.aval.shape == () else None
     if maker.primitive.kernel != "map" or len(maker.outputs) != 1 or uses[a] != 1 or (
-            cost.is_dynamic(maker)) or depth > DEEPEST:
+            maker.is_dynamic) or depth > DEEPEST:
         return None
     inputs = [_widened(x, e, starts, made, makers, uses, depth + 1) for x in maker.inputs]
     if any(x is None for x in inputs):

@@ -39,7 +39,7 @@ def _repeated(e: Equation, makers: dict[Atom, Equation]) -> Atom | None:
     """The matrix that a batch of systems shares; None where each has its own."""
     made = makers.get(e.inputs[0])
     ndim = e.inputs[0].aval.ndim
-    if made is None or ndim < 3 or cost.is_dynamic(e) or (
+    if made is None or ndim < 3 or e.is_dynamic or (
             tuple(made.params["broadcast_dimensions"]) != (ndim - 2, ndim - 1)
             or made.inputs[0].aval.shape != e.inputs[0].aval.shape[-2:]):
         return None

@@ -16,7 +16,7 @@ from typing import Any
 from calque.core.avals import ShapedArray
 from calque.core.lists import other_axes, split_list
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.types import Params
 from calque.lowering.emit.dtypes import I32
 from calque.lowering.passes.loops import is_map
@@ -244,7 +244,7 @@ class Rewriter:
 
     def by_form(self, e: Equation, axis: int) -> Var:
         """The same by the equation's form, which says where the rows of an operand come out."""
-        if inner_of(e.params):
+        if e.inner:
             raise Refused
         for i, a in enumerate(e.inputs):
             for k, size in enumerate(a.aval.shape):

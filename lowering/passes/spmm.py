@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calque.core.primitive import registry
-from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code, inner_of
+from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.types import Axes
 from calque.lowering.emit.dtypes import F32, F64, I32
 from calque.lowering.passes import cost
@@ -50,12 +50,12 @@ def with_rows_added(p: Program) -> Program:
 
 
 def _holds(p: Program) -> bool:
-    return any(_is_sum_of_rows(e) or any(map(_holds, inner_of(e.params))) for e in p.equations)
+    return any(_is_sum_of_rows(e) or any(map(_holds, e.inner)) for e in p.equations)
 
 
 def _is_sum_of_rows(e: Equation) -> bool:
     """Whether it adds whole rows of enough numbers."""
-    if e.name != "scatter-add" or cost.is_dynamic(e):
+    if e.name != "scatter-add" or e.is_dynamic:
         return False
     (x, at, updates), d = (a.aval for a in e.inputs), e.params["dimension_numbers"]
     k = _axis(d.scatter_dims_to_operand_dims)

@@ -22,7 +22,6 @@ from calque.core.lists import without
 from calque.core.program import Atom, Equation, Literal, Program
 from calque.core.types import Shape
 from calque.lowering.emit.dtypes import BOOL, is_narrow
-from calque.lowering.passes import cost
 from calque.lowering.passes.flat import flat
 from calque.lowering.passes.replacement import Replacement
 from calque.lowering.passes.rows import ROW_BYTES, SHORTEST
@@ -94,8 +93,8 @@ def _is_elementwise(e: Equation) -> bool:
     shape = e.outputs[0].aval.shape
     if e.name == "broadcast_in_dim":
         a, axes = e.inputs[0].aval, e.params["broadcast_dimensions"]
-        return not cost.is_dynamic(e) and (len(shape) - 1 not in axes or a.shape[-1] == 1)
-    return e.primitive.kernel == "map" and len(e.outputs) == 1 and not cost.is_dynamic(e) and all(
+        return not e.is_dynamic and (len(shape) - 1 not in axes or a.shape[-1] == 1)
+    return e.primitive.kernel == "map" and len(e.outputs) == 1 and not e.is_dynamic and all(
         a.aval.shape in ((), shape) for a in e.inputs)
 
 
@@ -131,7 +130,7 @@ def _in_parts(made: Replacement, cut: Cut, seen: Pieces) -> list[Equation]:
 def _inner(e: Equation) -> tuple[int, ...]:
     """The axes of a reduction that are reduced last, because few elements lie side by side up to
     the next one that is reduced (or kept); none where it is one reduction."""
-    if e.name not in _FOLDS or cost.is_dynamic(e):
+    if e.name not in _FOLDS or e.is_dynamic:
         return ()
     x, folded = e.inputs[0].aval, {i for i in e.params["axes"] if e.inputs[0].aval.shape[i] > 1}
     if x.size < LEAST_APART or x.dtype.kind not in "fi" or x.dtype.itemsize < 4:
@@ -167,7 +166,7 @@ def _outer_first(made: Replacement, inner: tuple[int, ...]) -> list[Equation]:
 
 def _part(e: Equation) -> int:
     """How many of the last elements that are reduced make a part; 0: it stays one reduction."""
-    if e.name not in _FOLDS and e.name not in _POSITIONS or cost.is_dynamic(e):
+    if e.name not in _FOLDS and e.name not in _POSITIONS or e.is_dynamic:
         return 0
     x, axes = e.inputs[0].aval, sorted(e.params["axes"])
     if axes != list(range(x.ndim - len(axes), x.ndim)) or not (

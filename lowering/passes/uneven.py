@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from calque.core.program import Equation, Var
 from calque.core.types import Shape
-from calque.lowering.passes import cost, rows
+from calque.lowering.passes import rows
 
 EVEN = 1024  # elements that a whole number of IREE's tiles has
 LEAST = 1 << 14  # elements: below, a dispatch costs more than what is in it
@@ -26,7 +26,7 @@ def uneven(finder: rows.Finder) -> Iterator[rows.Group]:
     tried = set[int]()
     for i in sorted(finder.live, key=finder.position.__getitem__):
         e = finder.equations[i]
-        if i not in finder.live or i in tried or not rows.is_elementwise(e) or cost.is_dynamic(e):
+        if i not in finder.live or i in tried or not rows.is_elementwise(e) or e.is_dynamic:
             continue
         shape = tuple(n for n in e.outputs[0].aval.shape if n > 1)
         if not is_uneven(shape):

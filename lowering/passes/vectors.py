@@ -61,7 +61,7 @@ def _with_vectors_summed(p: Program) -> Program:
 
 def _is_of_vectors(e: Equation) -> bool:
     """Whether one operand is a vector of each of a batch, and the other none for the kernel."""
-    if cost.is_dynamic(e):
+    if e.is_dynamic:
         return False
     (x, y), ((xc, yc), (xb, _)) = (a.aval for a in e.inputs), e.params["dimension_numbers"]
     batch, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xc))
@@ -112,7 +112,7 @@ def _summed(e: Equation) -> list[Equation]:
 def _is_thin(e: Equation) -> bool:
     """Whether one operand is a matrix of a few complex numbers, the other one of many: as parts
     that are four products."""
-    if cost.is_dynamic(e):
+    if e.is_dynamic:
         return False
     (x, y), ((xc, _), (xb, _)) = (a.aval for a in e.inputs), e.params["dimension_numbers"]
     batch, k = (math.prod(x.shape[i] for i in axes) for axes in (xb, xc))
@@ -155,10 +155,10 @@ def _written_out(e: Equation) -> list[Equation]:
 def _of_narrow_matrix(e: Equation, makers: Mapping[Atom, Equation]) -> list[Equation] | None:
     """A vector times what is converted from a matrix of fewer bytes, or from its transposition."""
     sides, batches = e.params["dimension_numbers"]
-    i = int(not cost.is_dynamic(e) and e.inputs[1].aval.size > e.inputs[0].aval.size)
+    i = int(not e.is_dynamic and e.inputs[1].aval.size > e.inputs[0].aval.size)
     a, out = e.inputs[i], e.outputs[0].aval
     if batches[0] or out.dtype.kind != "f" or a.aval.ndim != 2 or len(sides[i]) != 1 or (
-            cost.is_dynamic(e) or a.aval.size < LEAST_NARROW):
+            e.is_dynamic or a.aval.size < LEAST_NARROW):
         return None
     axis, k, source, dtypes = sides[i][0], a.aval.shape[sides[i][0]], a, list[Dtype]()
     while (maker := makers.get(source)) and maker.name in ("convert_element_type", "transpose"):
@@ -182,7 +182,7 @@ def _of_narrow_matrix(e: Equation, makers: Mapping[Atom, Equation]) -> list[Equa
 
 def _is_of_narrow_integers(e: Equation) -> bool:
     wide = _sums_of_integers(e)
-    return e.outputs[0].aval.dtype.kind in "iu" and not cost.is_dynamic(e) and any(
+    return e.outputs[0].aval.dtype.kind in "iu" and not e.is_dynamic and any(
         a.aval.dtype.itemsize < wide.itemsize for a in e.inputs) and (
         4 * cost.equation_work(e) >= LEAST_WIDENED)
 

@@ -15,7 +15,6 @@ from calque.core.program import (
     Program,
     Var,
     eliminate_dead_code,
-    inner_of,
 )
 from calque.core.words import forms, has_transforms
 from calque.lowering.passes import cost, loops
@@ -45,14 +44,14 @@ def is_one(p: Program) -> bool:
 def _may_be_one(p: Program) -> bool:
     """Whether writing it otherwise is worth a try."""
     return cost.work(p) <= cost.MOST_WORK and not (
-        cost.is_long(p) or _stays_apart(p) or any(map(cost.is_dynamic, p.equations)))
+        cost.is_long(p) or _stays_apart(p) or any(e.is_dynamic for e in p.equations))
 
 
 def _stays_apart(p: Program) -> bool:
     """Whether it sorts outside of loops, where the kernel in C does it faster, or keeps a product
     from the sum that it is fused with in a kernel (same_bits)."""
     return any(e.name in ("sort", "top_k", "optimization_barrier") or e.primitive.kernel != "loop"
-               and any(map(_stays_apart, inner_of(e.params))) for e in p.equations)
+               and any(map(_stays_apart, e.inner)) for e in p.equations)
 
 
 def in_words(p: Program) -> Program | None:
@@ -88,7 +87,7 @@ def over_pairs(p: Program, target: Target) -> Program | None:
     """A Program with complex numbers, its consts being inputs, with parts in their place: what
     kernels are made of (passes/remainder); None where something in it has no such form."""
     real = [e for e in p.equations if not has_complex(e)]
-    if off("pairs") or len(real) == len(p.equations) or any(map(cost.is_dynamic, p.equations)) or (
+    if off("pairs") or len(real) == len(p.equations) or any(e.is_dynamic for e in p.equations) or (
             not may_close(p.replace(equations=real), target)):
         return None
     made = forms.over_pairs(_free(p))

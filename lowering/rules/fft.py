@@ -21,7 +21,6 @@ from calque.lowering.emit.registry import Op, rule
 from calque.lowering.kernels import fft as kernel
 from calque.lowering.kernels import fft_tables
 from calque.lowering.kernels.forms import form_of
-from calque.lowering.passes.cost import is_dynamic
 from calque.lowering.rules.contract import emit_dot
 
 RADIX = 64  # the largest dense matrix
@@ -62,7 +61,7 @@ def _parts(op: Op) -> list[Value]:
 
 def _takes(ctx: Context, dtype: Dtype) -> bool:
     """Whether the target's form of fft is the C kernels."""
-    return form_of("fft", ctx.target, dtype) == "native" and not is_dynamic(ctx.equation)
+    return form_of("fft", ctx.target, dtype) == "native" and not ctx.equation.is_dynamic
 
 
 def _axis(ctx: Context, x: Value, axis: int, inverse: bool) -> Value:

@@ -14,7 +14,7 @@ import calque
 from calque import lax
 from calque.core import dtypes
 from calque.core.primitive import registry
-from calque.core.program import Program, inner_of
+from calque.core.program import Program
 from calque.lowering.passes.narrow import has_small, narrowed
 
 INTEGERS = [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2]
@@ -317,7 +317,7 @@ def test_only_conversions_and_callbacks_see_them() -> None:
         for e in p.equations:
             if any(dtypes.is_small(a.aval.dtype) for a in (*e.inputs, *e.outputs)):
                 assert e.name in ("same_byte", "convert_element_type", "pure_callback"), e
-            for inner in inner_of(e.params):
+            for inner in e.inner:
                 check(inner)
 
     check(narrowed(p.jaxpr))

@@ -18,7 +18,6 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import aot, export, lax, nn, random
-from calque.core.program import inner_of
 from calque.lowering.driver.module import LowerOptions, lower
 from calque.lowering.kernels.forms import missing_objects
 from calque.lowering.passes import cost, loops, registers
@@ -162,7 +161,7 @@ def test_a_refusal_and_a_kernel_exclude_each_other() -> None:
         for n in (4, 40, 300):
             p = calque.make_jaxpr(stepped(body))(jnp.ones((n, n)))
             for e in p.jaxpr.equations if hasattr(p, "jaxpr") else p.equations:
-                if inner_of(e.params):
+                if e.inner:
                     assert cost.is_kernel(e) == (cost.refusal(e) is None)
                     assert (registers.plan(e) is None) == (registers.refusal(e) is not None)
 

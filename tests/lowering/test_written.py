@@ -19,9 +19,8 @@ N, M = 30, 200  # a buffer of 6,000 elements
 
 def conds(p: Program) -> list[Any]:
     """The conds of a program, at any depth."""
-    from calque.core.program import inner_of
     return [*(e for e in p.equations if e.name == "cond"),
-            *(c for e in p.equations for q in inner_of(e.params) for c in conds(q))]
+            *(c for e in p.equations for q in e.inner for c in conds(q))]
 
 
 def sizes(f: Any, *args: Any) -> list[int]:

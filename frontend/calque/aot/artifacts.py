@@ -33,7 +33,7 @@ from calque.core.config import config
 from calque.core.dims import Dim, SymbolicScope, scope_of
 from calque.core.errors import explain
 from calque.core.naming import name_of
-from calque.core.program import Program, inner_of
+from calque.core.program import Program
 from calque.core.trace import Tracer, escaped_tracer_error
 from calque.core.types import Function, Ndarray, Params
 from calque.dispatch import stages
@@ -462,7 +462,7 @@ def _check_callbacks(p: Program) -> None:
             raise TypeError(explain(
                 f"{e.name} of {e.params['callback']!r}: an artifact cannot call Python.",
                 str(e.source), "take the callback out, or compute it before or after."))
-        for q in inner_of(e.params):
+        for q in e.inner:
             _check_callbacks(q)
 
 

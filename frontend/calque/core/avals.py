@@ -9,6 +9,7 @@ the abstract value of anything array-like.  Imports core.dtypes and core.dims.
 """
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -429,7 +430,8 @@ def aval_of(x: Any) -> ShapedArray:
 
 def refuse_masked(x: Any) -> None:
     """ValueError for a masked NumPy array, whose mask would be lost."""
-    if isinstance(x, np.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # (np.ma would import it, 6 ms)
+    if masked is not None and isinstance(x, masked.MaskedArray):
         raise ValueError(explain(
             "numpy masked arrays are not supported as direct inputs to JAX functions: the mask "
             "would be lost.", fix="pass x.filled(value), or x.data and x.mask, and jnp.where."))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from calque.core.avals import ShapedArray, same_type
-from calque.core.program import Literal, Program, Var, inner_of
+from calque.core.program import Literal, Program, Var
 
 enabled = os.environ.get("CALQUE_CHECK", "0") not in ("0", "", "false")
 
@@ -58,7 +58,7 @@ def check(p: Program, when: str = "") -> Program:
             if v in known:
                 raise ProgramError(f"{when}: equation {i} ({e.primitive}) redefines a variable")
             known.add(v)
-        for inner in inner_of(e.params):
+        for inner in e.inner:
             if inner.const_vars:
                 raise ProgramError(f"{when}: inner program of {e.primitive} has consts")
             check(inner, f"{when}, inside {e.primitive}")

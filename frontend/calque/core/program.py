@@ -17,6 +17,7 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.config import config
+from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.lists import as_tuple
 from calque.core.source import UNKNOWN, EquationSource, NameStack, Source
@@ -84,18 +85,32 @@ Atom = Var | Literal
 class Equation:
     """outputs = primitive[params](inputs), at a place in the user's source."""
 
-    __slots__ = ("primitive", "inputs", "outputs", "params", "source", "scope")
+    __slots__ = ("primitive", "inputs", "outputs", "params", "source", "scope",
+                 "name", "inner", "is_dynamic", "params_key")  # these follow from the others
+    name: str  # the primitive's
+    inner: tuple[Program, ...]  # the Programs among its parameters
+    is_dynamic: bool  # whether a size of it is known at the call only
+    params_key: tuple[tuple[str, Any], ...]  # a hashable stand-in for the parameters
 
     def __init__(self, primitive: Primitive, inputs: tuple[Atom, ...], outputs: tuple[Var, ...],
                  params: Params, source: Source = UNKNOWN,
                  scope: tuple[str, ...] = ()) -> None:
         self.primitive, self.inputs, self.outputs = primitive, inputs, outputs
         self.params, self.source, self.scope = params, source, scope
+        self.name = primitive.name
 
-    @property
-    def name(self) -> str:
-        """The primitive's name."""
-        return self.primitive.name
+    def __getattr__(self, name: str) -> Any:
+        # asked some twenty times of each equation: worked out at the first
+        if name == "inner":
+            self.inner = tuple(inner_of(self.params))
+            return self.inner
+        if name == "is_dynamic":
+            self.is_dynamic = _has_dim(self)
+            return self.is_dynamic
+        if name == "params_key":
+            self.params_key = tuple((k, param_key(v)) for k, v in self.params.items())
+            return self.params_key
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def weight(self) -> int:
@@ -134,27 +149,32 @@ class Equation:
                         self.scope)
         for name, value in changes.items():
             own = _OURS.get(name, name)
-            if own not in self.__slots__:
+            if own not in _FIELDS:
                 raise TypeError(explain(f"an equation has no field {name!r}.", fix=(
-                    f"name one of {', '.join(self.__slots__)}.")))
+                    f"name one of {', '.join(_FIELDS)}.")))
             setattr(made, own, value)
+        made.name = made.primitive.name
         return made
 
     def with_inner(self, change: Callable[[Program], Program]) -> Equation:
         """The same with each Program that it holds changed; itself where none is."""
+        if not self.inner:
+            return self
+
         def changed(v: Any) -> Any:
             if isinstance(v, tuple) and any(isinstance(q, Program) for q in v):
                 return tuple(change(q) if isinstance(q, Program) else q for q in v)
             return change(v) if isinstance(v, Program) else v
 
         params = {k: changed(v) for k, v in self.params.items()}
-        same = all(a is b for a, b in zip(inner_of(params), inner_of(self.params)))
+        same = all(a is b for a, b in zip(inner_of(params), self.inner))
         return self if same else self.replace(params=params)
 
     def __repr__(self) -> str:
         return f"<{self.name} at {self.source}>"
 
 
+_FIELDS = Equation.__slots__[:6]
 _OURS = {"invars": "inputs", "outvars": "outputs", "eqns": "equations",
          "constvars": "const_vars", "source_info": "source"}
 
@@ -269,11 +289,11 @@ class Program:
 
     def _is_wide(self) -> bool:
         if "wide" not in self.memo:
-            self.memo["wide"] = any(
-                dtypes.is_wide(v.aval.dtype) for v in (
-                    *self.const_vars, *self.inputs,
-                    *(v for e in self.equations for v in e.outputs))) or any(
-                q._is_wide() for e in self.equations for q in inner_of(e.params))
+            found = {v.aval.dtype for v in (*self.const_vars, *self.inputs)}
+            for e in self.equations:
+                found.update([v.aval.dtype for v in e.outputs])
+            self.memo["wide"] = any(map(dtypes.is_wide, found)) or any(
+                q._is_wide() for e in self.equations for q in e.inner)
         wide: bool = self.memo["wide"]
         return wide
 
@@ -307,7 +327,25 @@ def _holds_tracers(made: Any) -> bool:
 
 def inner_of(params: Params) -> list[Program]:
     """The Programs among the parameters of an operation."""
-    return [q for value in params.values() for q in as_tuple(value) if isinstance(q, Program)]
+    found = []
+    for value in params.values():
+        if isinstance(value, Program):
+            found.append(value)
+        elif isinstance(value, (tuple, list)):
+            found += [q for q in value if isinstance(q, Program)]
+    return found
+
+
+def _has_dim(e: Equation) -> bool:
+    for value in e.params.values():
+        if isinstance(value, Dim):
+            return True
+    for atoms in (e.inputs, e.outputs):
+        for a in atoms:
+            for d in a.aval.shape:
+                if isinstance(d, Dim):
+                    return True
+    return False
 
 
 class ProgramKey:
@@ -329,6 +367,8 @@ class ProgramKey:
 
 def param_key(value: Any) -> Any:
     """A hashable stand-in for a parameter of an equation."""
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, Program):
         return value.key()
     if isinstance(value, (tuple, list)):
@@ -380,9 +420,7 @@ def _structure(p: Program) -> tuple[Any, ...]:
         ins = tuple(atom(a) for a in e.inputs)
         for v in e.outputs:
             number[v] = len(number)
-        rows.append((e.primitive.name, ins,
-                     tuple((k, param_key(v)) for k, v in e.params.items()),
-                     tuple(v.aval.plain for v in e.outputs)))
+        rows.append((e.name, ins, e.params_key, tuple(v.aval.plain for v in e.outputs)))
     return (tuple(v.aval.plain for v in p.const_vars), tuple(v.aval.plain for v in p.inputs),
             tuple(rows), tuple(atom(a) for a in p.outputs))
 

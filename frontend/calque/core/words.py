@@ -11,7 +11,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import registry
-from calque.core.program import Program, inner_of
+from calque.core.program import Program
 from calque.core.types import Params
 
 
@@ -37,7 +37,7 @@ forms = _Forms()
 def has_transforms(p: Program) -> bool:
     """Whether a Program has Fourier transforms, at any depth."""
     return p.derived("has transforms", lambda: any(
-        e.name in ("fft", "fft_axis") or any(map(has_transforms, inner_of(e.params)))
+        e.name in ("fft", "fft_axis") or any(map(has_transforms, e.inner))
         for e in p.equations))
 
 

@@ -509,8 +509,7 @@ def platform_named() -> str | None:
 def from_numpy(value: Any, weak: bool = False, device: Device | None = None,
                alias: bool = False) -> Array:
     """A copy of a NumPy array on the device (aligned host memory is shared with alias=True)."""
-    if isinstance(value, np.ma.MaskedArray):
-        refuse_masked(value)
+    refuse_masked(value)
     array = np.asarray(value)
     if config.guards:
         transfers.check("host_to_device", array)

@@ -280,7 +280,7 @@ def _data(x: Any) -> Any:
 
 
 def _has_checks(p: Program) -> bool:
-    return any(e.primitive is check_p or any(map(_has_checks, inner_of(e.params)))
+    return any(e.primitive is check_p or any(map(_has_checks, e.inner))
                for e in p.equations)
 
 

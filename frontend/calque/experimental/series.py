@@ -24,7 +24,6 @@ from calque.core.program import (
     Program,
     Var,
     eliminate_dead_code,
-    inner_of,
 )
 from calque.core.zeros import zeros
 from calque.transforms.jvp import jvp_program
@@ -72,7 +71,7 @@ def _equation(e: Equation, xs: Sequence[Series], order: int) -> Sequence[Series]
         return [Series(y) for y in _bind(e, [x.first for x in xs])]
     name = e.primitive.name
     if name in CALLS:
-        return run(inner_of(e.params)[0], xs, order)
+        return run(e.inner[0], xs, order)
     if name in LINEAR:
         return _linear(e, xs, order)
     outs = RULES.get(name, _by_derivative)(e, xs, order)

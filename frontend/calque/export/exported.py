@@ -20,7 +20,7 @@ from calque.core.avals import ShapedArray, aval_of, is_arraylike, shape_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.primitive import registry
-from calque.core.program import Program, inner_of
+from calque.core.program import Program
 from calque.dispatch.array import current_device
 from calque.dispatch.jit import jit
 from calque.dispatch.tracing import argument_path
@@ -489,7 +489,7 @@ def called(p: Program) -> Iterator[Exported]:
             found = getattr(getattr(getattr(rule, "owner", None), "fun", None), "exported", None)
             if found is not None:
                 yield found
-        for inner in inner_of(e.params):
+        for inner in e.inner:
             yield from called(inner)
 
 

@@ -12,7 +12,7 @@ from calque.core.avals import ShapedArray, aval_of
 from calque.core.errors import explain
 from calque.core.memories import Space
 from calque.core.mesh import AbstractMesh, AxisType, Mesh, get_mesh
-from calque.core.program import Program, Var, inner_of
+from calque.core.program import Program, Var
 from calque.core.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 from calque.core.trace import Tracer
 from calque.dispatch.array import current_device
@@ -70,7 +70,7 @@ def _named(p: Program) -> list[int]:
     for e in p.equations:
         meshes = [e.params.get("mesh"), getattr(e.params.get("sharding"), "mesh", None)]
         found += [m.size for m in meshes if isinstance(m, (Mesh, AbstractMesh))]
-        for q in inner_of(e.params):
+        for q in e.inner:
             found += _named(q)
     return found
 

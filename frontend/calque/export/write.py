@@ -26,7 +26,6 @@ from calque.core.program import (
     Program,
     Var,
     eliminate_dead_code,
-    inner_of,
 )
 from calque.core.types import Params
 from calque.export import client_rules
@@ -277,4 +276,4 @@ def depends_on_platform(p: Program) -> bool:
     return any(
         e.primitive is platform_index_p
         or isinstance(e.primitive, ClientPrimitive) and bool(e.primitive.by_platform)
-        or any(map(depends_on_platform, inner_of(e.params))) for e in p.equations)
+        or any(map(depends_on_platform, e.inner)) for e in p.equations)

@@ -90,8 +90,7 @@ def as_index(item: Any) -> Any:
         known = item.concrete()
         if known is not None and not isinstance(known, Tracer):
             item = known
-    if isinstance(item, np.ma.MaskedArray):
-        refuse_masked(item)
+    refuse_masked(item)
     if not hasattr(item, "dtype"):
         raise ix.refusal(item)
     if item.dtype == dtypes.bool_:

@@ -11,7 +11,7 @@ from typing import Any
 from calque.core.avals import ShapedArray
 from calque.core.client import ClientPrimitive
 from calque.core.primitive import Primitive
-from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
+from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.primitives.call import called_jvp, transposed, unmask
 from calque.transforms.linearize import linearize_program
 from calque.transforms.stage import closed, replay, stage
@@ -45,7 +45,7 @@ def _opened(params: dict[str, Any]) -> Any:
 
 def _only_on_values(p: Program) -> bool:
     return any(isinstance(e.primitive, ClientPrimitive) and e.primitive.program is None
-               and e.primitive.lowering is None or any(map(_only_on_values, inner_of(e.params)))
+               and e.primitive.lowering is None or any(map(_only_on_values, e.inner))
                for e in p.equations)
 
 
@@ -82,7 +82,7 @@ def _linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, jaxpr: Progra
 def _spares_rules(p: Program) -> bool:
     """Whether forward rules wait for the backward pass (custom_vjp's optimize_remat)."""
     return any(getattr(e.params.get("fwd"), "spared", False) or any(
-        map(_spares_rules, inner_of(e.params))) for e in p.equations)
+        map(_spares_rules, e.inner)) for e in p.equations)
 
 
 def _saved(forward: Program, n: int, policy: Policy | None) -> list[Var]:

@@ -16,7 +16,7 @@ from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import flagged, split_list, types_of
 from calque.core.primitive import Primitive, is_linear, registry
-from calque.core.program import Program, Var, inner_of
+from calque.core.program import Program, Var
 from calque.core.refs import equal_uses
 from calque.core.zeros import instantiate, nonzero_mask, nonzeros, zeros
 from calque.primitives import elementwise as ew
@@ -190,7 +190,7 @@ def _passed_on(outputs: Sequence[Any], branches: Sequence[Program]) -> int | Non
 def refuse_io(programs: Iterable[Program], what: str) -> None:
     """NotImplementedError where one calls Python for what it does: masked elements would, too."""
     def calls(p: Program) -> bool:
-        return any(e.name == "io_callback" or any(map(calls, inner_of(e.params)))
+        return any(e.name == "io_callback" or any(map(calls, e.inner))
                    for e in p.equations)
 
     if any(p.has_effects() and calls(p) for p in programs):

@@ -20,7 +20,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, dtype_of, shape_of
 from calque.core.evaluate import replay
 from calque.core.lists import flagged
-from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
+from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.core.types import Shape
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -478,7 +478,7 @@ def _largest(p: Program) -> int:
     for e in p.equations:
         if any(a.aval.shape for a in e.inputs) and e.name != "broadcast_in_dim":
             found += [v.aval.nbytes for v in e.outputs]
-        found += map(_largest, inner_of(e.params))
+        found += map(_largest, e.inner)
     return max(found)
 
 

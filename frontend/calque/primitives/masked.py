@@ -15,7 +15,7 @@ from typing import Any
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, shape_of
 from calque.core.primitive import registry
-from calque.core.program import Program, Var, inner_of
+from calque.core.program import Program, Var
 from calque.core.trace import Tracer
 from calque.core.zeros import nonzero_mask, nonzeros
 from calque.primitives import elementwise as ew
@@ -124,7 +124,7 @@ def _across(program: Program) -> bool:
 
 def _by_transpose_only(program: Program) -> bool:
     """Whether it holds the linear map of a custom_vjp."""
-    return any(e.name == "custom_lin" or any(map(_by_transpose_only, inner_of(e.params)))
+    return any(e.name == "custom_lin" or any(map(_by_transpose_only, e.inner))
                for e in program.equations)
 
 

@@ -20,7 +20,7 @@ from calque.core.errors import explain
 from calque.core.evaluate import each
 from calque.core.lists import split_list
 from calque.core.primitive import Primitive, registry
-from calque.core.program import Equation, Program, inner_of
+from calque.core.program import Equation, Program
 from calque.core.types import Params
 from calque.core.words import forms, has_transforms
 from calque.primitives import elementwise as ew
@@ -281,7 +281,7 @@ def _grouped(avals: Sequence[Any], xs: Sequence[Any]) -> list[Parts]:
 
 def _results(e: Equation, xs: list[Parts]) -> Sequence[Parts]:
     """The results of an equation on parts."""
-    if inner_of(e.params):
+    if e.inner:
         return _grouped([v.aval for v in e.outputs], _with_programs(e, xs))
     if not any(is_complex(a.aval) for a in (*e.inputs, *e.outputs)):
         out = e.primitive.bind(*[x for (x,) in xs], **e.params)

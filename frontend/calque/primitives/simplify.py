@@ -16,7 +16,7 @@ import numpy as np
 from calque.core.avals import ShapedArray, shape_of
 from calque.core.evaluate import each, literal_value
 from calque.core.lists import inserted, split_list
-from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
+from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.core.types import Params
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -101,7 +101,7 @@ def _is_short(body: Program, length: int) -> bool:
 
 def _count(p: Program) -> int:
     """Equations, with those of loops in it as if they were written out."""
-    return sum(1 + sum(map(_count, inner_of(e.params))) * (
+    return sum(1 + sum(map(_count, e.inner)) * (
         e.params["length"] if e.name == "scan" else 1) for e in p.equations)
 
 
@@ -110,7 +110,7 @@ def _work(p: Program) -> int:
     total = 0
     for e in p.equations:
         times = e.params["length"] if e.name == "scan" else 1
-        total += times * sum(map(_work, inner_of(e.params)))
+        total += times * sum(map(_work, e.inner))
         size = sum(v.aval.size for v in e.outputs)
         if e.name == "dot_general":
             contracted = e.params["dimension_numbers"][0][0]

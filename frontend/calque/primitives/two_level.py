@@ -19,7 +19,7 @@ from calque.core.evaluate import each, literal_value
 from calque.core.mesh import AbstractMesh
 from calque.core.primitive import Primitive
 from calque.core.processes import Between, ProcessGrid
-from calque.core.program import Equation, Program, inner_of
+from calque.core.program import Equation, Program
 from calque.core.types import Function, Params
 from calque.primitives import collectives as co
 from calque.primitives import elementwise as ew
@@ -170,7 +170,7 @@ def needed(p: Program, grid: ProcessGrid) -> bool:
     spread = set(grid.process_axes)
     return bool(p.derived(("between", grid), lambda: any(
         spread & set(e.params.get("axes", ())) if e.primitive in _LEVELS
-        else e.name == "shard_map" or any(needed(q, grid) for q in inner_of(e.params))
+        else e.name == "shard_map" or any(needed(q, grid) for q in e.inner)
         for e in p.equations)))
 
 
@@ -196,7 +196,7 @@ def _equation(e: Equation, grid: ProcessGrid, args: list[Any]) -> Any:
         return two(grid, *args, **e.params)
     if e.name == "shard_map":
         return mapped(e.params, grid, args, whole=True)
-    if any(needed(q, grid) for q in inner_of(e.params)):
+    if any(needed(q, grid) for q in e.inner):
         return bind_inner(e.primitive, args, e.params, lambda q: program(q, grid))
     return e.primitive.bind(*args, **e.params)
 

@@ -18,7 +18,7 @@ from calque.core.config import config
 from calque.core.evaluate import each
 from calque.core.lists import split_list
 from calque.core.primitive import registry
-from calque.core.program import Equation, Program, inner_of
+from calque.core.program import Equation, Program
 from calque.core.types import Params
 from calque.core.words import forms, physical_params
 from calque.primitives import elementwise as ew
@@ -65,7 +65,7 @@ def _outside(p: Program) -> Program | None:
     """p on words, with what rules write around their kernels as equations; None where an equation
     has no such form."""
     def one(e: Equation, xs: list[Any]) -> Sequence[Any]:
-        if not inner_of(e.params):
+        if not e.inner:
             return _words(e, xs, False, OUTSIDE)
         for a in (*e.inputs, *e.outputs):
             if dtypes.is_key(a.aval.dtype):
@@ -106,7 +106,7 @@ def _words(e: Equation, xs: list[Any], masked: bool,
         return expansions[e.name](*xs, **e.params)
     if e.name == "convert_element_type":
         return [ew.convert(xs[0], e.params["new_dtype"])]
-    if inner_of(e.params):
+    if e.inner:
         change = functools.partial(program_in_words, masked=masked)
         if masked and e.name == "while" and e.params["cond_jaxpr"].out_avals[0].ndim:
             return _masked(xs, e.params, change)

@@ -13,7 +13,7 @@ from typing import Any
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.mesh import Mesh
-from calque.core.program import Equation, Program, eliminate_dead_code, inner_of
+from calque.core.program import Equation, Program, eliminate_dead_code
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
 from calque.core.types import Function
 from calque.dispatch.sharded.labels import named_sharding
@@ -28,7 +28,7 @@ def has_custom_parts(p: Program) -> bool:
     """Whether a program, or one in it, asks a user's function what each device does."""
     return p.derived("custom parts", lambda: any(
         e.name == "custom_partitioning" or e.name != "shard_map" and any(
-            map(has_custom_parts, inner_of(e.params))) for e in p.equations))
+            map(has_custom_parts, e.inner)) for e in p.equations))
 
 
 def with_custom_parts(p: Program, in_avals: Sequence[ShapedArray],

@@ -57,7 +57,7 @@ def meshes_of(p: Program, kind: type[Any] = Mesh) -> list[Any]:
             found.append(e.params["mesh"])
         elif e.name == "sharding_constraint":
             found.append(getattr(e.params["sharding"], "mesh", None))
-        for q in inner_of(e.params):
+        for q in e.inner:
             found += meshes_of(q, kind)
     return [m for m in found if isinstance(m, kind)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.mesh import Mesh
-from calque.core.program import Equation, Program, inner_of
+from calque.core.program import Equation, Program
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.dispatch.sharded.labels import named_sharding
 from calque.transforms.propagate import specs_of_all
@@ -36,7 +36,7 @@ class _EachPart:
 def calls_with_parts(p: Program) -> bool:
     """Whether a program, or one in it, calls Python with parts of arrays."""
     return p.derived("calls with parts", lambda: any(
-        _has_parts(e) or any(map(calls_with_parts, inner_of(e.params))) for e in p.equations))
+        _has_parts(e) or any(map(calls_with_parts, e.inner)) for e in p.equations))
 
 
 def with_local_calls(p: Program, in_avals: Sequence[ShapedArray],

@@ -18,7 +18,7 @@ from calque.core.avals import ShapedArray, aval_of, shape_of
 from calque.core.errors import explain
 from calque.core.evaluate import each, literal_value, replay
 from calque.core.lists import split_list
-from calque.core.program import Equation, Program, eliminate_dead_code, inner_of
+from calque.core.program import Equation, Program, eliminate_dead_code
 from calque.core.sharding import NamedSharding, PartitionSpec
 from calque.dispatch.sharded.partial_arrays import any_partial, memory_shape, unreduced_axes
 from calque.primitives import elementwise as ew
@@ -50,7 +50,7 @@ def is_partial(p: Program) -> bool:
         *p.in_avals, *[v.aval for v in p.const_vars], *p.out_avals])) or any(
             any(unreduced_axes(v.aval) for v in e.outputs) or any(
                 s.unreduced for s in e.params.get("in_specs", ())) or any(
-                    map(is_partial, inner_of(e.params))) for e in p.equations))
+                    map(is_partial, e.inner)) for e in p.equations))
 
 
 def expanded(p: Program) -> Program:
@@ -113,7 +113,7 @@ def _equation(e: Equation, values: list[Value]) -> list[Value]:
         return special(e, values)
     inner = e.params.get("jaxpr", e.params.get("fun"))
     if e.primitive.higher_order and isinstance(inner, Program) and any(
-            map(is_partial, inner_of(e.params))) and len(inner.inputs) == len(values):
+            map(is_partial, e.inner)) and len(inner.inputs) == len(values):
         return _run(inner, values)
     return _mapped(e, values)
 

@@ -26,7 +26,7 @@ from calque.core.evaluate import each, literal_value
 from calque.core.lists import replaced, split_list
 from calque.core.mesh import Mesh, OwnRows
 from calque.core.processes import Between, Origin, ProcessGrid, between, block_shape
-from calque.core.program import Equation, Program, Var, eliminate_dead_code, inner_of
+from calque.core.program import Equation, Program, Var, eliminate_dead_code
 from calque.core.sharding import UNCONSTRAINED, NamedSharding, PartitionSpec
 from calque.core.types import Function
 from calque.dispatch.sharded.custom_parts import has_custom_parts, with_custom_parts
@@ -153,7 +153,7 @@ def name_messages(lowered: Lowered, p: Program) -> None:
 
 def _log_loops(p: Program) -> None:
     for e in p.equations:
-        inner = [q for q in inner_of(e.params) if sends(q)]
+        inner = [q for q in e.inner if sends(q)]
         if inner and e.name in ("scan", "while"):
             print(f"calque: {e.name} ({e.source}) sends messages: its steps are taken "
                   "from the host", file=sys.stderr)

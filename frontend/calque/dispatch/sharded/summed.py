@@ -11,7 +11,7 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, Unreduced, aval_of, is_arraylike, varying_of
 from calque.core.errors import explain
-from calque.core.program import Equation, Program, inner_of
+from calque.core.program import Equation, Program
 from calque.core.sharding import NamedSharding, PartitionSpec, ShardingTypeError
 from calque.core.types import Function
 from calque.dispatch.array import as_values
@@ -94,7 +94,7 @@ def everywhere(x: Any, wanted: NamedSharding) -> Any:
 def _equations(p: Program) -> Iterator[Equation]:
     for e in p.equations:
         yield e
-        for q in inner_of(e.params):
+        for q in e.inner:
             yield from _equations(q)
 
 
