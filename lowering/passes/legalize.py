@@ -29,6 +29,7 @@ from calque.lowering.passes.staged import with_stages
 from calque.lowering.passes.vectors import with_vectors_summed
 from calque.lowering.passes.written import with_parts_written
 from calque.lowering.plan.switches import off
+from calque.primitives.guarded import holds_updates
 
 LEAST_TURNED = 1 << 12  # numbers of an operand that is converted before it is turned round
 FEW_TAPS = 25  # of a window outside of loops: each of more is worth less than compiling it
@@ -214,8 +215,8 @@ def in_pairs(e: Equation) -> list[Equation] | None:
 
 
 def in_words(e: Equation) -> list[Equation] | None:
-    """A loop that is a kernel, with what converts its keys before and after it; None where none
-    becomes of it."""
+    """A loop that is a kernel, or one of rows that writes into large arrays (primitives/guarded),
+    with what converts its keys before and after it; None where none becomes of it."""
     assert e.primitive.words is not None
     for masked in (False, True) if is_masked(e) or any(map(has_masked, e.inner)) else (
             False,):
@@ -226,9 +227,14 @@ def in_words(e: Equation) -> list[Equation] | None:
         loop = made.equations[0].with_inner(_once)
         if loop.name == "scan":  # (written out, its steps would be dispatches)
             loop = loop.replace(params={**loop.params, "unroll": 0})
-        if cost.is_kernel(loop):
+        if cost.is_kernel(loop) or masked and _writes_rows(e):
             return _between_keys(e, loop, made.inputs)
     return None
+
+
+def _writes_rows(e: Equation) -> bool:
+    return is_masked(e) and not any(map(needs_words, e.inner)) and holds_updates(
+        e.params["body_jaxpr"], e.params["cond_jaxpr"].out_avals[0].ndim)
 
 
 def _once(p: Program) -> Program:

@@ -22,6 +22,7 @@ from calque.core.program import Equation, Program
 from calque.core.types import Params
 from calque.core.words import forms, physical_params
 from calque.primitives import elementwise as ew
+from calque.primitives import guarded
 from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
 from calque.primitives.expansions import EXPANSIONS, NoExpansion
@@ -139,9 +140,7 @@ def _masked(xs: list[Any], params: Params, change: Callable[[Program], Program])
     def step(*values: Any) -> list[Any]:
         consts, carry = values[:k + len(inside)], values[k + len(inside):]
         (go,) = replay(test, *consts[:k], *carry)
-        made = replay(body, *consts[k:], *carry)
-        return [ew.select_n(sh.broadcast_in_dim(go, shape_of(old), tuple(range(ndim_of(go)))),
-                            old, new) for old, new in zip(carry, made)]
+        return guarded.step(body, go, consts[k:], carry)
 
     avals = [aval_of(x) for x in xs]
     return while_loop(stage(goes_on, [*avals[:k], *avals[k + len(inside):]], "cond"), before,
