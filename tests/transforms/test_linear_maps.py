@@ -159,3 +159,20 @@ def test_cotangents_of_integers_are_of_their_shape(ct: Any) -> None:
         assert back(fits)[0].dtype == calque.dtypes.float0
     with pytest.raises(ValueError, match=r"unexpected JAX type[\s\S]*expected.*\[2\]"):
         back(ct)
+
+
+def test_booleans_stay_what_they_are() -> None:
+    """A static argument within is hashed, and traced once."""
+    traced = []
+
+    def f(x: Any, on: bool) -> Any:
+        traced.append(on)
+        return jnp.sin(x) if on else x
+
+    g = calque.checkpoint(f, static_argnums=(1,))
+    for on, want in ((True, np.cos(0.5)), (True, np.cos(0.5)), (False, 1.0)):
+        _, back = calque.vjp(g, 0.5, on)
+        np.testing.assert_allclose(back(1.0)[0], want, rtol=1e-6)
+        np.testing.assert_allclose(calque.linearize(g, 0.5, on)[1](1.0, np.zeros(
+            (), calque.dtypes.float0)), want, rtol=1e-6)
+    assert traced == [True, False]

@@ -202,7 +202,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False,
         fun, tree_util.tree_structure((primals, {})), i))
     with lazy_eval("vjp"):
         flat = _Flat(fun, in_tree, has_aux)
-        leaves = operands(leaves)
+        leaves = _undifferentiated(leaves, operands(leaves))
         outs, pullback = _vjp(flat, leaves, [_differentiable(x) for x in leaves], whole_tree)
         count = flat.out_tree.num_leaves
         out = flat.out_tree.unflatten(results(outs[:count]))
@@ -252,6 +252,12 @@ def fwd_and_bwd(fun: Function, argnums: int | Sequence[int], has_aux: bool = Fal
         return found[0] if isinstance(argnums, (int, np.integer)) else found
 
     return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)
+
+
+def _undifferentiated(leaves: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """The values, but True and False as they are: functions within may ask for a static argument,
+    which is hashed.  (Other numbers may differ in each call, which is not to be compiled anew.)"""
+    return [x if type(x) is bool else v for x, v in zip(leaves, values)]
 
 
 def _differentiable(x: Any) -> bool:
@@ -463,7 +469,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     leaves, in_tree = tree_util.flatten(primals)
     check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1])
     with lazy_eval("linearize"):
-        values = operands(leaves)
+        values = _undifferentiated(leaves, operands(leaves))
         nonzero = [_differentiable(x) for x in values]
         flat = _Flat(fun, in_tree, has_aux)
         outs, mask, program = linearize_module.linearize_flat(flat, values, nonzero)

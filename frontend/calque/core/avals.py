@@ -232,9 +232,10 @@ class ShapedArray(AbstractValue):
     def told(self) -> ShapedArray:
         """What users are told of its type: over a mesh without devices, what its Explicit axes say.
         """
+        return self if self.placement is None else _told(self)
+
+    def _what_is_told(self) -> ShapedArray:
         s = self.placement
-        if s is None:
-            return self
         kind = s.memory_kind if _is_of_host(s) else None
         if getattr(s, "spec", None) is None:
             return self.marked(kind and _in_memory(kind, self.ndim), self.vma)
@@ -401,6 +402,9 @@ class HasAval:
     @property
     def size(self) -> int:
         return self.aval.size
+
+
+_told = lru_cache(4096)(ShapedArray._what_is_told)
 
 
 def _marked(plain: ShapedArray, sharding: Any, vma: frozenset[Any]) -> ShapedArray:

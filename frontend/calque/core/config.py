@@ -144,6 +144,24 @@ def _parse(option: Option, value: Any) -> Any:
     return value
 
 
+class _Value:
+    """An option as an attribute (`__getattr__`, which Python asks last, takes seven times as long:
+    traces and eager calls read options all the time)."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, config: Config | None, owner: type) -> Any:
+        if config is None:
+            return self
+        local = config._local.get()
+        if local is not None and self.name in local:
+            return local[self.name]
+        return config._values[self.name]
+
+
 class Config:
     """The options of the process, readable by name (`config.jax_enable_x64`).
 
@@ -186,6 +204,7 @@ class Config:
           False
         """
         OPTIONS[option.name] = option
+        setattr(Config, option.name, _Value(option.name))
         self._values[option.name] = option.default
         self.process_key = self._make_key(self._values)
 
@@ -371,13 +390,8 @@ class Config:
         return f"<calque.config: {said or 'every option at its default'}>"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in OPTIONS:
-            raise AttributeError(f"config has no option {name!r}{_no_option(name)}",
-                                 name=None, obj=self)  # (no name: no suggestion of Python's)
-        local = self._local.get()
-        if local is not None and name in local:
-            return local[name]
-        return self._values[name]
+        raise AttributeError(f"config has no option {name!r}{_no_option(name)}",
+                             name=None, obj=self)  # (no name: no suggestion of Python's)
 
     @contextlib.contextmanager
     def context(self, name: str, value: Any) -> Iterator[None]:
@@ -420,6 +434,8 @@ def _no_option(name: str) -> str:
             + "dir(calque.config) lists the options.")
 
 
+for _name in OPTIONS:
+    setattr(Config, _name, _Value(_name))
 _AS_EVER = ("as ever",)  # a local key that is not None, so that hot paths ask for the whole
 config = Config()
 
