@@ -2,9 +2,9 @@
 
 `read` takes any arguments.  Flattening a tree costs optree half a microsecond a node, and a loop
 calls one function with one structure again and again: `reader` writes a Python function that takes
-just that structure apart (tuples, named ones, lists, dictionaries, None; leaves are Arrays, numbers
-and NumPy arrays, each of the type it was), with keywords and static arguments, in a third
-of it.  A structure is its short form in keys (`whole_tree`).
+just that structure apart (tuples, named ones, lists, dictionaries, None, registered classes whose
+data is equal; leaves are Arrays, numbers and NumPy arrays, each of the type it was), with keywords
+and static arguments, in a third of it.  A structure is its short form in keys (`whole_tree`).
 """
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def reader(args: tuple[Any, ...], kwargs: dict[str, Any], key: Any,
         return None
     text = "\n".join([
         "def read(args, kwargs, config):", "    try:", *[f"        {x}" for x in made.lines],
-        "    except (ValueError, KeyError):", "        return None",
+        "    except Exception:", "        return None",  # (what is a user's is asked once more)
         *[f"    {x}" for x in made.checks()],
         f"    return ((key, config, {made.static}"
         f"{''.join(f'{x}.aval, ' for x in made.arrays)}),",
@@ -166,31 +166,40 @@ class _Source:
             self.nodes += 1
             name = f"n{self.nodes}"
             self.lines.append(f"{name} = {here}")
-            self.plain = self.node(tree, name, first)
+            self.plain = self.node(tree, value, name, first)
 
-    def node(self, tree: Any, here: str, first: int) -> bool:
+    def node(self, tree: Any, value: Any, here: str, first: int) -> bool:
         """Lines for a node whose leaves begin at x{first}; False where it is of another kind."""
         if tree.kind == _KINDS.NONE:
             self.lines.append(f"if {here} is not None: return None")
             return True
-        if tree.kind not in (_KINDS.TUPLE, _KINDS.LIST, _KINDS.DICT, _KINDS.NAMEDTUPLE):
+        if tree.kind not in (_KINDS.TUPLE, _KINDS.LIST, _KINDS.DICT, _KINDS.NAMEDTUPLE,
+                             _KINDS.CUSTOM):
             return False
         children, places, inner = tree.children(), [], []
-        for child in children:
+        self.lines.append(f"if type({here}) is not {self.bound(tree.type)}: return None")
+        if tree.kind == _KINDS.CUSTOM:
+            flatten = optree.register_pytree_node.get(tree.type, namespace=_NAMESPACE).flatten_func
+            parts, data, *_ = flatten(value)
+            values, known = list(parts), self.bound(data)
+            self.lines += [f"{here}, data, *_ = {self.bound(flatten)}({here})",
+                           f"if data is not {known} and not data == {known}: return None"]
+        else:
+            values = [value[k] for k in tree.entries()] if tree.kind == _KINDS.DICT else list(value)
+        for child, inside in zip(children, values, strict=True):
             if child.kind == _KINDS.LEAF:
                 places.append(f"x{first}")
             else:
                 self.nodes += 1
                 places.append(f"n{self.nodes}")
-                inner.append((child, places[-1], first))
+                inner.append((child, inside, places[-1], first))
             first += child.num_leaves
-        self.lines.append(f"if type({here}) is not {self.bound(tree.type)} or "
-                          f"len({here}) != {len(children)}: return None")
         if tree.kind == _KINDS.DICT:
+            self.lines.append(f"if len({here}) != {len(children)}: return None")
             for place, k in zip(places, tree.entries()):
                 self.lines.append(f"{place} = {here}[{self.bound(k)}]")
-        elif places:
-            self.lines.append(f"({', '.join(places)},) = {here}")
+        else:  # (of another length: a ValueError)
+            self.lines.append(f"[{', '.join(places)}] = {here}")
         return all([self.node(*part) for part in inner])
 
 

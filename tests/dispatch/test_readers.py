@@ -1,0 +1,157 @@
+"""What a reader of arguments takes for the same structure (dispatch/signatures.reader): the oracle is
+the same call by optree alone."""
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import calque
+import calque.numpy as jnp
+from calque import tree_util
+from calque.dispatch import signatures
+
+
+class Pair(NamedTuple):
+    x: Any
+    y: Any
+
+
+@tree_util.register_pytree_node_class
+class Box:
+    """A node of any number of children, with data beside them."""
+
+    def __init__(self, *children: Any, data: Any = None) -> None:
+        self.children, self.data = children, data
+
+    def tree_flatten(self) -> Any:
+        return self.children, self.data
+
+    @classmethod
+    def tree_unflatten(cls, data: Any, children: Any) -> Any:
+        return cls(*children, data=data)
+
+
+class Smaller(Box):
+    """Not registered: a leaf."""
+
+
+@tree_util.register_dataclass
+@dataclasses.dataclass
+class State:
+    params: Any
+    step: Any
+    name: str = dataclasses.field(default="", metadata={"static": True})
+
+
+ONE, TWO = jnp.ones(2), jnp.arange(3.0)
+SAME: list[tuple[Any, Any]] = [
+    (Box(ONE, data="a"), Box(ONE + 1, data="a")),
+    (Box(Box(ONE), {"k": Box(TWO, ONE)}), Box(Box(ONE), {"k": Box(TWO, ONE)})),
+    (State({"w": ONE, "b": TWO}, 3, "sgd"), State({"w": ONE, "b": TWO}, 4, "sgd")),
+    (State([Pair(ONE, None)], TWO, "x"), State([Pair(ONE, None)], TWO, "x")),
+    (Pair(Box(), Box(ONE)), Pair(Box(), Box(ONE))),
+]
+OTHER: list[tuple[Any, Any]] = [
+    (Box(ONE, data="a"), Box(ONE, data="b")),
+    (Box(ONE), Box(ONE, TWO)),
+    (Box(ONE, TWO), Box(ONE)),
+    (Box(ONE), (ONE,)),
+    (Box(ONE), Pair(ONE, ONE)),
+    (Box(Box(ONE)), Box(ONE)),
+    (Box(None, ONE), Box(ONE, None)),
+    (State(ONE, 1, "a"), State(ONE, 1, "b")),
+    (State(ONE, 1, "a"), Box(ONE, 1, data="a")),
+    (Pair(ONE, TWO), [ONE, TWO]),
+    ({"a": ONE}, {"b": ONE}),
+    ({"a": ONE}, {"a": ONE, "b": ONE}),
+]
+CONFIG = "config"
+
+
+def made(value: Any) -> signatures.Reader:
+    key = signatures.read("f", (value,), {}, CONFIG)[0]
+    reader = signatures.reader((value,), {}, key[0])
+    assert reader is not None
+    return reader
+
+
+@pytest.mark.parametrize("old, new", SAME)
+def test_the_same_structure_is_read(old: Any, new: Any) -> None:
+    read = made(old)((new,), {}, CONFIG)
+    want = signatures.read("f", (new,), {}, CONFIG)
+    assert read is not None and read[0] == want[0] and hash(read[0]) == hash(want[0])
+    assert len(read[2]) == len(want[2]) and all(a is b for a, b in zip(read[2], want[2]))
+
+
+@pytest.mark.parametrize("old, new", OTHER)
+def test_another_structure_is_not(old: Any, new: Any) -> None:
+    assert made(old)((new,), {}, CONFIG) is None
+
+
+def test_data_that_cannot_be_compared_is_left_to_the_caller() -> None:
+    """Arrays compare element by element; a comparison may raise."""
+    class Strange:
+        def __eq__(self, other: object) -> bool:
+            raise RuntimeError("not me")
+
+        def __hash__(self) -> int:
+            return 1
+
+    strange = Strange()
+    read = made(Box(ONE, data=strange))
+    assert read((Box(ONE, data=strange),), {}, CONFIG) is not None
+    assert read((Box(ONE, data=Strange()),), {}, CONFIG) is None
+
+
+def test_a_class_that_raises_is_asked_once_more() -> None:
+    fails = []
+
+    @tree_util.register_pytree_node_class
+    class Moody:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        def tree_flatten(self) -> Any:
+            if fails:
+                raise ValueError(fails[0])
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, data: Any, children: Any) -> Any:
+            return cls(*children)
+
+    f = calque.jit(lambda m: m.x + 1)
+    for _ in range(6):
+        np.testing.assert_array_equal(f(Moody(ONE)), [2, 2])
+    fails.append("today not")
+    with pytest.raises(ValueError, match="today not"):
+        f(Moody(ONE))
+
+
+def test_jitted_functions_see_each_difference() -> None:
+    """Called often enough to have a reader, then with others in between."""
+    f = calque.jit(lambda b: b.children[0] * {"two": 2, "three": 3}.get(b.data, 1))
+    for _ in range(3):
+        for data, want in (("two", 2), ("three", 3), (None, 1), ("two", 2)):
+            for _ in range(3):
+                np.testing.assert_array_equal(f(Box(ONE, data=data)), [want, want])
+    state = State({"w": ONE}, jnp.int32(0), "s")
+    step = calque.jit(lambda s: State({"w": s.params["w"] * 2}, s.step + 1, s.name))
+    for _ in range(8):
+        state = step(state)
+    assert state.step == 8 and state.name == "s"
+    np.testing.assert_array_equal(state.params["w"], [256, 256])
+
+
+def test_ordered_dictionaries_have_no_reader() -> None:
+    value = collections.OrderedDict(a=ONE)
+    key = signatures.read("f", (value,), {}, CONFIG)[0]
+    assert signatures.reader((value,), {}, key[0]) is None
+
+
+def test_a_subclass_of_a_node_is_no_node() -> None:
+    assert made(Box(ONE))((Smaller(ONE),), {}, CONFIG) is None
