@@ -13,7 +13,7 @@ KERNELS := $(wildcard lowering/native/*.c lowering/native/*.h lowering/native/[A
 
 # make fuzz MINUTES=30 [LEVEL=x86-64-v3]
 
-.PHONY: demo test test-processes test-devices test-slow levels clients libraries array-api jax-tests jax-docs programs lint fuzz bench bench-clients docs site system system-cpp release test-wheel native version clean
+.PHONY: demo test test-processes test-devices test-slow levels clients libraries array-api jax-tests jax-docs jax-benchmarks programs lint fuzz bench bench-clients docs site system system-cpp release test-wheel native version clean
 
 # What a bare Debian + Python 3.11 lacks: venv (and with it pip), a C compiler for the kernels of
 # linear algebra, without which the package takes slower forms, and jemalloc, without which compiles
@@ -142,6 +142,11 @@ jax-tests: $(SUITE_ENV)/.made
 # make jax-docs PAGES=folder-of-its-docs [FILES="jit-compilation.md api:jax.numpy"]
 jax-docs: $(SUITE_ENV)/.made
 	$(SUITE_ENV)/bin/python tests/jax_docs/run.py --docs $(PAGES) --write $(FILES)
+
+# make jax-benchmarks FOLDER=folder-of-its-benchmarks
+jax-benchmarks: $(SUITE_ENV)/.made
+	$(SUITE_ENV)/bin/python -m pip install -q --disable-pip-version-check google-benchmark
+	$(SUITE_ENV)/bin/python benchmarks/jax_own.py $(FOLDER) --write
 
 # make programs FOLDER=folder-of-checkouts [NAMES="nbody jraph"]; what they import is for you to install in $(SUITE_ENV)
 programs: $(SUITE_ENV)/.made

@@ -29,7 +29,6 @@ from calque.lowering.passes.staged import with_stages
 from calque.lowering.passes.vectors import with_vectors_summed
 from calque.lowering.passes.written import with_parts_written
 from calque.lowering.plan.switches import off
-from calque.primitives.guarded import holds_updates
 
 LEAST_TURNED = 1 << 12  # numbers of an operand that is converted before it is turned round
 FEW_TAPS = 25  # of a window outside of loops: each of more is worth less than compiling it
@@ -233,7 +232,7 @@ def in_words(e: Equation) -> list[Equation] | None:
 
 
 def _writes_rows(e: Equation) -> bool:
-    return is_masked(e) and not any(map(needs_words, e.inner)) and holds_updates(
+    return is_masked(e) and not any(map(needs_words, e.inner)) and forms.writes_rows(
         e.params["body_jaxpr"], e.params["cond_jaxpr"].out_avals[0].ndim)
 
 

@@ -15,7 +15,7 @@ import calque.numpy as jnp
 from calque import errors, lax
 from calque.core.dtypes import bfloat16
 from calque.dispatch import signatures
-from calque.dispatch.tracing import MOST_NUMBERS
+from calque.dispatch.captured import MOST_NUMBERS
 
 
 def counted(f):

@@ -1,5 +1,5 @@
-"""What a reader of arguments takes for the same structure (dispatch/signatures.reader): the oracle is
-the same call by optree alone."""
+"""What a reader of arguments takes for the same structure (dispatch/signatures.reader); the
+oracle is the same call by optree alone."""
 from __future__ import annotations
 
 import collections

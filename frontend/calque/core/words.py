@@ -29,6 +29,8 @@ class _Forms:
     pairs: Callable[[Program], Program | None]
     # the same between complex inputs and results, with transforms as they are
     over_pairs: Callable[[Program], Program | None]
+    # (p, rows) -> whether a step writes a small part of an array whose first axes are the rows
+    writes_rows: Callable[[Program, int], bool]
 
 
 forms = _Forms()

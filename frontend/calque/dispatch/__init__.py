@@ -7,7 +7,7 @@
                  positions.py (which arguments are static or donated),
                  tracing.py (functions of trees to Programs), stages.py (lower, compile),
                  staging.py (make_jaxpr, eval_shape), cost_analysis of stages: costs.py;
-                 donation.py (whose memory is given away),
+                 donation.py (whose memory is given away), captured.py (arrays that are captured),
                  transfers.py (guards of what moves), key_reuse.py (keys that are used twice),
                  nonfinite.py (which operation made a nan)
   eager.py       running now: which way, executables, lazy recording; on it numpy_rules/ (small

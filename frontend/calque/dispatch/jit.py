@@ -31,6 +31,7 @@ from calque.core.tracebacks import filter_traceback
 from calque.core.types import Function
 from calque.dispatch import costs, donation, key_reuse, signatures, stages
 from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
+from calque.dispatch.captured import with_few_captured
 from calque.dispatch.eager import Compiled, compiled
 from calque.dispatch.laid import laid_type
 from calque.dispatch.mismatch import argument_names
@@ -54,7 +55,6 @@ from calque.dispatch.tracing import (
     described,
     trace_with_refs,
     type_of,
-    with_numbers,
 )
 from calque.primitives.call import call
 from calque.runtime import Device
@@ -147,7 +147,7 @@ class _Entry:
                 program = self.own_program()
                 consts = [*program.consts, *self.program.consts]
             else:
-                program = with_numbers(self.program)
+                program = with_few_captured(self.program)
                 if self.orders is not None:
                     program = self.orders.program(program)
                 consts = list(program.consts)

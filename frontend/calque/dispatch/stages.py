@@ -27,6 +27,7 @@ from calque.core.trace import Tracer, current, eval_trace
 from calque.core.types import Function, Shape
 from calque.dispatch import costs, signatures
 from calque.dispatch.array import Array, current_device, to_array
+from calque.dispatch.captured import with_few_captured
 from calque.dispatch.laid import LaidArray, order_in
 from calque.dispatch.mismatch import argument_names
 from calque.dispatch.tracing import ShapeDtypeStruct, check_arguments, type_of
@@ -250,6 +251,8 @@ class Lowered(_Stage):
         program, orders = self._entry.logical_program(), self._entry.orders
         if whole and orders is not None:  # (what is compiled, over what lies in memory)
             program = orders.program(program)
+        if whole:
+            program = with_few_captured(program)
         return lower(program, target_of(current_device()), LowerOptions(
             locations=locations, in_process=True, name=f"jit_{self._name}", whole=whole))
 

@@ -34,18 +34,6 @@ from calque.transforms.stage import Marking, stage
 from calque.trees import util as tree_util
 from calque.trees.spec import structure_of
 
-MOST_NUMBERS = 16  # captured, that are arguments of a program; more are written into it
-
-
-def with_numbers(p: Program) -> Program:
-    """A program that captured many numbers, with their values in it: as arguments each would cost
-    time at every call, and kernels read few."""
-    numbers = {v: c for v, c in zip(p.const_vars, p.consts)
-               if not v.aval.shape and v.aval.dtype.kind in "biufcV"}
-    if len(numbers) <= MOST_NUMBERS:
-        return p
-    return p.with_numbers({v: np.asarray(c) for v, c in numbers.items()})
-
 
 def check_callable(fun: Any) -> None:
     """TypeError when a transformation is made of what is no function."""

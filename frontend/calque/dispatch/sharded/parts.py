@@ -1,11 +1,13 @@
 """The pieces of an array that its devices have: Shard.  Start reading at `shards_of`."""
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from calque.core.sharding import SingleDeviceSharding
+from calque.core.sharding import Sharding, SingleDeviceSharding
+from calque.core.types import Shape
 from calque.dispatch.array import Array
 from calque.dispatch.laid import inverse, laid, order_in
 from calque.dispatch.sharded.partial_arrays import summand, unreduced_axes
@@ -13,7 +15,7 @@ from calque.dispatch.sharded.spanning import local_index
 from calque.dispatch.strings import StringArray, part
 from calque.runtime import Buffer, Device
 
-__all__ = ["Shard", "shards_of"]
+__all__ = ["Shard", "places", "shards_of"]
 
 
 class Shard:
@@ -81,12 +83,19 @@ class Shard:
 def shards_of(x: Array, everywhere: bool = False) -> list[Shard]:
     """The parts of an array in the order of the mesh's devices: those that this process has, or
     all."""
-    sharding = x.sharding
+    return [Shard(device, index, replica, x)
+            for device, index, replica in places(x.sharding, x.shape, everywhere)]
+
+
+@functools.lru_cache(1024)
+def places(sharding: Sharding, shape: Shape, everywhere: bool = False
+            ) -> list[tuple[Device, tuple[slice, ...], int]]:
+    """The device, the index and the replica of each part."""
     seen: dict[Any, int] = {}
     found = []
-    for device, index in sharding.devices_indices_map(x.shape).items():
+    for device, index in sharding.devices_indices_map(shape).items():
         key = tuple((s.start, s.stop) for s in index)
         if everywhere or device.is_local:
-            found.append(Shard(device, index, seen.get(key, 0), x))
+            found.append((device, index, seen.get(key, 0)))
         seen[key] = seen.get(key, 0) + 1
     return found

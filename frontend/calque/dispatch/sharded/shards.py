@@ -53,6 +53,7 @@ from calque.dispatch.sharded.partial_arrays import (
     of_summands,
     refuse_index,
 )
+from calque.dispatch.sharded.parts import places
 from calque.dispatch.sharded.spanning import GlobalArray, local_index, local_shape, piece_of
 from calque.dispatch.sharded.spanning import made as spanning_made
 from calque.primitives.placement import constrain, layout_constraint_p, sharding_constraint_p
@@ -405,7 +406,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
     known: dict[Any, Any] = {}
     pieces = {}
     _check_part("make_array_from_callback", sharding)
-    for device, index in sharding.addressable_devices_indices_map(shape).items():
+    for device, index, _ in places(sharding, shape):
         key = tuple((s.start, s.stop) for s in index)
         if key not in known:
             given = data_callback(index)
