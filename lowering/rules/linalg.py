@@ -20,6 +20,7 @@ from calque.lowering.kernels.dispatch import Spec
 from calque.lowering.kernels.forms import FORMS, form_of
 from calque.lowering.kernels.native import NATIVE_DTYPES, emit_native
 from calque.lowering.passes.cost import is_open
+from calque.primitives.orthogonal_programs import is_two
 
 GROUPS = 64  # workgroups that a batch is spread over at most
 WORTH = 4096  # elements that a workgroup should have
@@ -35,7 +36,8 @@ def _form(op: Op) -> list[Value]:
     name = e.name
     if name in NATIVE:
         kind = form_of(name, op.ctx.target, op.x.dtype, op.ctx.in_process)
-        if kind == "native" and not op.params.get("perturb_singular"):
+        if kind == "native" and not op.params.get("perturb_singular") and not (
+                name == "eigh" and is_two(e.inputs[0].aval)):
             return NATIVE[name](op)
         if is_open(e):
             raise InconclusiveDimensionOperation("only the C kernels take matrices of any size.")
