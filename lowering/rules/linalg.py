@@ -20,7 +20,6 @@ from calque.lowering.kernels.dispatch import Spec
 from calque.lowering.kernels.forms import FORMS, form_of
 from calque.lowering.kernels.native import NATIVE_DTYPES, emit_native
 from calque.lowering.passes.cost import is_open
-from calque.primitives.orthogonal_programs import is_two
 
 GROUPS = 64  # workgroups that a batch is spread over at most
 WORTH = 4096  # elements that a workgroup should have
@@ -36,14 +35,20 @@ def _form(op: Op) -> list[Value]:
     name = e.name
     if name in NATIVE:
         kind = form_of(name, op.ctx.target, op.x.dtype, op.ctx.in_process)
-        if kind == "native" and not op.params.get("perturb_singular") and not (
-                name == "eigh" and is_two(e.inputs[0].aval)):
+        if kind == "native" and not op.params.get("perturb_singular") and not _is_closed(op):
             return NATIVE[name](op)
         if is_open(e):
             raise InconclusiveDimensionOperation("only the C kernels take matrices of any size.")
     assert e.primitive.program is not None, e.primitive
     p = e.primitive.program(*[a.aval for a in e.inputs], **op.params)
     return op.ctx.emit_program(p, op.operands)
+
+
+def _is_closed(op: Op) -> bool:
+    """Whether the Program has no loop: eigh of real matrices of two rows, in batches of known
+    size."""
+    e, x = op.ctx.equation, op.operands[0]
+    return e.name == "eigh" and x.shape[-1] == 2 and x.dtype.kind == "f" and not is_open(e)
 
 
 def _batch(x: Value, cores: int = 2) -> int:

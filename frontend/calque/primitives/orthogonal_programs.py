@@ -375,7 +375,7 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
     full = with_real_diagonal(full, i, j)
     scale = _scale_of(full)
     work = _over(full, repeat(scale, n, n))
-    if is_two(aval_of(a)):
+    if n == 2 and not is_complex(a):
         vectors, w = _eigh_of_two(work)
         return _ended(work, vectors, mul(w, repeat(scale, n)), compute_vectors)
     work = _even(work)
@@ -407,11 +407,6 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
     order = sh.slice_in_dim(order, 0, n, 0)
     w = mul(take_along(w, order, 0), repeat(scale, n))
     return _ended(work, take_along(vectors, along(order, n), 1), w, compute_vectors)
-
-
-def is_two(a: ShapedArray) -> bool:
-    """Whether `eigh` needs no loop, on any target: of real matrices of two rows."""
-    return a.shape[-1] == 2 and a.dtype.kind == "f"
 
 
 def _ended(work: Any, vectors: Any, w: Any, compute_vectors: bool) -> list[Any]:
