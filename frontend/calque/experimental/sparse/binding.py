@@ -78,8 +78,9 @@ def _dot(data: Any, indices: Any, rhs: Any, *, lhs_spinfo: Any, **params: Any) -
 
 
 def _spdot(*args: Any, lhs_spinfo: Any, rhs_spinfo: Any, **params: Any) -> list[Any]:
-    return _stored(bcoo_dot_general(_bcoo(*args[:2], lhs_spinfo), _bcoo(*args[2:], rhs_spinfo),
-                                    **params))
+    data, indices, others, places = args
+    return _stored(bcoo_dot_general(_bcoo(data, indices, lhs_spinfo),
+                                    _bcoo(others, places, rhs_spinfo), **params))
 
 
 def _todense(*parts: Any, tree: Any) -> Any:
