@@ -227,6 +227,38 @@ def test_names_of_primitives_of_plain_formats() -> None:
         d, col, start, np.arange(3, dtype="f"), shape=(2, 3)).sum())(data), [1, 2, 0])
 
 
+def test_names_of_primitives_of_batched_formats() -> None:
+    """The same of BCOO and BCSR, whose layout is given as `spinfo`."""
+    dense = np.array([[0, 1, 2], [3, 0, 0]], "f")
+    info = types.SimpleNamespace(shape=(2, 3), indices_sorted=True, unique_indices=True)
+    turned = types.SimpleNamespace(shape=(3, 2), indices_sorted=False, unique_indices=True)
+    layout = {"nse": 3, "n_batch": 0, "n_dense": 0, "index_dtype": np.int32}
+    by = {"dimension_numbers": (((1,), (0,)), ((), ())), "preferred_element_type": np.float32}
+    stored = sparse.bcoo_fromdense_p.bind(dense, **layout)
+    same(sparse.bcoo_todense_p.bind(*stored, spinfo=info), dense)
+    same(sparse.bcoo_extract_p.bind(stored[1], 2 * dense, assume_unique=True), [2, 4, 6])
+    v = np.arange(3, dtype="f")
+    same(sparse.bcoo_dot_general_p.bind(*stored, v, lhs_spinfo=info, **by), dense @ v)
+    other = sparse.bcoo_transpose_p.bind(*stored, permutation=(1, 0), spinfo=info)
+    same(sparse.bcoo_todense_p.bind(*other, spinfo=turned), dense.T)
+    same(sparse.bcoo_sort_indices_p.bind(*other, spinfo=turned)[1], [[0, 1], [1, 0], [2, 0]])
+    twice = [np.concatenate([x, x]) for x in stored]
+    same(sparse.bcoo_sum_duplicates_p.bind(*twice, spinfo=info.__class__(
+        shape=(2, 3), indices_sorted=False, unique_indices=False), nse=3)[0], [2, 4, 6])
+    product = sparse.bcoo_spdot_general_p.bind(*stored, *other, lhs_spinfo=info,
+                                               rhs_spinfo=turned, **by)
+    same(sparse.BCOO(tuple(product), shape=(2, 2)), dense @ dense.T)
+    same(sparse.bcoo_dot_general_sampled_p.bind(
+        dense, dense.T, np.array([[1, 1]]), dimension_numbers=by["dimension_numbers"]), [9])
+    rows = sparse.bcsr_fromdense_p.bind(dense, **layout)
+    same(sparse.bcsr_todense_p.bind(*rows, spinfo=info), dense)
+    same(sparse.bcsr_extract_p.bind(*rows[1:], 2 * dense), [2, 4, 6])
+    same(calque.grad(lambda d: sparse.bcsr_dot_general_p.bind(
+        d, *rows[1:], v, lhs_spinfo=info, **by).sum())(rows[0]), [1, 2, 0])
+    leaves, tree = calque.tree.flatten(sparse.BCOO(tuple(stored), shape=(2, 3)))
+    same(sparse.todense_p.bind(*leaves, tree=tree), dense)
+
+
 def test_reprs_and_errors() -> None:
     M = sparse.BCOO.fromdense(jnp.arange(24.).reshape(2, 3, 4), n_batch=1, n_dense=1)
     assert repr(M) == "BCOO(float32[2, 3, 4], nse=3, n_batch=1, n_dense=1)"

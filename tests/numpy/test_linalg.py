@@ -167,3 +167,21 @@ def test_orders_of_norms_that_are_no_numbers(ord: str) -> None:
     for x, what in ((V, "vector"), (A, "matrix")):
         with pytest.raises(ValueError, match=f"Invalid order '{ord}' for {what} norm"):
             jnp.linalg.norm(x, ord)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_eigenvectors_of_two_rows_are_lapacks(dtype: str, x64: None) -> None:
+    """A closed form in batches: LAPACK's values, vectors and signs; nan where a matrix holds it."""
+    draw = np.random.RandomState(0)
+    a = draw.randn(300, 2, 2)
+    a[100:] = draw.randint(-2, 3, (200, 2, 2))  # (diagonal, singular, equal on the diagonal)
+    a[200:] *= 10.0 ** draw.randint(-30, 30, (100, 1, 1))
+    a = (a + a.transpose(0, 2, 1)).astype(dtype)
+    w, v = (np.asarray(x) for x in calque.jit(jnp.linalg.eigh)(a))
+    known = np.linalg.eigh(a)
+    size = np.maximum(np.abs(a).max((1, 2)), np.finfo(dtype).tiny)
+    eps = float(np.finfo(dtype).eps)
+    assert np.abs((w - known[0]) / size[:, None]).max() < 8 * eps
+    assert (np.abs(v - known[1]).max((1, 2)) < 100 * eps).mean() > 0.99  # (but of near multiples)
+    assert np.abs((a @ v - v * w[:, None]) / size[:, None, None]).max() < 8 * eps
+    assert np.isnan(np.asarray(jnp.linalg.eigh(jnp.array([[1, np.nan], [np.nan, 1]]))[1])).all()

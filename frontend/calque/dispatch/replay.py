@@ -40,9 +40,11 @@ from calque.transforms.stage import StageTrace, literal_value
 from calque.trees import util as tree_util
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _PLAIN = frozenset((int, bool, str, bytes, complex, type(None), type(Ellipsis)))
 _plans = Memo(4096)  # (they hold their executables)
+_trees: set[type] = set()  # classes whose arrays an argument or a result may hold: `plan_tree`
 _STREAK = 16  # new signatures of a function in a row; then one is recorded when it comes again
 
 
@@ -101,6 +103,13 @@ def planned(f: F) -> F:
     return wrapper  # type: ignore[return-value]
 
 
+def plan_tree(cls: type[T]) -> type[T]:
+    """Class decorator: planned functions take and give objects of this class of pytree nodes, whose
+    tree_flatten gives Arrays and, with a hash, everything else."""
+    _trees.add(cls)
+    return cls
+
+
 def _checked(f: Function, name: str, args: Any, kwargs: Any) -> Any:
     """Under jax_debug_nans and jax_debug_infs: what f returns is checked, not what it computes on
     the way, which may well be NaN where it chooses another value (as in JAX's jitted functions)."""
@@ -131,6 +140,9 @@ def _part(x: Any, arrays: list[Array]) -> Any:
         return x.hex()  # 0.0 == -0.0, and 1.0 == 1 == True
     if kind is tuple or kind is list:
         return kind, *[_part(v, arrays) for v in x]
+    if kind in _trees:
+        children, aux = x.tree_flatten()
+        return kind, aux, *[_part(v, arrays) for v in children]
     if isinstance(x, (type, np.dtype, enum.Enum)):
         return kind, x
     if isinstance(x, np.generic):
@@ -177,12 +189,17 @@ def _record(f: Function, args: Any, kwargs: Any, arrays: list[Array]
     def traced(x: Any) -> Any:
         if type(x) is Array:
             return next(rest)
+        if type(x) in _trees:
+            children, aux = x.tree_flatten()
+            return type(x).tree_unflatten(aux, [traced(v) for v in children])
         return type(x)(map(traced, x)) if type(x) in (tuple, list) else x
 
     try:
         with as_current(trace):
             out = f(*[traced(a) for a in args], **{k: traced(v) for k, v in kwargs.items()})
-        kind = type(out)
+        kind, aux = type(out), None
+        if kind in _trees:
+            out, aux = out.tree_flatten()
         outs = list(out) if isinstance(out, (tuple, list)) else [out]
         if not outs or not all(type(o) is Array or isinstance(o, Tracer) for o in outs):
             raise Unplanned
@@ -191,6 +208,8 @@ def _record(f: Function, args: Any, kwargs: Any, arrays: list[Array]
         trace.close()
     if not isinstance(out, (tuple, list)):
         pack: Callable[[list[Array]], Any] = _only
+    elif kind in _trees:
+        pack = functools.partial(kind.tree_unflatten, aux)
     else:
         pack = kind if kind in (tuple, list) else kind._make
     if labels.any_of(avals) or labels.program_places(program):
@@ -438,4 +457,4 @@ def _flat(e: Equation, ins: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
     return rule, ins[:len(ins) - len(known)]
 
 
-__all__ = ["Unplanned", "planned", "refuse"]
+__all__ = ["Unplanned", "plan_tree", "planned", "refuse"]

@@ -249,14 +249,15 @@ def _weights(old: int, new: int, scale: Any, translation: Any, method: ResizeMet
     else:
         if antialias and method is ResizeMethod.CUBIC_PYTORCH:
             method = ResizeMethod.CUBIC  # as PyTorch has it
-        stretch = jnp.maximum(step, 1) if antialias else 1
-        weights = _KERNELS[method](jnp.abs(at - pixels) / stretch)
+        # (reciprocals of what is broadcast, as XLA divides: the last bit of a weight is JAX's)
+        narrow = 1 / jnp.maximum(step, 1) if antialias else 1
+        weights = _KERNELS[method](jnp.abs(at - pixels) * narrow)
         if beyond:
             first, last = weights[:beyond].sum(0), weights[-beyond:].sum(0)
             weights = weights[beyond:-beyond].at[0].add(first).at[-1].add(last)
     total = weights.sum(0)
     known = jnp.abs(total) > 1000 * float(jnp.finfo(scale.dtype).eps)
-    weights = jnp.where(known, weights / jnp.where(known, total, 1), 0)
+    weights = jnp.where(known, weights * (1 / jnp.where(known, total, 1)), 0)
     return jnp.where((at >= -0.5) & (at <= old - 0.5), weights, 0)
 
 

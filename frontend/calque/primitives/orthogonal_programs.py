@@ -309,6 +309,48 @@ def _sweeps(step: Any, state: Sequence[Any], rounds: int) -> list[Any]:
                            [count, real.type(1), *state])[2:])
 
 
+def _eigh_of_two(full: Any) -> tuple[Any, Any]:
+    """(vectors, ascending values) of a real symmetric matrix of two rows, without a loop.
+
+    Formulas and signs are those of LAPACK's dlaev2, as its QL iteration uses them: the vector of
+    the larger |value| is turned from e1, and stands second where that value is positive.
+    """
+    a, b, c = (sh.reshape(sh.slice_(full, (i, j), (i + 1, j + 1)), ())
+               for i, j in ((0, 0), (1, 0), (1, 1)))
+    none, one = all_of(a, 0), all_of(a, 1)
+    total, apart, twice = add(a, c), sub(a, c), add(b, b)
+    eps = float(np.finfo(dtype_of(a)).eps)
+    alone = ew.le(ew.abs_(b), mul(ew.sqrt(mul(ew.abs_(a), ew.abs_(c))), all_of(a, eps)))
+    root = ew.sqrt(add(mul(apart, apart), mul(twice, twice)))
+    first_is_most = ew.ge(apart, none)
+    positive = ew.ge(total, none)
+    signed = where(first_is_most, root, ew.neg(root))
+    far = div(add(total, where(positive, root, ew.neg(root))), all_of(a, 2))  # the larger |value|
+    safe = where(ew.eq(far, none), one, far)
+    larger = ew.gt(ew.abs_(a), ew.abs_(c))
+    most, least = where(larger, a, c), where(larger, c, a)
+    near = sub(mul(div(most, safe), least), mul(div(b, safe), b))
+    tall = add(apart, signed)
+    steep = ew.gt(ew.abs_(tall), ew.abs_(twice))
+    ratio = ew.neg(where(steep, div(twice, where(steep, tall, one)),
+                         div(tall, where(ew.eq(twice, none), one, twice))))
+    short = div(one, ew.sqrt(add(one, mul(ratio, ratio))))
+    long = mul(ratio, short)
+    x, y = where(steep, long, short), where(steep, short, long)
+    turned = ew.eq(positive, first_is_most)
+    x, y = where(turned, ew.neg(y), x), where(turned, x, y)
+    # far's vector is (x, y), near's (-y, x); of a diagonal matrix they are e1 and e2
+    x, y = where(alone, one, x), where(alone, none, y)
+    far, near = where(alone, a, far), where(alone, c, near)
+    swapped = ew.gt(far, near)
+    columns = [(where(swapped, ew.neg(y), x), where(swapped, x, y)),
+               (where(swapped, x, ew.neg(y)), where(swapped, y, x))]
+    vectors = sh.concatenate([sh.reshape(columns[k][i], (1,)) for i in (0, 1) for k in (0, 1)], 0)
+    values = [where(swapped, near, far), where(swapped, far, near)]
+    return (sh.reshape(vectors, (2, 2)),
+            sh.concatenate([sh.reshape(v, (1,)) for v in values], 0))
+
+
 def _even(a: Any, columns: bool = True) -> Any:
     """A matrix with a row (and a column) of zeros more where its rows are odd in number."""
     odd = shape_of(a)[0] % 2
@@ -332,7 +374,11 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
     full = where(ew.ge(i, j), a, adjoint(a))
     full = with_real_diagonal(full, i, j)
     scale = _scale_of(full)
-    work = _even(_over(full, repeat(scale, n, n)))
+    work = _over(full, repeat(scale, n, n))
+    if n == 2 and not is_complex(a):
+        vectors, w = _eigh_of_two(work)
+        return _ended(work, vectors, mul(w, repeat(scale, n)), compute_vectors)
+    work = _even(work)
     size = shape_of(work)[0]
     h, eps = size // 2, float(np.finfo(real).eps)
 
@@ -360,10 +406,14 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool, compute_vectors: bool,
     (_, order) = sort([w, sh.iota(INT, (size,))], 0)
     order = sh.slice_in_dim(order, 0, n, 0)
     w = mul(take_along(w, order, 0), repeat(scale, n))
-    vectors = take_along(vectors, along(order, n), 1)
+    return _ended(work, take_along(vectors, along(order, n), 1), w, compute_vectors)
+
+
+def _ended(work: Any, vectors: Any, w: Any, compute_vectors: bool) -> list[Any]:
+    """What `eigh` returns: NaN where what it worked on is not finite."""
+    n = shape_of(w)[0]
     bad = ew.not_(ew.is_finite(_sum(_sum(ew.abs_(real_part(work))))))
-    lost = repeat(ew.const(w, np.nan), n)
-    w = where(repeat(bad, n), lost, w)
+    w = where(repeat(bad, n), repeat(ew.const(w, np.nan), n), w)
     lost = repeat(bad, n, n)
     return [where(lost, all_of(vectors, np.nan), vectors), w] if compute_vectors else [w]
 

@@ -1,7 +1,7 @@
 """experimental.sparse: array.py (BCOO), dots.py, convolve.py, shapes.py, slices.py, elementwise.py
 (operations of BCOO arrays), rows.py (BCSR, COO, CSR, CSC; plain.py: functions of these), making.py
 (eye, empty, random_bcoo), transform.py (sparsify), autodiff.py (grad, jacfwd, jacrev), methods.py
-(operators), linalg.py (spsolve), eigen.py (lobpcg_standard)."""
+(operators), linalg.py (spsolve), eigen.py (lobpcg_standard), binding.py (bcoo_todense_p, ...)."""
 from calque.experimental.sparse import linalg as linalg
 from calque.experimental.sparse.array import BCOO as BCOO
 from calque.experimental.sparse.array import CuSparseEfficiencyWarning as CuSparseEfficiencyWarning
@@ -18,6 +18,30 @@ from calque.experimental.sparse.autodiff import jacfwd as jacfwd
 from calque.experimental.sparse.autodiff import jacobian as jacobian
 from calque.experimental.sparse.autodiff import jacrev as jacrev
 from calque.experimental.sparse.autodiff import value_and_grad as value_and_grad
+from calque.experimental.sparse.binding import bcoo_dot_general_p as bcoo_dot_general_p
+from calque.experimental.sparse.binding import (
+    bcoo_dot_general_sampled_p as bcoo_dot_general_sampled_p,
+)
+from calque.experimental.sparse.binding import bcoo_extract_p as bcoo_extract_p
+from calque.experimental.sparse.binding import bcoo_fromdense_p as bcoo_fromdense_p
+from calque.experimental.sparse.binding import bcoo_sort_indices_p as bcoo_sort_indices_p
+from calque.experimental.sparse.binding import bcoo_spdot_general_p as bcoo_spdot_general_p
+from calque.experimental.sparse.binding import bcoo_sum_duplicates_p as bcoo_sum_duplicates_p
+from calque.experimental.sparse.binding import bcoo_todense_p as bcoo_todense_p
+from calque.experimental.sparse.binding import bcoo_transpose_p as bcoo_transpose_p
+from calque.experimental.sparse.binding import bcsr_dot_general_p as bcsr_dot_general_p
+from calque.experimental.sparse.binding import bcsr_extract_p as bcsr_extract_p
+from calque.experimental.sparse.binding import bcsr_fromdense_p as bcsr_fromdense_p
+from calque.experimental.sparse.binding import bcsr_todense_p as bcsr_todense_p
+from calque.experimental.sparse.binding import coo_fromdense_p as coo_fromdense_p
+from calque.experimental.sparse.binding import coo_matmat_p as coo_matmat_p
+from calque.experimental.sparse.binding import coo_matvec_p as coo_matvec_p
+from calque.experimental.sparse.binding import coo_todense_p as coo_todense_p
+from calque.experimental.sparse.binding import csr_fromdense_p as csr_fromdense_p
+from calque.experimental.sparse.binding import csr_matmat_p as csr_matmat_p
+from calque.experimental.sparse.binding import csr_matvec_p as csr_matvec_p
+from calque.experimental.sparse.binding import csr_todense_p as csr_todense_p
+from calque.experimental.sparse.binding import todense_p as todense_p
 from calque.experimental.sparse.convolve import (
     bcoo_conv_general_dilated as bcoo_conv_general_dilated,
 )
@@ -30,21 +54,13 @@ from calque.experimental.sparse.making import eye as eye
 from calque.experimental.sparse.making import random_bcoo as random_bcoo
 from calque.experimental.sparse.making import todense as todense
 from calque.experimental.sparse.plain import coo_fromdense as coo_fromdense
-from calque.experimental.sparse.plain import coo_fromdense_p as coo_fromdense_p
 from calque.experimental.sparse.plain import coo_matmat as coo_matmat
-from calque.experimental.sparse.plain import coo_matmat_p as coo_matmat_p
 from calque.experimental.sparse.plain import coo_matvec as coo_matvec
-from calque.experimental.sparse.plain import coo_matvec_p as coo_matvec_p
 from calque.experimental.sparse.plain import coo_todense as coo_todense
-from calque.experimental.sparse.plain import coo_todense_p as coo_todense_p
 from calque.experimental.sparse.plain import csr_fromdense as csr_fromdense
-from calque.experimental.sparse.plain import csr_fromdense_p as csr_fromdense_p
 from calque.experimental.sparse.plain import csr_matmat as csr_matmat
-from calque.experimental.sparse.plain import csr_matmat_p as csr_matmat_p
 from calque.experimental.sparse.plain import csr_matvec as csr_matvec
-from calque.experimental.sparse.plain import csr_matvec_p as csr_matvec_p
 from calque.experimental.sparse.plain import csr_todense as csr_todense
-from calque.experimental.sparse.plain import csr_todense_p as csr_todense_p
 from calque.experimental.sparse.rows import BCSR as BCSR
 from calque.experimental.sparse.rows import COO as COO
 from calque.experimental.sparse.rows import CSC as CSC

@@ -15,6 +15,7 @@ import numpy as np
 from calque.api.batching import vmap
 from calque.core.errors import explain
 from calque.core.trace import Tracer
+from calque.dispatch.replay import plan_tree, planned
 from calque.numpy import (
     arange,
     asarray,
@@ -140,6 +141,7 @@ class JAXSparse:
         return "".join(parts)
 
 
+@plan_tree
 @tree_util.register_pytree_node_class
 class BCOO(JAXSparse):
     """An array in batched COO format: values, and the places where they stand.
@@ -370,6 +372,7 @@ def columns(indices: Any) -> list[Any]:
     return [indices[..., k] for k in range(indices.shape[-1])]
 
 
+@planned
 def bcoo_todense(mat: BCOO) -> Any:
     """The array with its zeros.
 
@@ -459,6 +462,7 @@ def taken(mat: Any, indices: Any, n_batch: int) -> Any:
     return mat.at[at].get(**FILL)
 
 
+@planned
 def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) -> BCOO:
     """The elements of an array at the places of a BCOO array.
 
@@ -512,6 +516,7 @@ def _first(indices: Any) -> Any:
     return zeros(order.shape, bool).at[order].set(_new(take(indices, order, axis=0)))
 
 
+@planned
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
     """The same array with its indices in lexicographic order.
 
@@ -575,6 +580,7 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
     return _summed(mat, nse, True)
 
 
+@planned
 def _summed(mat: BCOO, nse: int | None, remove_zeros: bool) -> BCOO:
     data, indices = whole(mat)
     batch, sparse, dense = parts(mat)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core.errors import explain
+from calque.dispatch.replay import planned
 from calque.experimental.sparse.array import (
     BCOO,
     DROP,
@@ -129,6 +130,7 @@ def sparse_with_dense(mat: BCOO, labels: Labels, dense: Any, dense_labels: Label
     return transpose(made, [order.index(n) for n in out])
 
 
+@planned
 def bcoo_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any = None,
                      preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """lax.dot_general of arrays of which one or both are BCOO.
@@ -219,6 +221,7 @@ def _sparse_with_sparse(lhs: BCOO, rhs: BCOO, numbers: Any, dtype: Any) -> BCOO:
     return made.with_data(made.data.astype(dtype))
 
 
+@planned
 def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
     """The elements of lax.dot_general of two dense arrays at the indices of a BCOO array.
 
@@ -264,6 +267,7 @@ def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers:
     return masked(made, in_range(indices, [sizes[n] for n in sparse]))
 
 
+@planned
 def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
     """The stored values of the product, element by element, of a BCOO and a dense array.
 
@@ -307,6 +311,7 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
     return data * found.reshape(lead + tail)
 
 
+@planned
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     """The product, element by element, of two BCOO arrays.
 

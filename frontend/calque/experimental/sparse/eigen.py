@@ -55,23 +55,22 @@ def lobpcg_standard(A: Any, X: Any, m: int = 100,  # noqa: N803 (the literature'
         return (state[0] < m) & ~state[-1]
 
     def step(state: Any) -> Any:
-        i, vectors, directions, _, _ = state
-        product = apply(vectors)
-        theta = jnp.sum(vectors * product, 0)
-        residuals = product - vectors * theta
-        basis = _basis(vectors, directions, residuals)
-        theta, chosen = _largest(basis.T @ apply(basis), k)
-        vectors = basis @ chosen
+        i, vectors, product, directions, theta, _ = state
+        basis = _basis(vectors, directions, product - vectors * theta)
+        products = apply(basis)  # the step's only one: those of what is in the basis follow
+        theta, chosen = _largest(basis.T @ products, k)
+        vectors, product = basis @ chosen, products @ chosen
         moved = basis @ chosen.at[:k].set(0)
-        product = apply(vectors)
         size = jnp.linalg.norm(product - vectors * theta, axis=0)
         done = jnp.all(size <= 10 * n * limit * (theta + jnp.linalg.norm(product, axis=0)))
-        return i + 1, vectors, moved, theta, done & (limit > 0)
+        return i + 1, vectors, product, moved, theta, done & (limit > 0)
 
     first = jnp.linalg.qr(start)[0]
-    theta, chosen = _largest(first.T @ apply(first), k)
-    state = (jnp.int32(0), first @ chosen, jnp.zeros_like(first), theta, jnp.bool_(False))
-    i, vectors, _, theta, _ = while_loop(go_on, step, state)
+    products = apply(first)
+    theta, chosen = _largest(first.T @ products, k)
+    state = (jnp.int32(0), first @ chosen, products @ chosen, jnp.zeros_like(first), theta,
+             jnp.bool_(False))
+    i, vectors, _, _, theta, _ = while_loop(go_on, step, state)
     return theta, vectors, i
 
 

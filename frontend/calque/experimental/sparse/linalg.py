@@ -16,6 +16,7 @@ from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.experimental.sparse.eigen import lobpcg_standard
 from calque.experimental.sparse.methods import matmul
 from calque.experimental.sparse.rows import CSR
+from calque.lax.composed import Composed
 from calque.lax.implicit import custom_linear_solve
 from calque.numpy import asarray
 
@@ -69,6 +70,9 @@ def spsolve(data: Any, indices: Any, indptr: Any, b: Any, tol: float = 1e-6, reo
             on_host, ShapeDtypeStruct(rhs.shape, rhs.dtype), data, indices, indptr, rhs)
     return custom_linear_solve(lambda x: matmul(matrix, x), b, solver(False),
                                transpose_solve=solver(True))
+
+
+spsolve_p = Composed("spsolve", spsolve)
 
 
 def _on_host(args: list[Any], transposed: bool, reorder: int) -> np.ndarray[Any, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from calque.core.avals import ndim_of
 from calque.core.errors import explain
+from calque.dispatch.replay import planned
 from calque.experimental.sparse import elementwise
 from calque.experimental.sparse.array import BCOO, JAXSparse
 from calque.experimental.sparse.dots import bcoo_dot_general
@@ -48,11 +49,13 @@ def matmul(a: Any, b: Any) -> Any:
     return made
 
 
+@planned
 def _matmul(self: Any, other: Any) -> Any:
     made = matmul(self, other)
     return BCSR.from_bcoo(made) if isinstance(self, BCSR) and isinstance(made, BCOO) else made
 
 
+@planned
 def _rmatmul(self: Any, other: Any) -> Any:
     return matmul(other, self)
 
@@ -64,6 +67,7 @@ def _back(kind: type, made: Any) -> Any:
 
 
 def _binary(f: Callable[[Any, Any], Any], turned: bool = False) -> Callable[[Any, Any], Any]:
+    @planned
     def method(self: Any, other: Any) -> Any:
         if not isinstance(other, JAXSparse) and ndim_of(other):
             other = asarray(other)
@@ -73,7 +77,10 @@ def _binary(f: Callable[[Any, Any], Any], turned: bool = False) -> Callable[[Any
 
 
 def _unary(f: Callable[[Any], Any], linear: bool = False) -> Callable[[Any], Any]:
-    return lambda self: _back(type(self), elementwise.applied(as_bcoo(self), f, linear))
+    @planned
+    def method(self: Any) -> Any:
+        return _back(type(self), elementwise.applied(as_bcoo(self), f, linear))
+    return method
 
 
 def _why(b: Any) -> str:
@@ -98,6 +105,7 @@ def _refused(name: str) -> Callable[[Any, Any], Any]:
     return method
 
 
+@planned
 def _transpose(self: Any, axes: Sequence[int] | None = None) -> Any:
     """The array with its dimensions permuted; None: reversed, kind by kind."""
     if axes is None:
@@ -112,15 +120,19 @@ def _transpose(self: Any, axes: Sequence[int] | None = None) -> Any:
 
 def _of_dense(f: Callable[..., Any]) -> Callable[..., Any]:
     """A method that is f of the dense array, by sparsify."""
-    return lambda self, *args, **kwargs: _back(
-        type(self), sparsify(lambda x: f(x, *args, **kwargs))(as_bcoo(self)))
+    @planned
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _back(type(self), sparsify(lambda x: f(x, *args, **kwargs))(as_bcoo(self)))
+    return method
 
 
+@planned
 def _sum(self: Any, *args: Any, **kwargs: Any) -> Any:
     """The sum over axes, as jnp.sum takes them; sparse, or dense where nothing sparse is left."""
     return _of_dense(lambda x: x.sum(*args, **kwargs))(self)
 
 
+@planned
 def _reshape(self: Any, *args: Any, **kwargs: Any) -> Any:
     """The same elements in another shape, as jnp.reshape takes it."""
     return _of_dense(lambda x: x.reshape(*args, **kwargs))(self)

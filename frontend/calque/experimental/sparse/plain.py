@@ -7,7 +7,6 @@ import numpy as np
 
 from calque.experimental.sparse.methods import matmul
 from calque.experimental.sparse.rows import COO, CSR
-from calque.lax.composed import Composed
 
 
 def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
@@ -192,35 +191,3 @@ def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
              [1.]], dtype=float32)
     """
     return matmul(mat.T if transpose else mat, B)
-
-
-def _coo(data: Any, row: Any, col: Any, spinfo: Any) -> COO:
-    return COO((data, row, col), shape=spinfo.shape)
-
-
-def _coo_parts(mat: Any, *, nse: int, index_dtype: Any) -> list[Any]:
-    made = coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
-    return [made.data, made.row, made.col]
-
-
-def _csr_parts(mat: Any, *, nse: int, index_dtype: Any) -> list[Any]:
-    made = csr_fromdense(mat, nse=nse, index_dtype=index_dtype)
-    return [made.data, made.indices, made.indptr]
-
-
-coo_fromdense_p = Composed("coo_fromdense", _coo_parts, multiple_results=True)
-csr_fromdense_p = Composed("csr_fromdense", _csr_parts, multiple_results=True)
-coo_todense_p = Composed("coo_todense", lambda data, row, col, *, spinfo: coo_todense(
-    _coo(data, row, col, spinfo)))
-csr_todense_p = Composed("csr_todense", lambda data, indices, indptr, *, shape: csr_todense(
-    CSR((data, indices, indptr), shape=shape)))
-coo_matvec_p = Composed("coo_matvec", lambda data, row, col, v, *, spinfo, transpose=False:
-                         coo_matvec(_coo(data, row, col, spinfo), v, transpose))
-coo_matmat_p = Composed("coo_matmat", lambda data, row, col, B, *, spinfo, transpose=False:
-                         coo_matmat(_coo(data, row, col, spinfo), B, transpose=transpose))
-csr_matvec_p = Composed(
-    "csr_matvec", lambda data, indices, indptr, v, *, shape, transpose=False: csr_matvec(
-        CSR((data, indices, indptr), shape=shape), v, transpose))
-csr_matmat_p = Composed(
-    "csr_matmat", lambda data, indices, indptr, B, *, shape, transpose=False: csr_matmat(
-        CSR((data, indices, indptr), shape=shape), B, transpose=transpose))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
+from calque.dispatch.replay import plan_tree, planned
 from calque.experimental.sparse.array import (
     BCOO,
     DROP,
@@ -53,6 +54,7 @@ def _indptr(row: Any, n_rows: int) -> Any:
     return concatenate([zeros((1,), row.dtype), cumsum(counts, dtype=row.dtype)])
 
 
+@plan_tree
 @tree_util.register_pytree_node_class
 class BCSR(JAXSparse):
     """An array in batched CSR format: two sparse dimensions, rows and columns.
@@ -219,6 +221,7 @@ def bcsr_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dens
                                          index_dtype=index_dtype))
 
 
+@planned
 def bcsr_todense(mat: BCSR) -> Any:
     """The array with its zeros.
 
@@ -240,6 +243,7 @@ def bcsr_todense(mat: BCSR) -> Any:
     return mat.todense()
 
 
+@planned
 def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
     """The elements of a dense array at the places of a BCSR array.
 
@@ -268,6 +272,7 @@ def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
     return bcoo_extract(pattern, mat, assume_unique=True).data
 
 
+@planned
 def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any = None,
                      preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """lax.dot_general of arrays of which one or both are BCSR.
@@ -322,6 +327,7 @@ def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
     return BCSR.from_bcoo(bcoo_sum_duplicates(mat.to_bcoo(), nse))
 
 
+@planned
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     """BCSR arrays one after the other along a batch or sparse dimension.
 
@@ -345,6 +351,7 @@ def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     return BCSR.from_bcoo(bcoo_concatenate([m.to_bcoo() for m in operands], dimension=dimension))
 
 
+@planned
 def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
                           sharding: Any = None) -> BCSR:
     """The array repeated along new dimensions and those of size 1.
@@ -433,6 +440,7 @@ class _Plain(JAXSparse):
         return cls._made(children, shape=aux[0])
 
 
+@plan_tree
 @tree_util.register_pytree_node_class
 class COO(_Plain):
     """A matrix as values, rows and columns.
@@ -495,6 +503,7 @@ def _only_reversed(name: str, axes: Any) -> None:
             f"{name}.transpose: axes={tuple(axes)}.", fix="leave axes out, or use BCOO."))
 
 
+@plan_tree
 @tree_util.register_pytree_node_class
 class CSR(_Plain):
     """A matrix row by row: values, columns, and where each row starts.
@@ -532,6 +541,7 @@ class CSR(_Plain):
         return CSC((self.data, self.indices, self.indptr), shape=self.shape[::-1])
 
 
+@plan_tree
 @tree_util.register_pytree_node_class
 class CSC(_Plain):
     """A matrix column by column: values, rows, and where each column starts.

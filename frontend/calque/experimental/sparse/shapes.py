@@ -6,11 +6,11 @@ Slices are in slices.py.  Start reading at `bcoo_transpose`.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from calque.core.errors import explain
+from calque.dispatch.replay import planned
 from calque.experimental.sparse.array import (
     BCOO,
     SparseEfficiencyError,
@@ -35,8 +35,10 @@ from calque.numpy import (
     where,
     zeros,
 )
+from calque.numpy.util import warn
 
 
+@planned
 def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     """The array with its dimensions in another order.
 
@@ -77,6 +79,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
                 indices_sorted=mat.indices_sorted and same, unique_indices=mat.unique_indices)
 
 
+@planned
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """Sums over dimensions.
 
@@ -153,6 +156,7 @@ def _groups(old: Sequence[int], mat: BCOO, new: Sequence[int]) -> list[tuple[int
     return [*found, tuple(rest)]
 
 
+@planned
 def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None,
                  sharding: Any = None) -> BCOO:
     """The elements in another shape; batch, sparse and dense dimensions do not mix.
@@ -210,6 +214,7 @@ def _moved(indices: Any, old: Sequence[int], new: Sequence[int]) -> Any:
     return where(valid[..., None], stack(made[::-1], -1), asarray(new, indices.dtype))
 
 
+@planned
 def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
                           sharding: Any = None) -> BCOO:
     """The array repeated along new dimensions and those of size 1.
@@ -287,6 +292,7 @@ def _spread_end(v: Any, shape: Sequence[int], at: Sequence[int], n: int) -> Any:
     return broadcast_to(v.reshape(*v.shape[:n], *sizes), (*v.shape[:n], *shape))
 
 
+@planned
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     """BCOO arrays one after the other along a batch or sparse dimension.
 
@@ -351,6 +357,7 @@ def _padded(data: Any, indices: Any, count: int, n_batch: int, sizes: Sequence[i
     return pad(data, widths), concatenate([indices, more], -2)
 
 
+@planned
 def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | None = None,
                        on_inefficient: str | None = "error") -> BCOO:
     """The same array with other numbers of batch and dense dimensions.
@@ -409,7 +416,7 @@ def _inefficient(mat: BCOO, what: str, old: int, new: int, how: str | None) -> N
     if how == "error":
         raise SparseEfficiencyError(text)
     if how == "warn":
-        warnings.warn(text, SparseEfficiencyWarning, stacklevel=3)
+        warn(text, SparseEfficiencyWarning)
 
 
 def _dense_to_sparse(mat: BCOO) -> BCOO:
@@ -466,6 +473,7 @@ def _sparse_to_dense(mat: BCOO) -> BCOO:
     return BCOO((data, _columns_kept(indices, range(s - 1))), shape=mat.shape)
 
 
+@planned
 def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     """The array without dimensions of size 1.
 

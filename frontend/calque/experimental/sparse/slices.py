@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core.errors import explain
+from calque.dispatch.replay import planned
 from calque.experimental.sparse.array import BCOO, _summed, batched, in_range, masked, parts, whole
 from calque.experimental.sparse.shapes import bcoo_squeeze, bcoo_transpose, bcoo_update_layout
 from calque.lax import GatherDimensionNumbers, GatherScatterMode, clamp, rev
@@ -20,6 +21,7 @@ from calque.lax import slice as dense_slice
 from calque.numpy import asarray, where
 
 
+@planned
 def bcoo_slice(mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequence[int],
                strides: Sequence[int] | None = None) -> BCOO:
     """A part of an array, by where it starts and stops in each dimension.
@@ -80,6 +82,7 @@ def _window(mat: BCOO, data: Any, indices: Any, start: Sequence[Any], limit: Seq
     return _summed(made, most, False) if most < mat.nse else made
 
 
+@planned
 def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> BCOO:
     """A part of an array that starts where values say; starts are clamped so that it fits.
 
@@ -124,6 +127,7 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     return _window(mat, data, indices, starts[b:s], limits, (1,) * (s - b), sizes)
 
 
+@planned
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """The array with the order of elements reversed along dimensions.
 
@@ -158,6 +162,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     return BCOO((data, indices), shape=operand.shape, unique_indices=operand.unique_indices)
 
 
+@planned
 def bcoo_gather(operand: BCOO, start_indices: Any, dimension_numbers: GatherDimensionNumbers,
                 slice_sizes: Sequence[int], *, unique_indices: bool = False,
                 indices_are_sorted: bool = False, mode: Any = None,
