@@ -86,7 +86,7 @@ def tables() -> list[tuple[str, Function, Real, Real, dict[str, int], Function]]
         def scaled(t: Real) -> Real:
             x = k * (1 + t) / (1 - t)
             return (1 + 2 * x) * erfcx(x)
-        near = mp.mpf("0.88")
+        near = mp.mpf("0.48")
         return scaled, (near - k) / (near + k), mp.mpf(top - k) / (top + k), \
             lambda t: 1 / scaled(t)
 
@@ -119,7 +119,7 @@ def tables() -> list[tuple[str, Function, Real, Real, dict[str, int], Function]]
         ("INV_FAR", lambda u: erf_inv_ratio((u + 4) ** 2), mp.sqrt(5) - 4, mp.sqrt(38) - 4,
          {"f64": 9}, lambda u: mp.mpf(1)),
     ]
-    for dtype, k, top, degree in (("f32", 2.0, 11, 10), ("f64", 3.75, 28, 22)):
+    for dtype, k, top, degree in (("f32", 2.0, 11, 11), ("f64", 3.75, 28, 24)):
         f, low, high, weight = erfc_table(k, top)
         rows.append((f"ERFC (k = {k})", f, low, high, {dtype: degree}, weight))
     return rows

@@ -11,7 +11,6 @@ from calque.core import dtypes
 from calque.core.avals import dtype_of
 from calque.core.errors import explain
 from calque.numpy import util
-from calque.numpy.arithmetic import absolute
 from calque.numpy.creation import asarray
 from calque.numpy.logic import where
 from calque.primitives import elementwise as ew
@@ -29,11 +28,7 @@ def _float32_or_64(x: Any) -> Any:
 
 
 def _ndtr(x: Any) -> Any:
-    y = x * dtype_of(x).type(math.sqrt(0.5))
-    # each form where it keeps its digits
-    far = absolute(y) >= math.sqrt(0.5)
-    tail = 0.5 * ew.erfc(absolute(y))
-    return where(far, where(y > 0, 1 - tail, tail), 0.5 + 0.5 * ew.erf(y))
+    return 0.5 * ew.erfc(x * dtype_of(x).type(-math.sqrt(0.5)))
 
 
 @util.planned
