@@ -209,7 +209,8 @@ def ahead() -> None:
     """Start the process of shortcuts now, for a compile that is sure to come: it loads while the
     program is lowered."""
     if possible():
-        with contextlib.suppress(OSError, mlir.NoCompilerError):  # (the compile says so)
+        with contextlib.suppress(OSError, ModuleNotFoundError):  # (the compile says so)
+            folders()
             _server("short")
 
 
