@@ -249,3 +249,26 @@ def fifty_exponentials(j: Any, more: int) -> Made:
     """Each step waits for the one before: vectors of many rows hide it."""
     return lambda x: j.lax.fori_loop(0, 50, lambda i, c: j.np.exp(-c * c) + c * 0.5, x), (
         normal(100_000 + more),)
+
+
+@workload
+def rows_written_until_they_end(j: Any, more: int) -> Made:
+    """Each row writes one number a step, from another place on; JAX's own benchmark has one row."""
+    def one(start: Any, x: Any) -> Any:
+        return j.lax.while_loop(lambda c: c[0] < x.size, lambda c: (
+            c[0] + 1, c[1].at[c[0]].set(1)), (start, x))[1]
+    return j.top.vmap(one), (np.arange(4, dtype=np.int32), uniform(4, 2000 + more))
+
+
+@workload
+def products_with_captured_pairs(j: Any, more: int) -> Made:
+    """A Python loop makes a small array in each turn; of JAX's own benchmarks."""
+    def f(x: Any) -> Any:
+        return sum((x @ j.np.array([i, i + 1], j.np.float32)) * x[0, 0] for i in range(50)).sum()
+    return j.top.vmap(j.top.grad(f)), (normal(2 + more, 2, 2),)
+
+
+@workload
+def exact_gelu_500k(j: Any, more: int) -> Made:
+    """By erfc."""
+    return lambda x: j.top.nn.gelu(x, approximate=False), (normal(500_000 + more),)
