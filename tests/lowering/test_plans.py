@@ -18,6 +18,7 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import aot, export, lax, nn, random
+from calque.dispatch.captured import with_few_captured
 from calque.lowering.driver.module import LowerOptions, lower
 from calque.lowering.kernels.forms import missing_objects
 from calque.lowering.passes import cost, loops, registers
@@ -48,7 +49,7 @@ def plans() -> Iterator[str]:
     target, lib = parse_target(TARGET), workloads.library("calque")
     for name, make in workloads.WORKLOADS.items():
         f, args = make(lib, 0)
-        plan = lower(calque.jit(f).trace(*args).jaxpr, target,
+        plan = lower(with_few_captured(calque.jit(f).trace(*args).jaxpr), target,
                      LowerOptions(in_process=True)).plan
         yield f"{name}: {'inline' if plan.inline else 'queued'}"
         yield from lines_of(plan.regions)
