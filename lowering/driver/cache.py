@@ -106,8 +106,14 @@ def expect(target: Target) -> None:
     if not _state["expected"]:
         _state["expected"] = 1
         folder = _folder()
-        if folder is None or not any(folder.glob("*" + _SUFFIX)):
+        if folder is None or not _holds_any(folder):
             expect_compile(target)
+
+
+def _holds_any(folder: Path) -> bool:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return any(e.name.endswith(_SUFFIX) for e in entries)
+    return False
 
 
 def _tell_listeners(retrieval_s: float | None) -> None:
