@@ -187,7 +187,7 @@ def _at_once(api: Any, library: Any, session: Any, source: bytes, flags: tuple[s
         return None, "no kernels of ours"
     stream = _sibling("stream_module")
     try:
-        with _Invocations(api, library, session, phases) as mine:
+        with _Invocations(api, library, session, phases, flags) as mine:
             text = mine.printed(mine.parsed(source))
             if flags not in _devices:
                 empty = mine.parsed(b"module {}")
@@ -209,8 +209,10 @@ def _at_once(api: Any, library: Any, session: Any, source: bytes, flags: tuple[s
 class _Invocations:
     """What a session compiles, closed together; `phases` gets when each stage ran."""
 
-    def __init__(self, api: Any, library: Any, session: Any, phases: list[Phase]) -> None:
+    def __init__(self, api: Any, library: Any, session: Any, phases: list[Phase],
+                 flags: tuple[str, ...]) -> None:
         self.api, self.library, self.session, self.phases = api, library, session, phases
+        self.flags = flags
         self.ignored = _receiver([])
         self.all: list[Any] = []
 
@@ -245,6 +247,9 @@ class _Invocations:
 
     def executable(self, text: str) -> bytes:
         """The shared object of kernels after stream_module.AFTER."""
+        known = _kept.get((text, self.flags))
+        if known is not None:
+            return known
         invocation = self.parsed(text.encode())
         before = _sibling("stream_module").AFTER
         for name in ("executable-configurations", "executable-targets"):
@@ -254,7 +259,18 @@ class _Invocations:
         elf: bytes = _sibling("link").linked(
             self.library, invocation, _advance, _sibling("elf_link"))
         self.phases.append(("hal", start, time.perf_counter_ns()))
+        with _keeping:
+            _kept[text, self.flags] = elf
+            while len(_kept) > 1 and sum(map(len, _kept.values())) > _MOST_KEPT:
+                del _kept[next(iter(_kept))]
         return elf
+
+
+# Shared objects by the text that they were made of: a product of other sizes is the same code, and
+# is told them, and so are other calls of kernels in C.
+_kept: dict[tuple[str, tuple[str, ...]], bytes] = {}
+_keeping = threading.Lock()
+_MOST_KEPT = 32 << 20
 
 
 def _side_by_side(api: Any, library: Any, mine: _Invocations, texts: list[str],
@@ -281,7 +297,7 @@ def _side_by_side(api: Any, library: Any, mine: _Invocations, texts: list[str],
         with api.Session() as session:
             session.set_flags(*flags)
             ran: list[Phase] = []
-            with _Invocations(api, library, session, ran) as own:
+            with _Invocations(api, library, session, ran, flags) as own:
                 take(own)
             phases.extend(ran)
 
