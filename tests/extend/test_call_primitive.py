@@ -1,5 +1,5 @@
-"""CallPrimitive: functions bound to a primitive give what they give when they are called, under every
-transformation; and the types and registries that come with it."""
+"""CallPrimitive: functions bound to a primitive give what they give when they are called, under
+every transformation; and the types and registries that come with it."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def call(f: Callable[..., Any], *xs: Any, **params: Any) -> Any:
 
 
 def cubes(x: Any) -> Any:
-    """x**3, of which one factor is an operand, one captured, one a constant of the outer function."""
+    """x**3, of which one factor is an operand, one captured, one of the outer function."""
     return call(lambda y: call(lambda z: z * x, y) * y, x)
 
 
@@ -72,7 +72,7 @@ def test_impl_gets_the_function_and_the_parameters() -> None:
     # values are there while the function runs
     assert own_p.bind(2.0, subfuns=(lu.wrap_init(lambda x: [x if x > 1 else -x]),), k=3) == [2.0]
     assert seen == [((2.0,), {"k": 3})]
-    with pytest.raises(TypeError, match=r"(?s)own_call\.bind: there is no function.*Fix: pass subf"):
+    with pytest.raises(TypeError, match=r"(?s)own_call\.bind: there is no function.*Fix: pass"):
         own_p.bind(2.0)
 
 

@@ -206,9 +206,10 @@ def table(every: list[str], folder: pathlib.Path) -> str:
     gpu = [n for n in [*names, *refused] if any(g in n for g in GPU_NAMES)]
     refused = [n for n in refused if n not in gpu]
     rest = ", ".join(f"`{n}`" for n in names if n not in gpu) or "none"
+    missing = len({*names, *refused, *gpu})
     return "\n".join([
-        *lines, f"Of {len(documented(folder))} documented names {len({*names, *refused, *gpu})} are "
-        f"absent, {len(gpu)} of them for TPUs and GPUs only. {len(refused)} are refused by "
+        *lines, f"Of {len(documented(folder))} documented names {missing} are absent, "
+        f"{len(gpu)} of them for TPUs and GPUs only. {len(refused)} are refused by "
         f"an `AttributeError` that says what to use: {_reasons(refused)}. The others: {rest}."])
 
 

@@ -64,9 +64,9 @@ def register_call_primitive_rules(prim: Any, name: str | None = None, transpose_
 
 
 class CallPrimitive(ClientPrimitive):
-    """A primitive that calls a function of arrays, its parameter `subfuns`: evaluated, its impl gets
-    the function itself; under a transformation it is traced to the parameter `call_jaxpr`, and the
-    results are the jaxpr's.  What the function captures becomes operands.
+    """A primitive that calls a function of arrays, its parameter `subfuns`: evaluated, its impl
+    gets the function itself; under a transformation it is traced to the parameter `call_jaxpr`, and
+    the results are the jaxpr's.  What the function captures becomes operands.
 
     Args:
       name: for jaxprs.
