@@ -209,7 +209,8 @@ def run(script: str, fuzzer: str, options: argparse.Namespace, group: int,
         while last is None or at < last:
             if options.minutes is not None and time.monotonic() - start > 60 * options.minutes:
                 return
-            until = at + group if last is None else min(at + group, last)
+            until = at - at % group + group  # (fuzz_api draws what a group shares by its number)
+            until = until if last is None else min(until, last)
             seeds = [s for s in range(at, until) if s not in done]
             at = until
             if seeds:

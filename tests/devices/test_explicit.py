@@ -119,3 +119,12 @@ def test_types_in_a_context() -> None:
     placed = calque.device_put(GRID, NamedSharding(auto, P("x")))
     assert placed.aval.sharding == NamedSharding(auto.abstract_mesh, P(None, None))
     assert placed.sharding.spec == P("x")
+
+
+def test_an_axis_for_images_and_output_channels_is_refused() -> None:
+    mesh = calque.make_mesh((2,), ("a",), axis_types=(calque.sharding.AxisType.Explicit,))
+    x = calque.ShapeDtypeStruct((1, 1, 8), jnp.float32, sharding=NamedSharding(
+        mesh, P(None, None, "a")))
+    w = calque.ShapeDtypeStruct((2, 1, 3), jnp.float32, sharding=NamedSharding(mesh, P("a")))
+    with pytest.raises(ShardingTypeError, match="(?s)both the images and the kernel's output.*Fix"):
+        calque.eval_shape(lambda x, w: lax.conv(x, w, (1,), "SAME"), x, w)

@@ -40,7 +40,7 @@ LEFT_OUT = {
     "JAX's makers", "contributing": "JAX's sources", "developer": "JAX's build", "changelog":
     "history", "_tutorials": "drafts", "tpu": "TPUs", "investigating": "JAX's build",
     "direct_linearize": "JAX's interpreters", "autodidax": "a JAX of its own, in NumPy"}
-GPU_NAMES = ("pallas", "mosaic", "triton", "tpu")
+GPU_NAMES = ("pallas", "mosaic", "triton", "tpu", "lax.psend", "lax.precv")  # (in jax on GPUs only)
 
 
 def pages(folder: pathlib.Path) -> list[str]:
@@ -203,11 +203,13 @@ def table(every: list[str], folder: pathlib.Path) -> str:
         lines += [f"| {title} | {' | '.join(compare.KINDS)} | % same | % without texts |",
                   "|---" * (len(compare.KINDS) + 3) + "|", *rows, _line("**all**", total), ""]
     names, refused = absent(folder)
-    gpu = [n for n in names if any(g in n for g in GPU_NAMES)]
+    gpu = [n for n in [*names, *refused] if any(g in n for g in GPU_NAMES)]
+    refused = [n for n in refused if n not in gpu]
     rest = ", ".join(f"`{n}`" for n in names if n not in gpu) or "none"
+    missing = len({*names, *refused, *gpu})
     return "\n".join([
-        *lines, f"Of {len(documented(folder))} documented names {len(names) + len(refused)} are "
-        f"absent, {len(gpu)} of them of kernels for TPUs and GPUs. {len(refused)} are refused by "
+        *lines, f"Of {len(documented(folder))} documented names {missing} are absent, "
+        f"{len(gpu)} of them for TPUs and GPUs only. {len(refused)} are refused by "
         f"an `AttributeError` that says what to use: {_reasons(refused)}. The others: {rest}."])
 
 

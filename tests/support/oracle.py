@@ -154,7 +154,10 @@ def _pow(params: Any, x: Array, y: Array) -> Any:
     if x.dtype.kind in "iu":
         exact = [_int_power(int(a), int(b)) for a, b in zip(*_flat_pair(x, y))]
         return _wrapped(exact, np.broadcast(x, y).shape, x.dtype)
-    return np.power(wide(x), wide(y).astype(wide(x).dtype))
+    made = np.power(wide(x), wide(y).astype(wide(x).dtype))
+    if y.dtype.kind in "iu" and made.dtype.kind == "f":  # the parity of those that a float rounds
+        made = np.where((y & 1).astype(bool) & np.signbit(wide(x)), -np.abs(made), np.abs(made))
+    return made
 
 
 def _int_power(a: int, b: int) -> int:

@@ -223,6 +223,8 @@ def _call_back(ordered: bool, partitioned: bool, callback: Any, /, *args: Any,
     leaves = [read(x) if isinstance(x, Ref) else x for x in leaves]
     where = [_is_array(x) for x in leaves]
     found = flagged(leaves, where)
+    for x in found:
+        dtypes.check_fits(x)
     keys = [aval_of(x).dtype if dtypes.is_key(aval_of(x).dtype) else None for x in found]
     arrays = [x if k is None else random_unwrap_p.bind(x) for x, k in zip(found, keys)]
 

@@ -323,6 +323,9 @@ def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
             raise ValueError(explain(
                 f"scan got `length` argument of {length} which disagrees with leading axis sizes "
                 f"{sorted(sizes)}.", fix="leave length out, or give xs that many rows."))
+        if isinstance(length, int) and length >= 1 << 63:
+            raise OverflowError(explain(f"scan: a loop of {length} steps does not end.",
+                                        fix="pass a length below 2**63."))
         return as_size(length)
     if len(sizes) > 1:
         raise ValueError(explain(

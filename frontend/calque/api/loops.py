@@ -166,6 +166,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *,
     Raises:
       TypeError: bounds are no real scalars or of unequal types, or body_fun changes val's
         structure, shapes or dtypes.
+      OverflowError: a bound, or the number of steps, is too large for an integer.
       ValueError: unroll is given with traced bounds, or is negative.
 
     Example:
@@ -176,6 +177,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *,
     if not callable(body_fun):
         raise TypeError("lax.fori_loop: body_fun argument should be callable.")
     for name, b in (("lower", lower), ("upper", upper)):
+        dtypes.check_fits(b)
         aval = aval_of(b)
         if aval.shape or not (dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype)):
             raise TypeError(explain(

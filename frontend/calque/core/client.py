@@ -109,15 +109,25 @@ class ClientPrimitive(Primitive):
 
     def def_abstract_eval(self, rule: Function) -> Function:
         """Set the types of results: rule(*avals, **params) -> ShapedArray, or a list of them."""
-        self.abstract = rule
+        self.abstract = lambda *avals, **params: self._typed(rule(*avals, **params))
         return rule
+
+    def _typed(self, out: Any) -> Any:
+        """What an abstract rule gave, which must be types of arrays."""
+        for a in out if self.multiple_results else (out,):
+            if not hasattr(a, "dtype"):
+                raise TypeError(explain(
+                    f"The abstract evaluation of '{self.name}' gave {a!r}, which is no type of an "
+                    "array.", fix="return core.ShapedArray(shape, dtype), a list of them with "
+                    "multiple_results; tokens are left out: effects keep the program's order."))
+        return out
 
     def def_effectful_abstract_eval(self, rule: Function) -> Function:
         """The same with effects: rule(*avals, **params) -> (types, set of effects)."""
         def abstract(*avals: Any, **params: Any) -> Any:
             out, effects = rule(*avals, **params)
             self.is_effectful = self.is_effectful or bool(effects)
-            return out
+            return self._typed(out)
         self.abstract = abstract
         return rule
 

@@ -43,13 +43,6 @@ REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
         "IREE compiles, not XLA", "config and the variables CALQUE_*: docs/debugging.md"),
     "extend.backend.ifrt_proxy": (
         "devices are not reached through XLA's proxy", "distributed.initialize() joins processes"),
-    "extend.core.AbstractToken": (
-        "a token is a tree without leaves and has no type", "extend.core.Token"),
-    "extend.core.CallPrimitive": (
-        "functions are not bound to primitives",
-        "extend.core.create_call_primitive makes one that calls a jaxpr"),
-    "extend.lowering.upstream_dialects": (
-        "StableHLO's operations are written by their names", "interpreters.mlir.ir"),
     "extend.mlir.hlo_to_stablehlo": (
         "XLA's own form of programs is not read",
         "export.export(jit(f))(...).mlir_module_serialized is StableHLO"),
@@ -60,10 +53,7 @@ REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
     "extend.xla.register_hlo_module_transformation": _PASSES,
     "ffi.include_dir": ("XLA's headers are not in calque's wheel",
                         "they lie in that of jaxlib: jaxlib/include"),
-    "lax.precv": _MESSAGES, "lax.psend": _MESSAGES,
-    "profiler.register_subprocess": (
-        "a trace is of one process",
-        "call profiler.start_server(port) in the other, too, and open both files in Perfetto")}
+    "lax.precv": _MESSAGES, "lax.psend": _MESSAGES}
 
 
 # names that NumPy's users write -> what to write

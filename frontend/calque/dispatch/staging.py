@@ -22,6 +22,7 @@ from calque.dispatch.tracing import (
     wrapped,
 )
 from calque.trees import util as tree_util
+from calque.trees.tokens import AbstractToken, Token
 
 
 def make_jaxpr(fun: Function, static_argnums: Any = (), axis_env: Any = None,
@@ -106,7 +107,7 @@ def typeof(x: Any) -> Any:
       x: an array, a number, a traced value or a reference.
 
     Returns:
-      Its ShapedArray; of a reference an AbstractRef.
+      Its ShapedArray; of a reference an AbstractRef, of a token an AbstractToken.
 
     Raises:
       TypeError: x is none of these.
@@ -118,6 +119,8 @@ def typeof(x: Any) -> Any:
     """
     if type(x) is Ref:
         return x.abstract
+    if type(x) is Token:
+        return AbstractToken()
     if not is_arraylike(x):
         raise TypeError(explain(f"Argument {x!r} of type {type(x)} is not a valid JAX type",
                                 fix="pass an array or a number; trees have no type of their own."))

@@ -260,8 +260,8 @@ class ShapeDtypeStruct:
 
 
 def check_arguments(name: str, leaves: Sequence[Any], tree: Any, refs: bool = False) -> None:
-    """TypeError for the first leaf that is no array, with its path in the arguments; refs: it may
-    be a reference."""
+    """TypeError for the first leaf that is no array, with its path in the arguments, OverflowError
+    for an int that no array holds; refs: it may be a reference."""
     for i, x in enumerate(leaves):
         if is_of_jax(x):
             refuse_jax(name, x, f"at path {argument_path(tree, i)}")
@@ -283,6 +283,7 @@ def check_arguments(name: str, leaves: Sequence[Any], tree: Any, refs: bool = Fa
                 f"{argument_path(tree, i)}.",
                 fix="pass an array or a number, or mark the argument as static "
                     "(static_argnums, static_argnames)."))
+        dtypes.check_fits(x)
         if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "OSUMmT":
             raise TypeError(explain(
                 f"{name}: argument {argument_path(tree, i)} has dtype {x.dtype}, which is not a "

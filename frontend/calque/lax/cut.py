@@ -220,7 +220,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
                 f"Dimension size after padding is not at least 0, got result shape {shape}, for "
                 f"padding_config {config} and operand shape {a.shape}.",
                 fix="crop less than the axis has elements."))
-    if len(config) == a.ndim and not any(any(c) for c in config):
+    if len(config) == a.ndim and not b.ndim and not any(any(c) for c in config):
         return unchanged(x)
     return sh.pad_p.bind(x, value, padding_config=config)
 

@@ -10,8 +10,9 @@ import numpy as np
 from calque.core import dtypes
 from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
+from calque.core.types import Dtype
 from calque.core.zeros import constant as strong_constant
-from calque.dispatch.array import Array
+from calque.dispatch.array import Array, from_numpy
 from calque.lax.elementwise import RoundingMethod
 from calque.lax.operands import NARROW
 from calque.numpy import util
@@ -104,23 +105,38 @@ def pow(x1: Any, x2: Any, /) -> Any:
 
 def _exponent(y: Any) -> Any:
     """A known integer is taken as Python's, whatever its dtype: x keeps its own."""
-    if type(y) is Array and not y.shape and dtypes.is_integer(y.dtype):
-        return int(y)
-    return int(y) if isinstance(y, np.integer) else y
+    known = type(y) is Array and not y.shape and dtypes.is_integer(y.dtype)
+    return int(y) if known or isinstance(y, np.integer) else y
+
+
+def _held(y: int, dtype: Dtype) -> int:
+    """An exponent that int64 holds in place of one that it does not, with the same powers: those of
+    integers repeat after 2^62 at most (from the 64th on), those of floats are 0, 1 or infinite with
+    the sign that parity gives, those of i repeat after four."""
+    if -(1 << 63) <= y < 1 << 63:
+        return y
+    size, sign = (y, 1) if y > 0 else (-y, -1)
+    if dtypes.is_integer(dtype):
+        return sign * ((1 << 62) + size % (1 << 62))
+    return sign * ((1 << 63) - 4 + size % 4)
 
 
 @util.planned
 def _power(name: str, x: Any, y: Any) -> Any:
-    x, y = util.check_arrays(name, x, y)
+    whole = y if type(y) is int else None  # of any size: it becomes no array
+    x, y = util.check_arrays(name, x, y if whole is None else 1)
     dtype, weak = util.numeric(*util.joined((x, y)))
     weak = weak and dtypes.bool_ not in (dtype_of(x), dtype_of(y))
     if isinstance(y, int) and not isinstance(y, bool):
+        y = _held(int(y) if whole is None else whole, dtype)
         if util.is_cast_free(x, dtype, weak):
-            return ew.integer_pow_p.bind(util.cast(x, dtype, weak), y=int(y))
+            return ew.integer_pow_p.bind(util.cast(x, dtype, weak), y=y)
         with util.lazy_eval(name):
-            return ew.integer_pow_p.bind(util.cast(x, dtype, weak), y=int(y))
+            return ew.integer_pow_p.bind(util.cast(x, dtype, weak), y=y)
     if dtypes.is_integer(dtype):
         return _integer_power(name, util.cast(x, dtype, weak), util.cast(y, dtype, weak))
+    if isinstance(y, np.ndarray) and dtypes.is_integer(y.dtype):
+        y = from_numpy(y)
     if hasattr(y, "aval") and dtypes.is_integer(y.dtype):  # an integer exponent is exact
         with util.lazy_eval(name):
             return ew.pow_(*util.aligned(name, util.cast(x, dtype, weak), y))

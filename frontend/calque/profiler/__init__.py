@@ -2,6 +2,7 @@
 
   session.py      start_trace, stop_trace, trace and their options: start here
   server.py       a process that is asked for traces from outside
+  children.py     register_subprocess: such processes, traced with this one
   annotations.py  slices of the user's
   recorder.py     what happens while a trace is on
   calls.py        calls of Python functions, where they are asked for
@@ -16,14 +17,15 @@ While no trace is on, nothing is recorded: what calque's hot paths pay is the te
 """
 from calque.core.refused import refusing as _refusing
 from calque.profiler.annotations import StepTraceAnnotation, TraceAnnotation, annotate_function
+from calque.profiler.children import register_subprocess
 from calque.profiler.memory import device_memory_profile, save_device_memory_profile
 from calque.profiler.server import start_server, stop_server
 from calque.profiler.session import ProfileOptions, start_trace, stop_trace, trace
 
 __getattr__ = _refusing(__name__)
 __all__ = ["ProfileOptions", "StepTraceAnnotation", "TraceAnnotation", "annotate_function",
-           "device_memory_profile", "save_device_memory_profile", "start_server", "start_trace",
-           "stop_server", "stop_trace", "trace"]
+           "device_memory_profile", "register_subprocess", "save_device_memory_profile",
+           "start_server", "start_trace", "stop_server", "stop_trace", "trace"]
 
 
 def __dir__() -> list[str]:

@@ -1,10 +1,12 @@
 """start_server: a process that can be asked for a trace from outside, by HTTP on this machine.
 
 `curl 'localhost:PORT/?seconds=2' -o run.perfetto-trace` records for two seconds what the process
-does and gives the file that Perfetto opens.  Start reading at `start_server`.
+does and gives the file that Perfetto opens.  A process that has registered this one (children.py)
+asks for /pid, /begin and /end.  Start reading at `start_server`.
 """
 from __future__ import annotations
 
+import os
 import pathlib
 import tempfile
 import threading
@@ -14,10 +16,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from calque.core.errors import explain
 from calque.profiler import session
+from calque.profiler.children import BEGIN, END, LENGTH
+from calque.profiler.xplane import HOST
 
 MOST_SECONDS = 600.0
 _lock = threading.Lock()
 _server: ProfilerServer | None = None
+_begun: list[tempfile.TemporaryDirectory[str]] = []  # of the trace that another process asked for
 
 
 class ProfilerServer:
@@ -56,16 +61,51 @@ def _handler() -> type:
 
 def _answer(request: Any) -> None:
     """Answer a request with a trace, or with what is wrong."""
+    length = 0
     try:
-        code, kind, content = 200, "application/octet-stream", _recorded(request.path)
+        code, kind = 200, "application/octet-stream"
+        content, length = _reply(request.path)
     except (ValueError, RuntimeError) as error:
         code = 400 if isinstance(error, ValueError) else 409
         kind, content = "text/plain", f"{error}\n".encode()
     request.send_response(code)
     request.send_header("Content-Type", kind)
     request.send_header("Content-Length", str(len(content)))
+    request.send_header(LENGTH, str(length))
     request.end_headers()
     request.wfile.write(content)
+
+
+def _reply(path: str) -> tuple[bytes, int]:
+    """What a request is answered with, and how much of it is a file of Perfetto's."""
+    asked = urlsplit(path)
+    if asked.path == "/pid":
+        return str(os.getpid()).encode(), 0
+    if asked.path == BEGIN:
+        options = session.ProfileOptions()
+        options.host_tracer_level = int(parse_qs(asked.query).get("level", ["2"])[0])
+        folder = tempfile.TemporaryDirectory()
+        try:
+            session.begin(pathlib.Path(folder.name), options, f"{HOST} [{os.getpid()}]")
+        except BaseException:
+            folder.cleanup()
+            raise
+        _begun.append(folder)
+        return b"", 0
+    if asked.path == END:
+        if not _begun:
+            raise RuntimeError(explain("no trace was asked for.", fix=f"ask for {BEGIN} first."))
+        with _begun.pop() as name:
+            session.stop_trace()
+            trace, space = (_found(name, suffix) for suffix in (session.SUFFIX, ".xplane.pb"))
+        return trace + space, len(trace)
+    trace = _recorded(path)
+    return trace, len(trace)
+
+
+def _found(folder: str, suffix: str) -> bytes:
+    (path,) = pathlib.Path(folder).rglob(f"*{suffix}")
+    return path.read_bytes()
 
 
 def _recorded(path: str) -> bytes:
@@ -84,8 +124,7 @@ def _recorded(path: str) -> bytes:
             time.sleep(seconds)
         finally:
             session.stop_trace()
-        (found,) = pathlib.Path(folder).rglob(f"*{session.SUFFIX}")
-        return found.read_bytes()
+        return _found(folder, session.SUFFIX)
 
 
 def start_server(port: int, requires_backend: bool = True) -> ProfilerServer:

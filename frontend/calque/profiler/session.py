@@ -19,10 +19,10 @@ from typing import Any
 
 from calque.core import monitoring
 from calque.core.errors import explain
-from calque.profiler import calls
+from calque.profiler import calls, children
 from calque.profiler.perfetto import trace_of
 from calque.profiler.recorder import MOST_SLICES, Recorder
-from calque.profiler.xplane import space_of
+from calque.profiler.xplane import HOST, space_of
 from calque.runtime import watch
 
 SUFFIX = ".perfetto-trace"
@@ -91,8 +91,9 @@ class ProfileOptions:
 class _Session:
     """A trace that is on."""
 
-    def __init__(self, folder: pathlib.Path, options: ProfileOptions) -> None:
-        self.folder, self.options = folder, options
+    def __init__(self, folder: pathlib.Path, options: ProfileOptions, host: str) -> None:
+        self.folder, self.options, self.host = folder, options, host
+        self.others: list[tuple[int, int]] = []  # processes that record with this one
         handle, name = tempfile.mkstemp(prefix="part-", dir=folder)  # it can be written: we know
         os.close(handle)
         self.part = pathlib.Path(name)
@@ -102,8 +103,9 @@ class _Session:
         self.folder.mkdir(parents=True, exist_ok=True)  # (somebody may have removed it)
         path = self.path()
         level = _LEVELS[self.options.host_tracer_level]
+        traces, spaces = children.end(self.others)
         try:
-            self.part.write_bytes(trace_of(self.recorder, level))
+            self.part.write_bytes(trace_of(self.recorder, level) + traces)
             self.part.chmod(0o666 & ~_umask())
             os.replace(self.part, path)
         except BaseException:
@@ -112,7 +114,7 @@ class _Session:
         run = self.folder / "plugins" / "profile" / path.name.removesuffix(SUFFIX)
         run.mkdir(parents=True, exist_ok=True)
         (run / f"{socket.gethostname() or 'host'}.xplane.pb").write_bytes(
-            space_of(self.recorder, level))
+            space_of(self.recorder, level, self.host) + spaces)
         if self.recorder.dropped:
             warnings.warn(f"calque.profiler: {self.recorder.dropped} slices after the first "
                           f"{MOST_SLICES} are not in {path}.\n  Fix: trace for a shorter time.",
@@ -142,7 +144,8 @@ _session: _Session | None = None
 def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False,
                 create_perfetto_trace: bool = False,
                 profiler_options: ProfileOptions | None = None) -> None:
-    """Record what calque does in all threads, until `stop_trace`.
+    """Record what calque does in all threads, until `stop_trace`; and in the processes that
+    `register_subprocess` named.
 
     Args:
       log_dir: folder for the trace, which is made if it is not there.
@@ -168,7 +171,6 @@ def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = Fa
       >>> sorted(name.rpartition(".")[2] for name in os.listdir(folder))
       ['perfetto-trace', 'plugins']
     """
-    global _session
     options = ProfileOptions() if profiler_options is None else profiler_options
     if not isinstance(options, ProfileOptions):
         raise TypeError(explain(
@@ -178,7 +180,12 @@ def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = Fa
         raise NotImplementedError(explain(
             "create_perfetto_link: no link is made and no server started here.",
             fix="open the file that stop_trace writes into log_dir at ui.perfetto.dev."))
-    folder = pathlib.Path(os.fspath(log_dir))
+    begin(pathlib.Path(os.fspath(log_dir)), options)
+
+
+def begin(folder: pathlib.Path, options: ProfileOptions, host: str = HOST) -> None:
+    """Begin a trace here and in the processes that are registered; host: this one's name in it."""
+    global _session
     with _lock:
         if _session is not None:
             raise RuntimeError(explain(
@@ -186,7 +193,7 @@ def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = Fa
                 f"to {_session.folder}.", fix="call stop_trace() first."))
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            session = _Session(folder, options)
+            session = _Session(folder, options, host)
         except OSError as error:
             raise type(error)(error.errno, explain(
                 f"the trace cannot be written into {folder}: {error.strerror}.",
@@ -199,6 +206,8 @@ def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = Fa
             raise
         session.recorder.start()
         _session = session
+    # (without the lock: one of them may ask this process)
+    session.others = children.begin(options.host_tracer_level)
 
 
 def stop_trace() -> None:
@@ -275,6 +284,7 @@ def _drop() -> None:
     session = _ended()
     if session is not None:
         session.part.unlink(missing_ok=True)
+        children.end(session.others, warn=False)
         print(f"calque.profiler: the trace into {session.folder} was not stopped and is not "
               "written.\n  Fix: call stop_trace(), or use the context manager trace().",
               file=sys.stderr)

@@ -55,10 +55,11 @@ class _Plane:
             [*self.lines, *tables]))
 
 
-def space_of(recorder: Recorder, categories: frozenset[str] | None) -> bytes:
-    """The file of a recording; categories: of the slices of threads that are shown (None: all)."""
+def space_of(recorder: Recorder, categories: frozenset[str] | None, host: str = HOST) -> bytes:
+    """The file of a recording; categories: of the slices of threads that are shown (None: all);
+    host: the name of the process's plane."""
     clock = time.time_ns() - time.perf_counter_ns()
-    planes = [_Plane(1, HOST, clock)]
+    planes = [_Plane(1, host, clock)]
     for thread, slices in recorder.finished():
         shown = [s for s in slices if categories is None or s.category in categories]
         if shown:

@@ -154,6 +154,14 @@ def _convolved(ins: Sequence[ShapedArray], out: ShapedArray, params: Params) -> 
         entries[dims.out_spec[to]] = axes[source[of]] or None
     for to, of in zip(dims.out_spec[2:], dims.lhs_spec[2:]):
         entries[to] = lhs[of] or None
+    channels = dims.out_spec[1]
+    images = {n for d, e in enumerate(entries) if d != channels for n in e or ()}
+    if images & set(entries[channels] or ()):  # an axis splits one dimension of a result
+        if _strict():
+            raise _error("conv_general_dilated: an axis of the mesh splits both the images and the "
+                         f"kernel's output channels. Got {ins[0].short()} and {ins[1].short()}",
+                         RESHARD)
+        entries[channels] = tuple(n for n in entries[channels] if n not in images) or None
     return _fitting(entries, ins[0], out)
 
 

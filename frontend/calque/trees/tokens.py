@@ -9,6 +9,36 @@ from typing import Any
 from calque.trees import nodes
 
 
+class AbstractToken:
+    """The type of tokens: what typeof(token) is.  All are equal.
+
+    Example:
+      >>> import calque
+      >>> from calque.extend.core import AbstractToken
+      >>> calque.typeof(calque.lax.create_token()) == AbstractToken()
+      True
+    """
+
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        """The type in short."""
+        return "Tok"
+
+    def to_tangent_aval(self) -> AbstractToken:
+        """The type of its tangents: itself."""
+        return self
+
+    to_ct_aval = to_tangent_aval
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is AbstractToken
+
+    def __hash__(self) -> int:
+        return hash(AbstractToken)
+
+    def __repr__(self) -> str:
+        return "AbstractToken()"
+
+
 class Token:
     """What create_token returns: a tree without leaves, so that it enters and leaves all functions.
 

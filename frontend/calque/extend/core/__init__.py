@@ -15,7 +15,11 @@ from calque.core.primitive import Primitive as _Primitive
 from calque.core.program import Literal, Var
 from calque.core.refused import refusing as _refusing
 from calque.extend.core import primitives as primitives
-from calque.extend.core.calls import create_call_primitive, register_call_primitive_rules
+from calque.extend.core.calls import (
+    CallPrimitive,
+    create_call_primitive,
+    register_call_primitive_rules,
+)
 from calque.extend.core.jaxprs import (
     ClosedJaxpr,
     DebugInfo,
@@ -49,7 +53,7 @@ from calque.extend.core.traces import (
     unsafe_get_axis_names_DO_NOT_USE,
     valid_jaxtype,
 )
-from calque.trees.tokens import Token
+from calque.trees.tokens import AbstractToken, Token
 
 
 class _PrimitiveMeta(type):
@@ -85,7 +89,8 @@ class Primitive(ClientPrimitive, metaclass=_PrimitiveMeta):
 
 __getattr__ = _refusing(__name__)
 __all__ = [
-    "ClosedJaxpr", "DebugInfo", "DropVar", "Effect", "Effects", "InconclusiveDimensionOperation",
+    "AbstractToken", "CallPrimitive", "ClosedJaxpr", "DebugInfo", "DropVar", "Effect", "Effects",
+    "InconclusiveDimensionOperation",
     "Jaxpr", "JaxprEqn", "JaxprTypeError", "Literal", "Primitive", "Token", "TraceTag", "Var",
     "array_types", "call_impl", "check_jaxpr", "concrete_or_error",
     "create_call_primitive", "find_top_trace", "gensym",
