@@ -1,6 +1,7 @@
 """Compiling a program, and writing it another way where IREE rejects the first."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable
@@ -30,8 +31,12 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
         return lowered, None
     try:
         return _fitting(write, lowered, target, options, reason, name)
-    except CompileError:
-        pass  # the last of these attempts has the error to report
+    except CompileError as error:  # the last of these attempts has the error to report
+        hoisted = "util.initializer" in str(error)
+    if hoisted:  # what is constant and was moved into the start is nothing that can be moved there
+        with contextlib.suppress(CompileError):
+            return _fitting(write, lowered, target, lambda made: _where_used(options(made)),
+                            f"{reason}, constants where they are used", name)
     if lowered.call.transients:
         return compile_lowered(functools.partial(write, transients=False), target, options, reason,
                                name)
@@ -54,7 +59,9 @@ def compile_lowered(write: Callable[..., Lowered], target: Target,
     return located, compile_cached(located.module, target, options(located), name=name)
 
 
-_WHERE_USED = "--iree-opt-const-expr-hoisting=false"
+def _where_used(options: tuple[str, ...]) -> tuple[str, ...]:
+    """With what is constant computed where it is used."""
+    return tuple(dict.fromkeys((*options, "--iree-opt-const-expr-hoisting=false")))
 
 
 def _fitting(write: Callable[..., Lowered], lowered: Lowered, target: Target,
@@ -79,7 +86,7 @@ def _fitting(write: Callable[..., Lowered], lowered: Lowered, target: Target,
         assert other.module is not None
         if other.module not in modules:
             modules.add(other.module)
-            made = compile_cached(other.module, target, (*options(other), _WHERE_USED),
+            made = compile_cached(other.module, target, _where_used(options(other)),
                                   reason=f"{reason}, of smaller dispatches", name=name)
             if most_bindings(made) < fewest:
                 lowered, vmfb, fewest = other, made, most_bindings(made)
