@@ -47,7 +47,9 @@ def prepared(text: str, library: str) -> str:
             line = _PUBLIC.get(name, f"{name.split(' as ')[-1]} = None")
         lines.append(line)
     head = "import calque.compat\ncalque.compat.install()\n"
-    return head + "\n".join(lines).replace("from __future__ import annotations", "")
+    # (an attribute of JAX's arrays that is not public ends the file; its row is left out)
+    return head + "\n".join(lines).replace("from __future__ import annotations", "").replace(
+        "x._arrays", "x")
 
 
 def run(folder: Path, name: str, library: str, wanted: str, devices: int, seconds: float
@@ -63,8 +65,9 @@ def run(folder: Path, name: str, library: str, wanted: str, devices: int, second
             [sys.executable, str(script), f"--benchmark_min_time={seconds}s",
              f"--benchmark_filter={wanted}", "--benchmark_format=json"],
             env=environment, capture_output=True, text=True, timeout=600)
-    if "{" not in done.stdout:
-        raise RuntimeError(f"{name} with {library}: {done.stderr[-2000:]}")
+    if done.returncode or "{" not in done.stdout:
+        raise RuntimeError(f"{name} with {library} ended with {done.returncode}: "
+                           f"{done.stdout[-300:]}{done.stderr[-2000:]}")
     found = json.loads(done.stdout[done.stdout.index("{"):])["benchmarks"]
     units = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
     made: dict[str, float] = {}
