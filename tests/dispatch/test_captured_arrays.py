@@ -114,3 +114,11 @@ def test_arrays_that_are_not_ready_or_deleted() -> None:
     gone[2].delete()
     with pytest.raises(RuntimeError, match="deleted"):
         g(1.0)
+
+
+@pytest.mark.parametrize("how", ["disallow", "disallow_explicit"])
+def test_guards_are_of_what_the_user_moves(how: str) -> None:
+    tables, x = [jnp.arange(3.0) * i for i in range(COUNT)], jnp.ones(3)
+    with calque.transfer_guard(how):
+        got = calque.jit(lambda x: sum((x + t for t in tables), x))(x).block_until_ready()
+    np.testing.assert_array_equal(got, 1 + COUNT + np.arange(3.0) * sum(range(COUNT)))

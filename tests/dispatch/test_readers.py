@@ -155,3 +155,30 @@ def test_ordered_dictionaries_have_no_reader() -> None:
 
 def test_a_subclass_of_a_node_is_no_node() -> None:
     assert made(Box(ONE))((Smaller(ONE),), {}, CONFIG) is None
+
+
+def test_compiled_functions_learn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of structures without a reader, and wrong calls are refused as before."""
+    asked = []
+    real = signatures.reader
+    monkeypatch.setattr(signatures, "reader", lambda *a, **k: (asked.append(a), real(*a, **k))[1])
+    for value, other in ((collections.OrderedDict(a=ONE), collections.OrderedDict(b=ONE)),
+                         ([ONE] * 300, [ONE] * 299), (Box(ONE, data=1), Box(ONE, data=2))):
+        run = calque.jit(lambda v: sum(tree_util.tree_leaves(v))).lower(value).compile()
+        asked.clear()
+        for _ in range(4):
+            np.testing.assert_array_equal(run(value), len(tree_util.tree_leaves(value)) * ONE)
+            with pytest.raises(TypeError, match="input pytree"):
+                run(other)
+        assert len(asked) == 1
+    run = calque.jit(lambda x, y: x + y).lower(ONE, 1.0).compile()
+    for y in (1.0, 2.5, -1.0):
+        np.testing.assert_array_equal(run(ONE, y), np.ones(2) + y)
+    with pytest.raises(TypeError, match="compiled with"):
+        run(TWO, 1.0)
+    gone = jnp.ones(2)
+    gone.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        run(gone, 1.0)
+    with calque.debug_nans(True), pytest.raises(FloatingPointError):
+        run(ONE * np.nan, 1.0)

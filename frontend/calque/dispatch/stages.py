@@ -466,6 +466,7 @@ class Compiled(_Stage):
         return self._entry.ready(self._entry.device or current_device(), "runtime_executable()")
 
     _known: tuple[signatures.Reader, tuple[Any, ...]] | None = None  # how a call is read; its key
+    _learned = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         known, entry = self._known, self._entry
@@ -487,6 +488,7 @@ class Compiled(_Stage):
                   or config.jax_debug_key_reuse)
         if self._entry.slow_path or checks or _current() is not eval_trace:
             return
+        self._learned = True
         now = config.process_key if _local_key() is None else config.key()
         key = signatures.read(self._name, args, kwargs, now)[0]
         reader = signatures.reader(args, kwargs, key[0])
@@ -521,7 +523,7 @@ class Compiled(_Stage):
         self._check_orders(leaves, args, kwargs)
         buffers = [] if self._entry.uses else [to_array(x)._buffer for x in leaves]
         outs = self._fun._run_slow_path(self._entry, leaves, buffers)
-        if self._known is None:
+        if not self._learned:
             self._learn(args, kwargs)
         return outs
 
