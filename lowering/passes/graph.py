@@ -16,6 +16,8 @@ from calque.core.program import Atom, Equation
 
 def bits(mask: int) -> list[int]:
     """The numbers of a set, rising."""
+    if not mask:
+        return []
     octets = np.frombuffer(mask.to_bytes(-(-mask.bit_length() // 8), "little"), np.uint8)
     found: list[int] = np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()
     return found
