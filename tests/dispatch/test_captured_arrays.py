@@ -122,3 +122,14 @@ def test_guards_are_of_what_the_user_moves(how: str) -> None:
     with calque.transfer_guard(how):
         got = calque.jit(lambda x: sum((x + t for t in tables), x))(x).block_until_ready()
     np.testing.assert_array_equal(got, 1 + COUNT + np.arange(3.0) * sum(range(COUNT)))
+
+
+def test_nothing_is_an_argument() -> None:
+    tables = [np.arange(3.0, dtype=np.float32) * i for i in range(COUNT)]
+    f = calque.jit(lambda: (sum(map(jnp.asarray, tables)), jnp.asarray(tables[2])))
+    total, one = f()
+    np.testing.assert_array_equal(total, sum(tables))
+    np.testing.assert_array_equal(one, tables[2])
+    run = f.lower().compile()
+    for _ in range(3):
+        np.testing.assert_array_equal(run()[0], sum(tables))

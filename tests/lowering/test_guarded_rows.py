@@ -10,7 +10,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
-from calque import lax, random
+from calque import export, lax, random
 
 N, ROWS = 40, 5
 STARTS = np.array([0, 7, 39, 40, 45], np.int32)  # the last two never begin
@@ -171,6 +171,45 @@ def test_derivatives() -> None:
             at = x[k].astype(np.float64)
             want = (plain(at + e, start) - plain(at - e, start)) / 2e-6
             np.testing.assert_allclose(np.asarray(got)[k, :, j], want, rtol=1e-4, atol=1e-5)
+
+
+def test_one_element_no_row_and_many_members() -> None:
+    run(lambda i, x: (x.at[0].add(2.0),), X[:1, :1], starts=STARTS[:1])
+    assert calque.jit(calque.vmap(lambda s, x: lax.while_loop(
+        lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1].at[c[0]].set(1.0)), (s, x))[1]))(
+            np.zeros(0, np.int32), np.zeros((0, N), np.float32)).shape == (0, N)
+    run(lambda i, *xs: [x.at[(i + k) % N].set(k) for k, x in enumerate(xs)],
+        *[X + k for k in range(25)])
+
+
+def test_rows_of_unknown_number() -> None:
+    def f(start: Any, x: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] < 6, lambda c: (c[0] + 1, c[1].at[c[0]].add(2.0)),
+                              (start, x))[1]
+
+    (b,) = export.symbolic_shape("b")
+    made = export.export(calque.jit(calque.vmap(f)))(
+        calque.ShapeDtypeStruct((b,), jnp.int32), calque.ShapeDtypeStruct((b, 9), jnp.float32))
+    for starts in ([3], [0, 5, 6, 7]):
+        want = 2.0 * ((np.arange(9) >= np.array(starts)[:, None]) & (np.arange(9) < 6))
+        got = made.call(jnp.array(starts, jnp.int32), jnp.zeros((len(starts), 9)))
+        np.testing.assert_array_equal(got, want)
+
+
+def test_what_is_written_is_read_elsewhere_or_given_away() -> None:
+    """The argument is used after the loop, and by the caller; or it is donated."""
+    def f(start: Any, x: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] < N, lambda c: (c[0] + 1, c[1].at[c[0]].set(1.0)),
+                              (start, x))[1]
+
+    want = np.where(np.arange(N) >= STARTS[:, None], 1, X)
+    x = jnp.asarray(X)
+    made, after = calque.jit(lambda s, x: (calque.vmap(f)(s, x), x + 1))(STARTS, x)
+    np.testing.assert_array_equal(made, want)
+    np.testing.assert_array_equal(after, X + 1)
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(calque.jit(calque.vmap(f), donate_argnums=1)(STARTS, x), want)
+    assert x.is_deleted()
 
 
 def test_a_choice_of_the_whole_array_is_gone() -> None:
