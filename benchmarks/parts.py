@@ -3,9 +3,9 @@ programs' first calls; and a script that compiles one.
 
     python benchmarks/parts.py [--jax PYTHON] [--only WORD] [--write]
 
-Each program runs in a fresh process, one a library, with empty caches, the two in turn: seconds of
-CPU (all threads, the compiler's process too) and of the clock of the first call, then a steady
-call (not of the small ones).  --write puts the tables into docs/first_call.md.  Start at `PARTS`.
+Each program runs in fresh processes, one a library, with empty caches, the two in turn: seconds of
+CPU (all threads, the compiler's process too) and of the clock of the first call (medians of ROUNDS,
+but of one where it takes LONG), then a steady call (not of the small ones).  --write puts the tables into docs/first_call.md.  Start at `PARTS`.
 """
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import parts_idioms
 import suite
 
 Made = tuple[Callable[..., Any], list[Any]]
+ROUNDS, LONG = 3, 1.5  # (seconds)
 WIDTHS = (64, 96, 128, 160, 192)
 
 
@@ -103,7 +104,7 @@ PARTS: dict[str, tuple[Callable[[Any, int], Made], tuple[int, ...]]] = {
     "reductions of one array": (reductions, (10, 100)),
     "gradient through stacked sums": (stacked_gradient, (30, 60, 90)),
     "products of 5 widths": (products, (10, 100)),
-    "transformer blocks, a step": (blocks, (1, 4, 12)),
+    "transformer blocks, a step": (blocks, (1, 4, 12, 24)),
     **parts_idioms.IDIOMS,
 }
 
@@ -113,21 +114,77 @@ def program(lib: Any, name: str, n: int) -> Made:
     return PARTS[name][0](lib, n) if n else parts_idioms.small(lib, name)
 
 
-def measure(jax: str, name: str, n: int) -> list[str]:
-    """The cells of a row."""
-    with tempfile.TemporaryDirectory() as cache:
-        both = [suite.Process(python, library, "host", f"{cache}/{library}")
-                for library, python in (("calque", sys.executable), ("jax", jax))]
-        for p in both:
-            p.ask("part", name, n)
-        first = [p.ask("first") for p in both]
-        memory = [p.ask("memory") for p in both]
-        times, _ = suite.steady(both, 1.0)
-        for p in both:
-            p.close()
-    (a, u), (b, v) = first
-    return [f"{name}, {n}", f"{a:.2f} s", f"{a / b:.2f}", f"{u / v:.2f}", suite.shown(times[0]),
-            f"{times[0] / times[1]:.2f}", f"{memory[0]:.0f} / {memory[1]:.0f}"]
+class Row(NamedTuple):
+    """What was measured of a program of so many parts: (calque, jax) each."""
+
+    name: str
+    parts: int
+    cpu: list[float]  # seconds of the first call
+    wall: list[float]
+    steady: list[float]
+    memory: list[float]  # MiB
+
+    def cells(self) -> list[str]:
+        (a, b), (u, v), (s, t), (m, k) = self.cpu, self.wall, self.steady, self.memory
+        return [f"{self.name}, {self.parts}", f"{a:.2f} s", f"{a / b:.2f}", f"{u / v:.2f}",
+                suite.shown(s), f"{s / t:.2f}", f"{m:.0f} / {k:.0f}"]
+
+
+def measure(jax: str, name: str, n: int) -> Row:
+    """Medians of the first calls of ROUNDS pairs of processes, or of one pair where a call takes
+    long; steady calls and memory of the last."""
+    first: list[list[list[float]]] = [[], []]
+    for left in reversed(range(ROUNDS)):
+        with tempfile.TemporaryDirectory() as cache:
+            both = [suite.Process(python, library, "host", f"{cache}/{library}")
+                    for library, python in (("calque", sys.executable), ("jax", jax))]
+            for p, found in zip(both, first):
+                p.ask("part", name, n)
+                found.append(p.ask("first"))
+            is_last = not left or max(f[-1][0] for f in first) > LONG
+            if is_last:
+                memory = [p.ask("memory") for p in both]
+                times, _ = suite.steady(both, 1.0)
+            for p in both:
+                p.close()
+        if is_last:
+            break
+    cpu, wall = ([statistics.median(f[k] for f in found) for found in first] for k in (0, 1))
+    return Row(name, n, cpu, wall, times, memory)
+
+
+def picture(rows: Sequence[Row]) -> str:
+    """How first calls grow with the parts, both axes logarithmic (an SVG)."""
+    grown = [name for name, (_, sizes) in PARTS.items() if len(sizes) > 2]
+    wide, high, across = 240, 150, 3
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across * wide + 20} '
+             f'{-(-len(grown) // across) * (high + 50) + 30}" font-family="sans-serif" '
+             'font-size="10"><text x="8" y="14">seconds of CPU of the first call: '
+             '<tspan fill="#258">calque</tspan>, <tspan fill="#b33">jax</tspan></text>']
+    for i, name in enumerate(grown):
+        left, bottom = wide * (i % across) + 40, (high + 50) * (i // across) + high + 45
+        own = [r for r in rows if r.name == name]
+        least, most = own[0].parts, own[-1].parts
+
+        def x(n: int) -> float:
+            return left + (wide - 70) * math.log(n / least) / math.log(most / least)
+
+        def y(seconds: float) -> float:  # 0.01 to 10 s
+            return bottom - high * (math.log10(seconds) + 2) / 3
+
+        lines.append(f'<text x="{left}" y="{bottom - high - 6}">{name}</text>')
+        for power in range(-2, 2):
+            at = y(10.0 ** power)
+            lines.append(f'<path d="M{left} {at:.1f}h{wide - 70}" stroke="#ccc"/>'
+                         f'<text x="{left - 4}" y="{at + 3:.1f}" text-anchor="end">'
+                         f'{10.0 ** power:g}</text>')
+        lines += [f'<text x="{x(r.parts):.1f}" y="{bottom + 12}" text-anchor="middle">{r.parts}'
+                  '</text>' for r in own]
+        for k, colour in enumerate(("#258", "#b33")):
+            points = " ".join(f"{x(r.parts):.1f},{y(r.cpu[k]):.1f}" for r in own)
+            lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" '
+                         'stroke-width="1.5"/>')
+    return "\n".join([*lines, "</svg>", ""])
 
 
 def small(jax: str) -> list[str]:
@@ -179,16 +236,19 @@ def main() -> None:
     given = parser.parse_args()
     lines = ["| program | first call, CPU | of JAX's | of its wall time | steady | of JAX's "
              "| MiB, calque / jax |", "|---|---|---|---|---|---|---|"]
+    found: list[Row] = []
     for name, (_, sizes) in PARTS.items():
         if given.only in name:
             for n in sizes:
-                lines.append(f"| {' | '.join(measure(given.jax, name, n))} |")
+                found.append(measure(given.jax, name, n))
+                lines.append(f"| {' | '.join(found[-1].cells())} |")
                 print(lines[-1], flush=True)
     if given.only in "small":
         rows = ["| program | first call, CPU | of JAX's | of its wall time |", "|---|---|---|---|",
                 *small(given.jax)]
     if given.write:
-        suite.put("first_call.md", "parts", lines)
+        suite.put("first_call.md", "parts", [*lines, "", "![growth of first calls](parts.svg)"])
+        (suite.DOCS / "parts.svg").write_text(picture(found))
         suite.put("first_call.md", "small", rows)
 
 

@@ -133,8 +133,10 @@ def call_object(ctx: Context, family: str, path: Path, entry: str, operands: Seq
     told = [i for i, n in enumerate(scalars) if not isinstance(n, Dim) and -LIMIT <= n < LIMIT]
     words = {i: k for k, i in enumerate(told[:WORDS])}
     constants = len(operands), tables
+    open_sizes = [n for n in (*map(_count, specs), *scalars) if isinstance(n, Dim)]
     key = (entry, path, groups, first, len(operands), *[t.tobytes() for t in tables],
-           *[(_memory(d), isinstance(_count((s, d)), Dim)) for s, d in specs],
+           *[_memory(d) for _, d in specs],
+           *[isinstance(n, Dim) for n in map(_count, specs) if open_sizes],
            *["at the call" if isinstance(n, Dim) else ("word", words[i]) if i in words else int(n)
              for i, n in enumerate(scalars)])
     if key not in ctx.sources:
@@ -142,9 +144,8 @@ def call_object(ctx: Context, family: str, path: Path, entry: str, operands: Seq
         name = ctx.sources[key] = f"{entry}_{ctx.kernels}_{digest_of(path)}"
         insert(ctx.module, _executable(name, entry, path, ctx.target.arch, specs, scalars, groups,
                                        first, words, constants))
-    sizes = [n for n in (*[_count(s) for s in specs], *scalars) if isinstance(n, Dim)]
-    return dispatch(ctx, family, ctx.sources[key], ctx.entering(operands), results, sizes=sizes,
-                    into=-1 if into is None else into, groups=groups,
+    return dispatch(ctx, family, ctx.sources[key], ctx.entering(operands), results,
+                    sizes=open_sizes, into=-1 if into is None else into, groups=groups,
                     numbers=[int(scalars[i]) for i in words])
 
 
@@ -241,6 +242,7 @@ stream.executable private @{name} attributes {{hal.executable.objects = #hal.exe
 }}"""
 
 
+@functools.cache
 def _memory(dtype: Dtype) -> tuple[str, int]:
     """The MLIR type of what a dtype is made of, and how many of it."""
     if dtype.kind == "c":

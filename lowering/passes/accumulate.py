@@ -30,7 +30,7 @@ LINEAR = VIEWS | frozenset(("neg", "broadcast_in_dim", "slice", "rev", "pad", "m
 
 def accumulate(p: Program) -> Program:
     """p with the sums over steps of its scans, at any depth, behind them."""
-    return p.derived("accumulate", lambda: _accumulate(p))
+    return p if "scan" not in p.names() else p.derived("accumulate", lambda: _accumulate(p))
 
 
 def _accumulate(p: Program) -> Program:

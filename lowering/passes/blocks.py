@@ -22,7 +22,7 @@ _DTYPES = frozenset((F32, F64, *HALVES))
 
 def by_blocks(p: Program) -> Program:
     """p with such convolutions written so, outside of loops."""
-    if not any(map(_is_of_blocks, p.equations)):
+    if "conv_general_dilated" not in p.names() or not any(map(_is_of_blocks, p.equations)):
         return p
     equations: list[Equation] = []
     for e in p.equations:

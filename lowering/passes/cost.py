@@ -88,6 +88,13 @@ def has_vector_kernel(rows: int, columns: int) -> bool:
 def equation_work(e: Equation, in_place: bool = False, fresh: bool = False) -> Any:
     """Element operations of one equation (a Dim where they depend on sizes); in_place: in a loop,
     whose updates and views copy nothing; fresh: what it updates is nobody else's."""
+    fact = ("work", in_place, fresh)
+    if fact not in e.facts:
+        e.facts[fact] = _equation_work(e, in_place, fresh)
+    return e.facts[fact]
+
+
+def _equation_work(e: Equation, in_place: bool, fresh: bool) -> Any:
     inner = inner_programs(e)
     if inner:
         return sum(total(p, in_place or e.primitive.kernel == "loop") * n for p, n in inner)
@@ -365,6 +372,10 @@ def called_work(p: Program) -> Any:
 def _convolved(p: Program) -> int:
     """What convolutions, outside of loops, take less than their multiply-adds: an eighth is left
     (4M of them 40 us)."""
+    return p.derived("convolved", lambda: _of_convolutions(p))
+
+
+def _of_convolutions(p: Program) -> int:
     found = 0
     for e in p.equations:
         if e.name == "conv_general_dilated":
@@ -377,6 +388,10 @@ def _convolved(p: Program) -> int:
 
 def _decomposed(p: Program) -> int:
     """What decompositions in C, outside of loops, take beyond what their Programs would."""
+    return p.derived("decomposed", lambda: _of_decompositions(p))
+
+
+def _of_decompositions(p: Program) -> int:
     found = 0
     for e in p.equations:
         if e.name in DECOMPOSED and not e.is_dynamic:

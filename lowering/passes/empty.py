@@ -50,7 +50,7 @@ def _taken_out(p: Program) -> Program:
     env: dict[Atom, Atom] = {}
     made: list[Equation] = []
     for e in p.equations:
-        e = e.replace(inputs=tuple(env.get(a, a) for a in e.inputs)).with_inner(without_empty)
+        e = e.reading(env).with_inner(without_empty)
         if e.primitive.has_effects(e.params):
             made.append(e)
         elif e.outputs and all(is_empty(o.aval) for o in e.outputs):

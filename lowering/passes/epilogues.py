@@ -39,7 +39,7 @@ class Epilogue:
 def with_epilogues(p: Program) -> Program:
     """p with calls in the place of such convolutions, at any depth, but for loops that are
     kernels."""
-    if off("convolutions") or not _holds(p):
+    if off("convolutions") or "conv_general_dilated" not in p.names() or not _holds(p):
         return p
     return p.derived("epilogues", lambda: _with_epilogues(p))
 

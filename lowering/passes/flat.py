@@ -15,19 +15,23 @@ def flat(p: Program) -> Program:
 def _flat(p: Program) -> Program:
     equations: list[Equation] = []
     env: dict[Atom, Atom] = {}
+    made = set[Var]()  # what a function is called for again gets other names
 
     def write(p: Program) -> None:
         for e in p.equations:
-            inputs = tuple(env.get(a, a) for a in e.inputs)
+            e = e.reading(env)
             if e.name == "jit" and "rows" not in e.params:
                 inner: Program = e.params["jaxpr"]
-                env.update(zip(inner.inputs, inputs))
+                env.update(zip(inner.inputs, e.inputs))
                 write(inner)
                 env.update({v: env.get(o, o) for v, o in zip(e.outputs, inner.outputs)})
                 continue
-            fresh = tuple(Var(v.aval) for v in e.outputs)
-            env.update(zip(e.outputs, fresh))
-            equations.append(e.replace(inputs=inputs, outputs=fresh))
+            if not made.isdisjoint(e.outputs):
+                fresh = tuple(Var(v.aval) for v in e.outputs)
+                env.update(zip(e.outputs, fresh))
+                e = e.replace(outputs=fresh)
+            made.update(e.outputs)
+            equations.append(e)
 
     write(p)
     return p.replace(equations=equations, outputs=[env.get(o, o) for o in p.outputs])

@@ -61,7 +61,7 @@ def _hoist(p: Program) -> Program:
     same: dict[Atom, Atom] = {}  # results of loops that are what they began with
     for e in p.equations:
         if same:
-            e = e.replace(inputs=tuple(same.get(a, a) for a in e.inputs))
+            e = e.reading(same)
         e = _inner_hoisted(e)
         if e.name == "scan" and e.params["length"] == 1:
             equations += _one_step(e, same)

@@ -29,7 +29,7 @@ def _with_known(p: Program) -> Program:
     equations = []
     for e in p.equations:
         if any(a in known for a in e.inputs):
-            e = e.replace(inputs=tuple(known.get(a, a) for a in e.inputs))
+            e = e.reading(known)
         value = None if results & set(e.outputs) else _value(e)
         if value is None:
             made = _static(e) or _padded(e, fills) or e.with_inner(with_known)

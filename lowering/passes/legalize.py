@@ -52,6 +52,8 @@ def legalize(p: Program, transforms: bool = False, sparse: bool = False,
 def _as_they_lie(p: Program) -> Program:
     """p whose attention to a cache reads keys and values that are transposed where they lie: all of
     them were copied, of which it reads some."""
+    if "prefix_attention" not in p.names():
+        return p
     makers: dict[Atom, Equation] = {v: e for e in p.equations for v in e.outputs}
     equations: list[Equation] = []
     for e in p.equations:
@@ -72,6 +74,8 @@ def _turned_last(p: Program) -> Program:
     """p whose products take the transposition of what is converted for what is converted of a
     transposition: kernels read a transposition where it lies, and conversions run along memory (one
     row of float64 times the transpose of 32,000 x 768 of float32 took 25 times as long)."""
+    if not p.names() >= {"dot_general", "convert_element_type", "transpose"}:
+        return p
     makers: dict[Atom, Equation] = {v: e for e in p.equations for v in e.outputs}
     known, equations = dict[Atom, Atom](), list[Equation]()
     for e in p.equations:
@@ -91,12 +95,14 @@ def _turned_last(p: Program) -> Program:
                     made = v
                 known[a] = Var(a.aval)
                 equations.append(maker.replace(inputs=(made,), outputs=(known[a],)))
-            e = e.replace(inputs=tuple(known.get(a, a) for a in e.inputs))
+            e = e.reading(known)
         equations.append(e)
     return p if not known else eliminate_dead_code(p.replace(equations=equations))
 
 
 def _in_slices(p: Program) -> Program:
+    if "conv_general_dilated" not in p.names():
+        return p
     equations: list[Equation] = []
     for e in p.equations:
         made = in_forms(e) if e.name == "conv_general_dilated" and _has_one_feature(e) else None
@@ -154,10 +160,8 @@ def _with_legal_loops(p: Program, transforms: bool) -> Program:
 def needs_words(p: Program) -> bool:
     """Whether some equation, at any depth, is written otherwise in words."""
     return p.derived("needs words", lambda: any(
-        e.primitive.kernel == "expanded" or is_masked(e)
-        or any(map(needs_words, e.inner))
-        or any(dtypes.is_key(a.aval.dtype) for a in (*e.inputs, *e.outputs))
-        for e in p.equations))
+        e.primitive.kernel == "expanded" or is_masked(e) or any(map(needs_words, e.inner))
+        for e in p.equations) or any(map(dtypes.is_key, p.dtypes())))
 
 
 def is_masked(e: Equation) -> bool:
@@ -174,7 +178,7 @@ def has_masked(p: Program) -> bool:
 def has_complex(e: Equation) -> bool:
     """Whether an equation has complex numbers, at any depth."""
     return any(a.aval.dtype.kind == "c" for a in (*e.inputs, *e.outputs)) or any(
-        any(map(has_complex, q.equations)) for q in e.inner)
+        d.kind == "c" for q in e.inner for d in q.dtypes())
 
 
 def in_pairs(e: Equation) -> list[Equation] | None:

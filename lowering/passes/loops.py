@@ -56,7 +56,7 @@ def is_plain(e: Equation) -> bool:
 
 def have_kernel_forms(p: Program) -> bool:
     """Whether every equation has a form over memory."""
-    return refusal_within(p) is None
+    return all(map(has_kernel_form, p.equations))
 
 
 def refusal_within(p: Program) -> Refusal | None:
@@ -66,7 +66,10 @@ def refusal_within(p: Program) -> Refusal | None:
 
 def has_kernel_form(e: Equation) -> bool:
     """Whether an equation has a form over memory."""
-    return refusal(e) is None
+    if "form" not in e.facts:
+        e.facts["form"] = refusal(e) is None
+    has: bool = e.facts["form"]
+    return has
 
 
 def refusal(e: Equation) -> Refusal | None:

@@ -61,10 +61,7 @@ def over_bytes(p: Program) -> Program:
 
 def has_small(p: Program) -> bool:
     """Whether a value, at any depth, has such a dtype."""
-    return p.derived("has small", lambda: any(
-        dtypes.is_small(a.aval.dtype) for a in (*p.const_vars, *p.inputs, *p.outputs)) or any(
-        any(dtypes.is_small(a.aval.dtype) for a in (*e.inputs, *e.outputs))
-        or any(map(has_small, e.inner)) for e in p.equations))
+    return any(map(dtypes.is_small, p.dtypes()))
 
 
 def _inner(p: Program) -> Program:

@@ -31,7 +31,7 @@ def direct(p: Program) -> Program:
     equations = list[Equation]()
     for e in p.equations:
         if any(a in env for a in e.inputs):
-            e = e.replace(inputs=tuple(env.get(a, a) for a in e.inputs))
+            e = e.reading(env)
             makers.update((v, e) for v in e.outputs)  # (what it read may be gone)
         if e.name in _PARTS and _is_made(e.inputs[0], makers):
             written = _Slices(makers, e, equations)

@@ -133,7 +133,7 @@ def prepared(p: Program) -> Program:
         for a in e.inputs:
             users[a].append(e)
     for e in p.equations:
-        e = e.replace(inputs=tuple(known.get(a, a) for a in e.inputs))
+        e = e.reading(known)
         value = None if results & set(e.outputs) else _folded(e)
         if value is not None:
             known[e.outputs[0]] = value

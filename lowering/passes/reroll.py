@@ -313,7 +313,7 @@ def _looped(p: Program, body: Program, step: _Step, first: int, last: int, count
         env[v] = out = put("reshape", [one], shape, v.aval.dtype, new_sizes=tuple(shape),
                            dimensions=None, sharding=None)
         stacks[out] = row, i
-    rest = [e.replace(inputs=tuple(env.get(a, a) for a in e.inputs)) for e in p.equations[last:]]
+    rest = [e.reading(env) for e in p.equations[last:]]
     return _Looped(p.replace(equations=[*p.equations[:first], *before, *around, *rest],
                              outputs=[env.get(o, o) for o in p.outputs]),
                    math.lcm(*[_cycle(key) for key in step.scanned]))

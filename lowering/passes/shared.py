@@ -18,7 +18,8 @@ from calque.lowering.passes import cost
 
 def with_shared_solves(p: Program) -> Program:
     """p with such systems as one, at any depth, but for loops that are kernels."""
-    return p.derived("shared solves", lambda: _with_shared_solves(p))
+    return p if "triangular_solve" not in p.names() else p.derived(
+        "shared solves", lambda: _with_shared_solves(p))
 
 
 def _with_shared_solves(p: Program) -> Program:

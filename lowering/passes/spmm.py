@@ -44,7 +44,7 @@ class Spmm:
 
 def with_rows_added(p: Program) -> Program:
     """p with calls in the place of such scatters, at any depth, but for loops that are kernels."""
-    if off("sparse") or not _holds(p):
+    if off("sparse") or "scatter-add" not in p.names() or not _holds(p):
         return p
     return p.derived("rows added", lambda: _with_rows_added(p))
 

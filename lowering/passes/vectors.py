@@ -37,7 +37,8 @@ LEAST_NARROW = 1 << 14  # numbers of a matrix that is converted where it is mult
 
 def with_vectors_summed(p: Program) -> Program:
     """p with such products written so, at any depth, but for loops that are kernels."""
-    return p if off("sums") else p.derived("vectors summed", lambda: _with_vectors_summed(p))
+    return p if off("sums") or "dot_general" not in p.names() else p.derived(
+        "vectors summed", lambda: _with_vectors_summed(p))
 
 
 def _with_vectors_summed(p: Program) -> Program:

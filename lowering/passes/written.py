@@ -24,7 +24,8 @@ LEAST, WORTH = 4096, 4  # elements of an array at least, and times its part that
 
 def with_parts_written(p: Program) -> Program:
     """p with such branches, at any depth."""
-    return p.derived("parts written", lambda: _with_parts_written(p))
+    return p if "cond" not in p.names() else p.derived(
+        "parts written", lambda: _with_parts_written(p))
 
 
 def _with_parts_written(p: Program) -> Program:

@@ -5,7 +5,7 @@ Imports core.types only.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import compress
+from itertools import chain, compress
 from typing import Any, TypeVar
 
 from calque.core.types import Axes
@@ -20,12 +20,13 @@ def flagged(values: Iterable[T], flags: Iterable[Any]) -> list[T]:
 
 def without(values: Iterable[T], places: Collection[int]) -> tuple[T, ...]:
     """The values at all other places."""
-    return tuple(v for i, v in enumerate(values) if i not in places)
+    return tuple([v for i, v in enumerate(values) if i not in places])
 
 
 def other_axes(ndim: int, *groups: Iterable[int]) -> Axes:
     """The axes of an array that are in none of these groups."""
-    return without(range(ndim), {axis for group in groups for axis in group})
+    taken = list(chain.from_iterable(groups))
+    return tuple([axis for axis in range(ndim) if axis not in taken])
 
 
 def split_list(values: Sequence[Any], first: int, second: int) -> tuple[Any, Any, Any]:

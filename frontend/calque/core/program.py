@@ -8,7 +8,7 @@ core.checker.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -86,11 +86,12 @@ class Equation:
     """outputs = primitive[params](inputs), at a place in the user's source."""
 
     __slots__ = ("primitive", "inputs", "outputs", "params", "source", "scope",
-                 "name", "inner", "is_dynamic", "params_key")  # these follow from the others
+                 "name", "inner", "is_dynamic", "params_key", "facts")  # these follow from the others
     name: str  # the primitive's
     inner: tuple[Program, ...]  # the Programs among its parameters
     is_dynamic: bool  # whether a size of it is known at the call only
     params_key: tuple[tuple[str, Any], ...]  # a hashable stand-in for the parameters
+    facts: dict[Any, Any]  # what passes found out about it, by their names for it
 
     def __init__(self, primitive: Primitive, inputs: tuple[Atom, ...], outputs: tuple[Var, ...],
                  params: Params, source: Source = UNKNOWN,
@@ -110,6 +111,9 @@ class Equation:
         if name == "params_key":
             self.params_key = tuple((k, param_key(v)) for k, v in self.params.items())
             return self.params_key
+        if name == "facts":
+            self.facts = {}
+            return self.facts
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
@@ -155,6 +159,11 @@ class Equation:
             setattr(made, own, value)
         made.name = made.primitive.name
         return made
+
+    def reading(self, names: Mapping[Atom, Atom]) -> Equation:
+        """The same of renamed operands; itself where it reads none of them."""
+        inputs = tuple([names.get(a, a) for a in self.inputs]) if names else self.inputs
+        return self if inputs == self.inputs else self.replace(inputs=inputs)
 
     def with_inner(self, change: Callable[[Program], Program]) -> Equation:
         """The same with each Program that it holds changed; itself where none is."""
@@ -260,8 +269,7 @@ class Program:
         known: dict[Any, Atom] = {v: Literal(x, v.aval) for v, x in values.items()}
         rest = [(v, c) for v, c in zip(self.const_vars, self.consts) if v not in known]
         return self.replace(
-            equations=[e.replace(inputs=tuple(known.get(a, a) for a in e.inputs))
-                       for e in self.equations],
+            equations=[e.reading(known) for e in self.equations],
             outputs=[known.get(a, a) for a in self.outputs],
             const_vars=[v for v, _ in rest], consts=[c for _, c in rest])
 
@@ -288,14 +296,27 @@ class Program:
         return config.context("jax_enable_x64", True)
 
     def _is_wide(self) -> bool:
-        if "wide" not in self.memo:
-            found = {v.aval.dtype for v in (*self.const_vars, *self.inputs)}
+        return any(map(dtypes.is_wide, self.dtypes()))
+
+    def dtypes(self) -> frozenset[Any]:
+        """Those of all values, at any depth."""
+        if "dtypes" not in self.memo:
+            found = {a.aval.dtype for a in (*self.const_vars, *self.inputs, *self.outputs)}
             for e in self.equations:
-                found.update([v.aval.dtype for v in e.outputs])
-            self.memo["wide"] = any(map(dtypes.is_wide, found)) or any(
-                q._is_wide() for e in self.equations for q in e.inner)
-        wide: bool = self.memo["wide"]
-        return wide
+                found.update([a.aval.dtype for a in e.inputs], [v.aval.dtype for v in e.outputs])
+                for q in e.inner:
+                    found |= q.dtypes()
+            self.memo["dtypes"] = frozenset(found)
+        known: frozenset[Any] = self.memo["dtypes"]
+        return known
+
+    def names(self) -> frozenset[str]:
+        """Those of the primitives in it, at any depth."""
+        if "names" not in self.memo:
+            self.memo["names"] = frozenset(e.name for e in self.equations).union(
+                *[q.names() for e in self.equations for q in e.inner])
+        known: frozenset[str] = self.memo["names"]
+        return known
 
     checked: Callable[[Program, str], Program] = staticmethod(lambda p, when: p)
 

@@ -146,7 +146,7 @@ class _Memory:
             self.found[v] = held, order
         for e in p.equations:
             if same:
-                e = e.replace(inputs=tuple(same.get(a, a) for a in e.inputs))
+                e = e.reading(same)
             self.equations.append(e)
             known = self.known(e) if len(e.outputs) == 1 else None
             if known is not None:
