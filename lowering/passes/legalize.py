@@ -18,6 +18,7 @@ from calque.core.program import Atom, Equation, Program, Var, eliminate_dead_cod
 from calque.core.words import forms, has_transforms
 from calque.lowering.passes import cost, loops
 from calque.lowering.passes.blocks import by_blocks
+from calque.lowering.passes.choices import with_choices_written
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.epilogues import with_epilogues
 from calque.lowering.passes.planes import in_planes
@@ -40,7 +41,8 @@ def legalize(p: Program, transforms: bool = False, sparse: bool = False,
     target can call the C kernels of FFTs; `sparse`: whether the C kernel of sparse products is
     there; `products`: whether that of products, and convolutions, is."""
     def write() -> Program:
-        plain = by_blocks(with_shared_solves(with_parts_written(_as_they_lie(p))))
+        plain = by_blocks(with_shared_solves(with_parts_written(
+            with_choices_written(_as_they_lie(p)))))
         summed = with_vectors_summed(_in_slices(with_loops(plain, transforms)))
         made = with_stages(with_windows_selected(_turned_last(summed)))
         made = with_rows_added(made) if sparse else made

@@ -24,9 +24,7 @@ def merged(p: Program) -> Program:
     env: dict[Atom, Atom] = {}
     equations = []
     for e in p.equations:
-        inputs = tuple(env.get(a, a) for a in e.inputs)
-        if inputs != e.inputs:
-            e = e.replace(inputs=inputs)
+        e = e.reading(env)
         key = _key(e) if results.isdisjoint(e.outputs) else None
         if key in found:
             env.update(zip(e.outputs, found[key]))

@@ -11,7 +11,7 @@ from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.primitive import registry
-from calque.core.program import Program
+from calque.core.program import Equation, Program
 from calque.core.types import Params
 
 
@@ -31,6 +31,10 @@ class _Forms:
     over_pairs: Callable[[Program], Program | None]
     # (p, rows) -> whether a step writes a small part of an array whose first axes are the rows
     writes_rows: Callable[[Program, int], bool]
+    # (update, axes) -> from whether it is to be, for each place along these axes of the array, and
+    # its operands, those but the first that leave the others as they are; None where it is no small
+    # part (primitives/guarded)
+    guarded: Callable[[Equation, Sequence[int]], Program | None]
 
 
 forms = _Forms()

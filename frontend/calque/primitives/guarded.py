@@ -12,16 +12,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from calque.core import dtypes
-from calque.core.avals import aval_of, ndim_of, shape_of
+from calque.core.avals import ShapedArray, aval_of, ndim_of, shape_of
+from calque.core.config import config
 from calque.core.evaluate import each
 from calque.core.program import Atom, Equation, Program
+from calque.core.words import forms
 from calque.primitives import elementwise as ew
 from calque.primitives import index as ix
 from calque.primitives import shape as sh
 from calque.primitives.gather import GatherDimensionNumbers, gather
+from calque.transforms.stage import stage
 
 FEW = 4  # times the elements that are written: an array is large from here on
-_NOTHING = {"scatter-add": 0, "scatter-sub": 0, "scatter-mul": 1}  # what changes no element
+# what changes no element (-0.0 + 0.0 is 0.0)
+_NOTHING: dict[str, complex] = {"scatter-add": complex(-0.0, -0.0), "scatter-sub": 0,
+                                "scatter-mul": 1}
 _UPDATES = frozenset((*_NOTHING, "scatter", "scatter-min", "scatter-max", "dynamic_update_slice"))
 
 
@@ -79,21 +84,40 @@ def _updates(e: Equation, go: Any) -> Any:
     return None if places is None else functools.partial(_guarded, e, go, places)
 
 
-def _guarded(e: Equation, go: Any, places: Sequence[int], *others: Any, x: Any) -> list[Any]:
+def _guarded(e: Equation, go: Any, places: Sequence[int] | None, *others: Any, x: Any,
+             axes: Sequence[int] = ()) -> list[Any]:
     scatters = e.name != "dynamic_update_slice"
     new, *at = others[::-1] if scatters else others
-    mask = sh.broadcast_in_dim(go, shape_of(new), tuple(places))
+
+    def there(x: Any) -> Any:
+        return _gathered(e, x, at[0]) if scatters else ix.dynamic_slice(x, at, shape_of(new))
+
+    mask = there(_spread(go, shape_of(x), axes)) if places is None else sh.broadcast_in_dim(
+        go, shape_of(new), tuple(places))
     if e.name in _NOTHING:
-        number: complex = _NOTHING[e.name]
-        if not number and dtypes.is_inexact(aval_of(new).dtype):
-            number = complex(-0.0, -0.0)  # (-0.0 + 0.0 is 0.0)
-        old = ew.match_shape(ew.const(new, number), shape_of(new))
-    elif scatters:
-        old = _gathered(e, x, at[0])
+        exact = not dtypes.is_inexact(aval_of(new).dtype)
+        number = _NOTHING[e.name]
+        old = ew.match_shape(ew.const(new, int(number.real) if exact else number), shape_of(new))
     else:
-        old = ix.dynamic_slice(x, at, shape_of(new))
+        old = there(x)
     chosen = ew.select_n(mask, old, new)
     return [at[0], chosen] if scatters else [chosen, *at]
+
+
+def writing(e: Equation, axes: Sequence[int]) -> Program | None:
+    """From whether an update is to be, for each place along these axes of the array, and its
+    operands: all but the first so that what is not to be leaves the array as it is.  None where it
+    is no small part of that."""
+    x, *others = [a.aval for a in e.inputs]
+    new = others[0 if e.name == "dynamic_update_slice" else 1]
+    if e.is_dynamic or x.size < FEW * new.size or dtypes.is_key(x.dtype):
+        return None
+    go = ShapedArray(tuple(x.shape[i] for i in axes), dtypes.bool_)
+    first = list(axes) == list(range(len(axes)))
+    places = _places(e, len(axes)) if first else None
+    with config.context("jax_enable_x64", True):  # (every number has the dtype that it says)
+        return stage(lambda go, x, *others: _guarded(e, go, places, *others, x=x, axes=axes),
+                     [go, x, *others], "guarded")
 
 
 def _gathered(e: Equation, x: Any, indices: Any) -> Any:
@@ -136,8 +160,11 @@ def _places(e: Equation, rows: int) -> list[int] | None:
     return found if found == sorted(found) else None
 
 
-def _spread(go: Any, shape: Sequence[int]) -> Any:
-    return sh.broadcast_in_dim(go, tuple(shape), tuple(range(ndim_of(go))))
+def _spread(go: Any, shape: Sequence[int], axes: Sequence[int] | None = None) -> Any:
+    return sh.broadcast_in_dim(go, tuple(shape), tuple(
+        range(ndim_of(go)) if axes is None else axes))
 
 
-__all__ = ["holds_updates", "step"]
+forms.writes_rows, forms.guarded = holds_updates, writing
+
+__all__ = ["step"]

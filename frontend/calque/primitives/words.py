@@ -187,7 +187,6 @@ FORMS: dict[str, Callable[..., Any]] = {
     "ne": functools.partial(_compared, equal=False)}
 
 forms.program, forms.outside = _program, _outside
-forms.writes_rows = guarded.holds_updates
 registry["scan"].words = registry["while"].words = loop_in_words
 for _name in EXPANSIONS:
     registry[_name].kernel = "expanded"
