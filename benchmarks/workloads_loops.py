@@ -261,6 +261,28 @@ def rows_written_until_they_end(j: Any, more: int) -> Made:
 
 
 @workload
+def stacks_of_rows(j: Any, more: int) -> Made:
+    """Each row pushes to a stack of its own or pops, by a cond."""
+    def step(c: Any, i: Any, k: Any) -> Any:
+        return j.lax.cond(
+            (i * 7 + k) % 5 < 3, lambda x, n: (x.at[n].set(i * 1.0), n + 1),
+            lambda x, n: (x, j.np.maximum(n - 1, 0)), *c), c[1]
+
+    def one(k: Any, x: Any) -> Any:
+        return j.lax.scan(lambda c, i: step(c, i, k), (x, 0), j.np.arange(1000))
+    return j.top.vmap(one), (np.arange(8, dtype=np.int32), uniform(8, 4000 + more))
+
+
+@workload
+def kept_where_done(j: Any, more: int) -> Made:
+    """A buffer that each step writes to or leaves, by `where`."""
+    def f(x: Any, done: Any) -> Any:
+        return j.lax.scan(lambda x, i: (
+            j.np.where(done[i % 7], x, x.at[i].set(i * 0.5)), x[0]), x, j.np.arange(2000))[0]
+    return f, (uniform(8000 + more), np.arange(7) % 3 == 0)
+
+
+@workload
 def products_with_captured_pairs(j: Any, more: int) -> Made:
     """A Python loop makes a small array in each turn; of JAX's own benchmarks."""
     def f(x: Any) -> Any:

@@ -26,15 +26,24 @@ def of_loop(e: Equation, args: Sequence[Part], is_free: IsFree) -> list[Memory |
 
 
 def of_branches(e: Equation, args: Sequence[Part], is_free: IsFree) -> list[Memory | None]:
-    """For each result of a cond the memory of an operand that a branch returns."""
+    """For each result of a cond the memory of an operand that a branch returns, or changes."""
     found: list[Memory | None] = []
     for i, v in enumerate(e.outputs):
-        returned = {p.inputs.index(p.outputs[i]) for p in e.params["branches"]
-                    if p.outputs[i] in p.inputs} if v.aval.shape else set()
+        begun = [_changed(p, i) for p in e.params["branches"]] if v.aval.shape else []
+        returned = {k for k in begun if k is not None}
         homes = (_free(e, args, 1 + k, is_free) for k in sorted(returned))
         found.append(next((h for h in homes if h is not None and not any(
             h is other for other in found)), None))
     return found
+
+
+def _changed(p: Program, i: int) -> int | None:
+    """Which input a result is, but for elements that are written into it."""
+    makers = {v: e for e in p.equations for v in e.outputs}
+    o = p.outputs[i]
+    while o in makers and makers[o].primitive.memory == "updates":  # type: ignore[index]
+        o = makers[o].inputs[0]  # type: ignore[index]
+    return p.inputs.index(o) if o in p.inputs else None
 
 
 def carried(body: Program, first: int, count: int) -> dict[Var, Var]:
@@ -134,3 +143,11 @@ def is_of(s: Part | Picked, x: Memory) -> bool:
     """Whether a value lies in x's memory, or in part."""
     refs = [m.ref for m in s.arrays] if isinstance(s, Picked) else joined.refs(s)
     return any(r is x.ref for r in refs)
+
+
+def is_same(s: Part | Picked, x: Memory) -> bool:
+    """Whether s is x, maybe by way of other shapes, but for axes of one element."""
+    def seen(m: Memory) -> list[tuple[int, int]]:
+        return [(n, k) for n, k in zip(m.shape, m.strides) if n != 1]
+    return isinstance(s, Memory) and s.ref is x.ref and seen(s) == seen(x) and (
+        s.base is x.base or isinstance(s.base, int) and s.base == x.base)

@@ -20,7 +20,7 @@ from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import Context
 from calque.lowering.kernels import memory, registers
 from calque.lowering.kernels.contract import panel_width, registers_of
-from calque.lowering.kernels.homes import apart, carried
+from calque.lowering.kernels.homes import apart, carried, is_same
 from calque.lowering.kernels.joined import Part
 from calque.lowering.kernels.memory import Index, Memory
 from calque.lowering.kernels.native import object_of
@@ -227,7 +227,7 @@ class _Carry:
     def update(self, outs: Sequence[Part]) -> list[Any]:
         """Write the new arrays home, where they do not take turns; the new registers."""
         moving = [(out, m) for out, m, turned in zip(outs, self.homes, self.turned)
-                  if not (m is None or out is m or turned)]
+                  if not (m is None or turned or is_same(out, m))]
         for out, m in apart(moving, self.owned(), self.emitter.temporary):
             self.emitter.copy(out, m)
         return [out.ir for out, m in zip(outs, self.homes) if m is None and isinstance(out, Value)]

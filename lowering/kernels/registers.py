@@ -60,10 +60,10 @@ def width(shell: Shell, plan: Plan, arrays: Sequence[Memory]) -> int:
 
 
 def _wide(plan: Plan) -> bool:
-    """Whether a row's numbers wait for one another more than for registers: short steps, whose
-    count is known (else all wait for the last), of rows enough for all cores."""
-    return (plan.flat is not None and "length" in plan.params and plan.numbers <= SHORT
-            and plan.rows >= MANY)
+    """Whether a row's numbers wait for one another more than for registers: short steps, which end
+    with those of all rows (else all wait for the last), of rows enough for all cores."""
+    return (plan.flat is not None and ("length" in plan.params or plan.ends_together())
+            and plan.numbers <= SHORT and plan.rows >= MANY)
 
 
 def emit(shell: Shell, name: str, plan: Plan) -> None:
@@ -169,34 +169,51 @@ def _at(m: Memory, place: Place, where: Sequence[Index]) -> Memory:
 
 
 class _Registers:
-    """scalars.Arithmetic on values of a KernelBuilder."""
+    """scalars.Arithmetic on values of a KernelBuilder; `shared`: what all rows share is a number,
+    as is what follows from such alone, and all rows of the outermost loop end together."""
 
-    def __init__(self, b: KernelBuilder, shell: Shell) -> None:
-        self.b, self.shell = b, shell
+    def __init__(self, b: KernelBuilder, shell: Shell, shared: bool = False) -> None:
+        self.b, self.shell, self.shared = b, shell, shared
+        self.is_within = False  # the outermost loop
+
+    def alike(self, *xs: Value) -> tuple[KernelBuilder, list[Value]]:
+        """Operands, all numbers or in all lanes."""
+        if not self.shared or all(x.b.lanes == self.b.lanes for x in xs):
+            return self.b, list(xs)
+        if all(x.b.lanes == 1 for x in xs):
+            return SCALAR, list(xs)
+        return self.b, [self.in_lanes(x) for x in xs]
+
+    def in_lanes(self, x: Value) -> Value:
+        return x if x.b.lanes == self.b.lanes else self.b.to_lanes(x)
 
     def constant(self, value: Any, dtype: Dtype) -> Value:
-        return self.b.splat(value, (), dtype)
+        return (SCALAR if self.shared else self.b).splat(value, (), dtype)
 
     def leaf(self, e: Equation, xs: list[Value]) -> Value:
-        return self.shell.apply(self.b, e, xs)
+        b, xs = self.alike(*xs)
+        return self.shell.apply(b, e, xs)
 
     def binary(self, how: str, x: Value, y: Value, dtype: Dtype) -> Value:
-        return self.b.binary(how, x, y)
+        b, (x, y) = self.alike(x, y)
+        return b.binary(how, x, y)
 
     def fma(self, x: Value, y: Value, z: Value, dtype: Dtype) -> Value:
-        return self.b.fma(x, y, z) if dtype.kind == "f" else x * y + z
+        b, (x, y, z) = self.alike(x, y, z)
+        return b.fma(x, y, z) if dtype.kind == "f" else x * y + z
 
     def select(self, where: Value, x: Value, y: Value) -> Value:
-        return self.b.select(where, x, y)
+        b, (where, x, y) = self.alike(where, x, y)
+        return b.select(where, x, y)
 
     def at_least(self, x: Value, k: int) -> Value:
-        return self.b.compare("GE", x, k)
+        return x.b.compare("GE", x, k)
 
     def below(self, x: Value, k: int) -> Value:
-        return self.b.compare("LT", x, k)
+        return x.b.compare("LT", x, k)
 
     def convert(self, x: Value, old: Dtype, new: Dtype) -> Value:
-        return self.b.convert(x, new)
+        return x.b.convert(x, new)
 
     def loop(self, length: int, carry: list[Value],
              step: Callable[[list[Value]], list[Value]]) -> list[Value]:
@@ -204,10 +221,11 @@ class _Registers:
 
     def counted(self, length: int, carry: list[Value],
                 step: Callable[[Index, list[Value]], list[Value]]) -> list[Value]:
+        carry = list(map(self.in_lanes, carry))
         dtypes = [c.dtype for c in carry]
 
         def body(i: Index, *raw: Any) -> list[Any]:
-            return [v.ir for v in step(i, self.values(raw, dtypes))]
+            return [self.in_lanes(v).ir for v in step(i, self.values(raw, dtypes))]
 
         return self.values(memory.loop(length, body, [c.ir for c in carry]), dtypes)
 
@@ -216,7 +234,27 @@ class _Registers:
 
     def until(self, go: Callable[[list[Value]], Value], carry: list[Value],
               step: Callable[[list[Value]], list[Value]]) -> list[Value]:
-        return self.b.loop(lambda *now: go(list(now)), lambda *now: step(list(now)), carry)
+        if self.shared and not self.is_within:
+            self.is_within = True
+            return self.together(go, carry, step)
+        return self.b.loop(
+            lambda *now: self.in_lanes(go(list(now))),
+            lambda *now: list(map(self.in_lanes, step(list(now)))), [*map(self.in_lanes, carry)])
+
+    def together(self, go: Callable[[list[Value]], Value], carry: list[Value],
+                 step: Callable[[list[Value]], list[Value]]) -> list[Value]:
+        """A loop that all rows end at once: no lane keeps what it has."""
+        def values(raw: Sequence[Any]) -> list[Value]:
+            return [Value(c.b, r, (), c.dtype) for r, c in zip(raw, carry)]
+
+        def goes_on(*now: Any) -> list[Any]:
+            return [go(values(now)).ir, *now]
+
+        def after(*now: Any) -> list[Any]:
+            return [v.ir if v.b.lanes == c.b.lanes else self.in_lanes(v).ir
+                    for v, c in zip(step(values(now)), carry)]
+
+        return values(mlir.while_loop([c.ir for c in carry], goes_on, after))
 
 
 class _Loop:
@@ -227,7 +265,9 @@ class _Loop:
                  ) -> None:
         self.shell, self.b, self.name, self.plan = shell, b, name, plan
         self.operands, self.results = operands, results
-        self.scalars = Scalars(_Registers(b, shell), 1 << 30, plan.flat)
+        self.shared = name == "while" and b.lanes > 1 and plan.ends_together()
+        self.registers = _Registers(b, shell, self.shared)
+        self.scalars = Scalars(self.registers, 1 << 30, plan.flat)
         self.first = [] if plan.flat is not None else [grid((), [np.int32(0)])] * (
             len(plan.sizes) if axes is None else axes)  # what split rewrites takes the first row
         self.offsets: dict[tuple[int, ...], list[Index]] = {}
@@ -251,7 +291,6 @@ class _Loop:
         consts = [*self.first, *[self.const(m, a, at) for m, a in zip(self.operands[:k], axes)]]
         init = [self.get(m, a, at) for m, a in zip(self.operands[k:c], axes[k:c])]
         n, length, body = p["num_carry"], p["length"], p["jaxpr"]
-        arithmetic = _Registers(self.b, self.shell)
         state = self.scalars.state(init, [m.dtype for m in self.operands[k:c]])
 
         def step(i: Index, now: list[Symbol]) -> list[Symbol]:
@@ -262,7 +301,7 @@ class _Loop:
                 self.put(y, m.row(t), a, at)
             return state.flat(outs[:n])
 
-        final = state.packed(arithmetic.counted(length, state.flat(init), step))
+        final = state.packed(self.registers.counted(length, state.flat(init), step))
         for g, m, a in zip(final, self.results, self.plan.results):
             self.put(g, m, a, at)
 
@@ -311,7 +350,8 @@ class _Loop:
                 if is_known(start):
                     known += min(max(int(start), 0), last) * m.strides[axis]
                     continue
-                safe = self.b.convert(memory.clamped(start, last, self.b), I32) * m.strides[axis]
+                lanes = self.registers.in_lanes(start)
+                safe = self.b.convert(memory.clamped(lanes, last, self.b), I32) * m.strides[axis]
                 offset = safe if offset is None else offset + safe
             if offset is None:
                 return memory.load(self.b, m.view((), (), known), [])
@@ -329,7 +369,8 @@ class _Loop:
         n = self.together(rows)
         if n:
             return grid(shape, self.sorted(rows, n, at))
-        return grid(shape, [memory.load(self.b, rows, [*i, at]) for i in inside])
+        b = SCALAR if self.shared and all(axis is None for axis in place) else self.b
+        return grid(shape, [memory.load(b, rows, [*i, at]) for i in inside])
 
     def row_offsets(self, steps: tuple[int, ...], at: Index) -> list[Index]:
         """Where the row of each lane begins."""
@@ -385,6 +426,8 @@ class _Loop:
     def put(self, g: Grid, m: Memory, place: Place, at: Index) -> None:
         rows, _, steps = self.view(m, place)
         values = self.scalars.symbols(g, m.dtype)
+        if self.shared and any(axis is not None for axis in place):
+            values = list(map(self.registers.in_lanes, values))
         n = self.together(rows)
         if n > WIDE:
             self.to_blocks(values, rows.view((rows.shape[-1] * n,), (1,)), n, at)
@@ -411,7 +454,8 @@ class _Loop:
                 memory.store(self.b, x, rows, [*i, at])
                 continue
             for k in range(self.b.lanes if rows.strides[-1] else 1):  # else one for all rows
-                memory.store(SCALAR, memory.lane(x, k), rows, [*i, memory.add(at, k)])
+                memory.store(SCALAR, x if x.b.lanes == 1 else memory.lane(x, k), rows,
+                             [*i, memory.add(at, k)])
 
 
 def _position(start: Symbol, last: int) -> Index:

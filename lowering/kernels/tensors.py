@@ -20,7 +20,7 @@ from calque.lowering.emit.dtypes import F32
 from calque.lowering.emit.registry import Op, rules
 from calque.lowering.kernels import fft_in_loops, homes, indexing, joined, memory
 from calque.lowering.kernels.contract import dot_general
-from calque.lowering.kernels.homes import is_of
+from calque.lowering.kernels.homes import is_of, is_same
 from calque.lowering.kernels.indexing import Picked
 from calque.lowering.kernels.joined import Joined, Part
 from calque.lowering.kernels.memory import Index, Memory
@@ -36,6 +36,8 @@ Entry = Value | Memory
 P = TypeVar("P")
 LEAST_COMPUTED = 8  # numbers side by side from which on a fold computes what it folds: shorter
 # rows are vectors where what lies in memory is one row
+
+FEW = 4  # times a part of an array that is copied so that it can be written into
 
 
 class Emitter:
@@ -257,7 +259,7 @@ class _Run:
                 x.ref is r for r in self.owned):
             return None
         reads = homes.Reads(self.p)
-        return x if all(reads.end(w, members, _is_same(m, x)) for w, m in self.env.items()
+        return x if all(reads.end(w, members, is_same(m, x)) for w, m in self.env.items()
                         if is_of(m, x)) else None
 
     def pick_lazily(self, e: Equation) -> bool:
@@ -397,12 +399,20 @@ class _Run:
         return x
 
     def is_free(self, e: Equation, x: Memory, at: int = 0) -> bool:
-        """Whether e may overwrite x, an operand (its first): it is ours, and e reads it last."""
+        """Whether e may overwrite x, an operand (its first): it is ours, and e reads it last; small
+        parts of it that are read later are copied for that."""
         now, a = self.position[id(e)], e.inputs[at]
         mine = any(x.ref is r for r in (*self.owned, *self.emitter.made[self.before:]))
         spread = any(n > 1 and not s for n, s in zip(x.shape, x.strides))  # one number for many
-        return mine and not spread and not isinstance(a, Literal) and not any(
-            self.last_use(v) > now for v, m in self.env.items() if is_of(m, x))
+        if not mine or spread or isinstance(a, Literal):
+            return False
+        later = {v: m for v, m in self.env.items() if is_of(m, x) and self.last_use(v) > now}
+        if any(v is a or not isinstance(m, Memory) or FEW * math.prod(m.shape) > math.prod(x.shape)
+               for v, m in later.items()):
+            return False
+        self.env.update({v: self.emitter.temporary(m) for v, m in later.items()
+                         if isinstance(m, Memory)})
+        return True
 
     def last_use(self, v: Var) -> int:
         """The last equation that reads a value; their number, if that is the end."""
@@ -461,7 +471,7 @@ class _Run:
             placed = target.view(shape, target.strides, self.offset(
                 target, shape, starts)).reshaped(computed.aval.shape)
             if placed is not None and (placed.shape[-1] == 1 or placed.strides[-1] == 1) and (
-                    all(s is None or not is_of(s, target) or _is_same(s, placed)
+                    all(s is None or not is_of(s, target) or is_same(s, placed)
                         for s in self.read_by_group())):
                 self.flush({computed: placed})
                 self.env[e.outputs[0]] = target
@@ -568,7 +578,7 @@ class _Run:
 
         def branch(p: Program) -> None:
             outs = self.emitter.run(p, operands, owned=owned)
-            moving = [(out, m) for out, m in zip(outs, made) if out is not m]
+            moving = [(out, m) for out, m in zip(outs, made) if not is_same(out, m)]
             for out, m in homes.apart(moving, owned, self.emitter.temporary):
                 self.emitter.copy(out, m)
 
@@ -590,14 +600,6 @@ class _Run:
             with ir.InsertionPoint(region.blocks.append()):
                 self.choose(index, part, at + 1, branch)
                 mlir.operation("scf.yield", [], [])
-
-
-def _is_same(s: Part | Picked, x: Memory) -> bool:
-    """Whether s is x, but for axes of one element."""
-    def seen(m: Memory) -> list[tuple[int, int]]:
-        return [(n, k) for n, k in zip(m.shape, m.strides) if n != 1]
-    return isinstance(s, Memory) and seen(s) == seen(x) and (
-        s.base is x.base or isinstance(s.base, int) and s.base == x.base)
 
 
 def _aligned(s: P, shape: Shape) -> P | Value:

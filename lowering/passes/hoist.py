@@ -2,8 +2,8 @@
 rules of their own, which no transformation will see any more, become plain ones.
 
 What every step hands on as it got it is a const, too.  Spread scalars and counts stay, and what is
-computed of them element by element: they cost a register in the loop and memory before it.  What
-moves has its own.  Start at `hoist`.
+computed of them element by element: they cost a register in the loop and memory before it; but
+counts move where all else of the loop runs in registers.  What moves has its own.  Start at `hoist`.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate
 from calque.lowering.passes.clients import expanded, is_const
 from calque.lowering.passes.cost import is_callback
 from calque.lowering.passes.flat import flat
-from calque.lowering.passes.loops import is_map
+from calque.lowering.passes.loops import is_map, lanes
 from calque.lowering.passes.parts import direct
 from calque.lowering.passes.same import merged
 
@@ -177,9 +177,10 @@ def _outside(e: Equation, bodies: dict[str, tuple[int, int, str]]) -> list[Equat
     """The equations moved out of e, and e without them."""
     before: list[Equation] = []
     inputs, params, shift = list(e.inputs), dict(e.params), 0
+    counts = not e.is_dynamic and lanes(e) is None and lanes(e, counts=True) is not None
     for name, (first, last, count) in bodies.items():
         body = merged(flat(e.params[name]))
-        known, free = _invariant(body, body.inputs[:last - first])
+        known, free = _invariant(body, body.inputs[:last - first], counts)
         moved = _read(known, free)
         if not moved:
             continue
@@ -214,13 +215,14 @@ def _read(known: Sequence[Equation], free: set[Equation]) -> list[Equation]:
     return found[::-1]
 
 
-def _invariant(body: Program, consts: Sequence[Var]) -> tuple[list[Equation], set[Equation]]:
-    """What depends on consts alone, and what of it is free; not calls of Python, as the loop may
-    take no step.  What is too large to keep moves with all that reads it, such as comparisons of
+def _invariant(body: Program, consts: Sequence[Var], counts: bool
+               ) -> tuple[list[Equation], set[Equation]]:
+    """What depends on consts alone, and what of it is free (positions but where `counts`); not
+    calls of Python, as the loop may take no step.  What is too large to keep moves with all that reads it, such as comparisons of
     every pair that are counted."""
     staying: set[Equation] = set()
     while True:
-        found, free = _depending_on(body, consts, staying)
+        found, free = _depending_on(body, consts, staying, counts)
         moving, before = set(found), len(staying)
         read = {a for e in body.equations if e not in moving for a in e.inputs} | set(body.outputs)
         for e in reversed(found):
@@ -235,7 +237,7 @@ def _is_large(e: Equation) -> bool:
     return any(guess(v.aval.size) > LARGEST for v in e.outputs)
 
 
-def _depending_on(body: Program, consts: Sequence[Var], staying: set[Equation]
+def _depending_on(body: Program, consts: Sequence[Var], staying: set[Equation], counts: bool
                   ) -> tuple[list[Equation], set[Equation]]:
     known: set[Atom] = set(consts)
     cheap: set[Atom] = set()
@@ -245,13 +247,13 @@ def _depending_on(body: Program, consts: Sequence[Var], staying: set[Equation]
         if is_callback(e) or e in staying or not all(
                 isinstance(a, Literal) or a in known for a in e.inputs):
             continue
-        if _is_free(e, cheap):
+        if _is_free(e, cheap) and not (counts and e.name == "iota"):
             free.add(e)
             cheap.update(e.outputs)
         elif _spreads(e, spread):
             free.add(e)
             spread.update(e.outputs)
-        elif not (is_const(e) or any(isinstance(a, Var) for a in e.inputs)):
+        elif not (is_const(e) or e.name == "iota" or any(isinstance(a, Var) for a in e.inputs)):
             continue
         found.append(e)
         known.update(e.outputs)

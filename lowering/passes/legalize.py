@@ -22,6 +22,7 @@ from calque.lowering.passes.choices import with_choices_written
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.epilogues import with_epilogues
 from calque.lowering.passes.planes import in_planes
+from calque.lowering.passes.reads import with_reads_first
 from calque.lowering.passes.same import merged
 from calque.lowering.passes.selected import with_windows_selected
 from calque.lowering.passes.shared import with_shared_solves
@@ -42,13 +43,26 @@ def legalize(p: Program, transforms: bool = False, sparse: bool = False,
     there; `products`: whether that of products, and convolutions, is."""
     def write() -> Program:
         plain = by_blocks(with_shared_solves(with_parts_written(
-            with_choices_written(_as_they_lie(p)))))
+            with_choices_written(_as_they_lie(live(p))))))
         summed = with_vectors_summed(_in_slices(with_loops(plain, transforms)))
         made = with_stages(with_windows_selected(_turned_last(summed)))
-        made = with_rows_added(made) if sparse else made
+        made = with_reads_first(with_rows_added(made) if sparse else made)
         return with_epilogues(made) if products else made
 
     return p.derived(("legalize", loops.enabled, transforms, sparse, products), write)
+
+
+def live(p: Program) -> Program:
+    """p without what nobody needs within it: in the bodies of its loops, at any depth."""
+    def of_body(p: Program) -> Program:
+        least = eliminate_dead_code(p)
+        return live(p if len(least.equations) == len(p.equations) else least)
+
+    def write() -> Program:
+        made = [e.with_inner(of_body) for e in p.equations]
+        return p if tuple(made) == p.equations else p.replace(equations=made)
+
+    return p.derived("live", write) if any(e.inner for e in p.equations) else p
 
 
 def _as_they_lie(p: Program) -> Program:

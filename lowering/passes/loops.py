@@ -163,15 +163,16 @@ def folds(p: Program) -> bool:
         map(folds, e.inner)) for e in p.equations)
 
 
-def lanes(e: Equation) -> tuple[int, ...] | None:
-    """The shape over which a loop falls into one loop per element; None if it does not."""
+def lanes(e: Equation, counts: bool = False) -> tuple[int, ...] | None:
+    """The shape over which a loop falls into one loop per element; None if it does not.  `counts`:
+    or would, if positions (iota) were computed before it."""
     if e.primitive.kernel != "loop" or not is_plain(e):
         return None
     shapes = {_per_step(a.aval.shape, part) for a, part in parts(e)} - {()}
     if len(shapes) != 1:
         return None
     (shape,) = shapes
-    return shape if all(_in_lanes(q, shape) for q in e.inner) else None
+    return shape if all(_in_lanes(q, shape, counts) for q in e.inner) else None
 
 
 def parts(e: Equation) -> Iterator[tuple[Atom, bool]]:
@@ -188,7 +189,7 @@ def _per_step(shape: Shape, stacked: bool) -> tuple[int, ...]:
     return shape[1:] if stacked else shape
 
 
-def _in_lanes(p: Program, shape: Shape) -> bool:
+def _in_lanes(p: Program, shape: Shape, counts: bool) -> bool:
     for e in p.equations:
         name = e.name
         if not is_plain(e):
@@ -196,13 +197,16 @@ def _in_lanes(p: Program, shape: Shape) -> bool:
         if e.primitive.kernel == "loop":
             around = list(parts(e))
             if any(stacked or a.aval.shape not in ((), shape) for a, stacked in around) or not all(
-                    _in_lanes(q, shape) for q in e.inner):
+                    _in_lanes(q, shape, counts) for q in e.inner):
                 return False
         elif name == "jit":
-            if not all(_in_lanes(q, shape) for q in e.inner):
+            if not all(_in_lanes(q, shape, counts) for q in e.inner):
                 return False
         elif name == "broadcast_in_dim":
             if e.inputs[0].aval.shape not in ((), shape):
+                return False
+        elif name == "iota":
+            if not counts or e.outputs[0].aval.shape != shape:
                 return False
         elif not is_map(e):
             return False

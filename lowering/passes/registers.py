@@ -55,6 +55,18 @@ class Plan:
     def rows(self) -> int:
         return math.prod(self.sizes)
 
+    def ends_together(self) -> bool:
+        """Whether all rows of a while end at once: what they share says when."""
+        if "cond_jaxpr" not in self.params:
+            return False
+        test: Program = self.params["cond_jaxpr"]
+        first = 0 if self.flat is not None else len(self.sizes)  # (inputs that nobody uses)
+        own, inside = (self.params[k] - first for k in ("cond_nconsts", "body_nconsts"))
+        places = [*self.axes[:own], *self.axes[own + inside:]]
+        used = test.used()
+        return all(axis is None for v, place in zip(test.inputs[first:], places, strict=True)
+                   if v in used for axis in place)
+
 
 def plan(e: Equation) -> Plan | None:
     """How a loop runs in registers; None where it does not."""

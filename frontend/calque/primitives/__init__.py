@@ -26,7 +26,7 @@
   pairs.py        loops, and whole programs, on the parts of complex numbers
   generator.py    rng_bit_generator, optimization_barrier
   call.py         jit (calls of inner Programs); masked.py: calls of which some rows are used;
-                  guarded.py: steps of loops of which some rows go on
+                  guarded.py: steps of loops of which some rows go on, changes that are made or not
   control.py      cond, scan; while_loop.py: while
   custom.py       functions with rules of the user's; checkpoint.py, implicit.py (linear solves)
   callback.py     functions called on the host

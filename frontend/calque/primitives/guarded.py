@@ -1,9 +1,10 @@
-"""A step of a loop that goes on in some rows of a batch only, without a choice over whole arrays.
+"""Changes of an array that are made or not: steps of a loop that goes on in some rows of a batch
+only, and what lowering finds (passes/choices), without a choice over whole arrays.
 
 `vmap` of a while loop goes on while one row does, and keeps what the other rows have: a choice
 between old and new for each array of the carry, in every step.  Where a step writes a few elements
 of a large one (`x.at[i].set(v)`), that choice is all of the work.  So the other rows write what is
-there already, and no choice is needed.  Start reading at `step`.
+there already, and no choice is needed.  Start reading at `step`, then `writing`.
 """
 from __future__ import annotations
 
