@@ -467,7 +467,8 @@ class Group:
     def view(self, e: Equation) -> dict[Atom, Layout] | None:
         """The layout that an equation gives to an array in memory, and those of views of that,
         where all of them are views."""
-        if not self.through or e.name not in strided.NAMES or e.inputs[0] in self.made:
+        if not self.through or e.name not in strided.NAMES or e.inputs[0] in self.made or (
+                isinstance(e.inputs[0], Literal)):  # (a number is in no memory)
             return None
         a = e.inputs[0]
         return strided.through(e, self.views.get(a) or strided.dense(a.aval.shape), [

@@ -141,3 +141,16 @@ def test_of_sizes_known_at_the_call():
         np.testing.assert_array_equal(joined, np.concatenate([x * 2, x + 1]))
         np.testing.assert_array_equal(updated, np.where(np.arange(n) == 3, 0, x))
         np.testing.assert_allclose(total, np.fmod(x, 0.25).sum(dtype=np.float64), rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [3, 1000, 20_000, 1_000_000])
+def test_joins_of_what_follows_from_numbers(n):
+    """Nothing of it lies in memory: a number seen in other shapes, positions (`linspace`)."""
+    got = calque.jit(lambda: jnp.linspace(-1, 3, n))()
+    np.testing.assert_allclose(got, np.linspace(-1, 3, n), rtol=0, atol=5e-7)  # 2 ulp of 3
+    got = calque.jit(lambda a, b: jnp.linspace(a, b, n))(-1.0, 3.0)
+    np.testing.assert_allclose(got, np.linspace(-1, 3, n), rtol=0, atol=5e-7)
+    made = calque.jit(lambda x: jnp.concatenate([
+        jnp.broadcast_to(jnp.reshape(3.0, (1,)), (n,)) * x, jnp.expand_dims(2.0, 0)]))
+    x = RNG.rand(n).astype("f")
+    np.testing.assert_array_equal(made(x), np.append(3 * x, np.float32(2)))
