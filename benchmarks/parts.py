@@ -5,7 +5,8 @@ programs' first calls; and a script that compiles one.
 
 Each program runs in fresh processes, one a library, with empty caches, the two in turn: seconds of
 CPU (all threads, the compiler's process too) and of the clock of the first call (medians of ROUNDS,
-but of one where it takes LONG), then a steady call (not of the small ones).  --write puts the tables into docs/first_call.md.  Start at `PARTS`.
+but of one where it takes LONG), then a steady call (not of the small ones).  --write puts the
+tables and a plot into docs/first_call.md.  Start at `PARTS`.
 """
 from __future__ import annotations
 
@@ -153,38 +154,41 @@ def measure(jax: str, name: str, n: int) -> Row:
     return Row(name, n, cpu, wall, times, memory)
 
 
+WIDE, HIGH, ACROSS = 240, 150, 3  # of a panel, and how many stand beside each other
+
+
 def picture(rows: Sequence[Row]) -> str:
     """How first calls grow with the parts, both axes logarithmic (an SVG)."""
     grown = [name for name, (_, sizes) in PARTS.items() if len(sizes) > 2]
-    wide, high, across = 240, 150, 3
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across * wide + 20} '
-             f'{-(-len(grown) // across) * (high + 50) + 30}" font-family="sans-serif" '
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {ACROSS * WIDE + 20} '
+             f'{-(-len(grown) // ACROSS) * (HIGH + 50) + 30}" font-family="sans-serif" '
              'font-size="10"><text x="8" y="14">seconds of CPU of the first call: '
              '<tspan fill="#258">calque</tspan>, <tspan fill="#b33">jax</tspan></text>']
     for i, name in enumerate(grown):
-        left, bottom = wide * (i % across) + 40, (high + 50) * (i // across) + high + 45
-        own = [r for r in rows if r.name == name]
-        least, most = own[0].parts, own[-1].parts
-
-        def x(n: int) -> float:
-            return left + (wide - 70) * math.log(n / least) / math.log(most / least)
-
-        def y(seconds: float) -> float:  # 0.01 to 10 s
-            return bottom - high * (math.log10(seconds) + 2) / 3
-
-        lines.append(f'<text x="{left}" y="{bottom - high - 6}">{name}</text>')
-        for power in range(-2, 2):
-            at = y(10.0 ** power)
-            lines.append(f'<path d="M{left} {at:.1f}h{wide - 70}" stroke="#ccc"/>'
-                         f'<text x="{left - 4}" y="{at + 3:.1f}" text-anchor="end">'
-                         f'{10.0 ** power:g}</text>')
-        lines += [f'<text x="{x(r.parts):.1f}" y="{bottom + 12}" text-anchor="middle">{r.parts}'
-                  '</text>' for r in own]
-        for k, colour in enumerate(("#258", "#b33")):
-            points = " ".join(f"{x(r.parts):.1f},{y(r.cpu[k]):.1f}" for r in own)
-            lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" '
-                         'stroke-width="1.5"/>')
+        lines += _panel([r for r in rows if r.name == name], WIDE * (i % ACROSS) + 40,
+                        (HIGH + 50) * (i // ACROSS) + HIGH + 45)
     return "\n".join([*lines, "</svg>", ""])
+
+
+def _panel(rows: Sequence[Row], left: int, bottom: int) -> list[str]:
+    width, least, most = WIDE - 70, rows[0].parts, rows[-1].parts
+
+    def x(n: int) -> float:
+        return left + width * math.log(n / least) / math.log(most / least)
+
+    def y(seconds: float) -> float:  # 0.01 to 10 s
+        return bottom - HIGH * (math.log10(seconds) + 2) / 3
+
+    lines = [f'<text x="{left}" y="{bottom - HIGH - 6}">{rows[0].name}</text>']
+    lines += [f'<path d="M{left} {y(s):.1f}h{width}" stroke="#ccc"/><text x="{left - 4}" '
+              f'y="{y(s) + 3:.1f}" text-anchor="end">{s:g}</text>' for s in (0.01, 0.1, 1, 10)]
+    lines += [f'<text x="{x(r.parts):.1f}" y="{bottom + 12}" text-anchor="middle">{r.parts}</text>'
+              for r in rows]
+    for k, colour in enumerate(("#258", "#b33")):
+        points = " ".join(f"{x(r.parts):.1f},{y(r.cpu[k]):.1f}" for r in rows)
+        lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" '
+                     'stroke-width="1.5"/>')
+    return lines
 
 
 def small(jax: str) -> list[str]:

@@ -41,8 +41,8 @@ def _changed(p: Program, i: int) -> int | None:
     """Which input a result is, but for elements that are written into it."""
     makers = {v: e for e in p.equations for v in e.outputs}
     o = p.outputs[i]
-    while o in makers and makers[o].primitive.memory == "updates":  # type: ignore[index]
-        o = makers[o].inputs[0]  # type: ignore[index]
+    while o in makers and makers[o].primitive.memory == "updates":
+        o = makers[o].inputs[0]
     return p.inputs.index(o) if o in p.inputs else None
 
 

@@ -178,14 +178,14 @@ class _Registers:
 
     def alike(self, *xs: Value) -> tuple[KernelBuilder, list[Value]]:
         """Operands, all numbers or in all lanes."""
-        if not self.shared or all(x.b.lanes == self.b.lanes for x in xs):
+        if not self.shared or all(_lanes(x) == self.b.lanes for x in xs):
             return self.b, list(xs)
-        if all(x.b.lanes == 1 for x in xs):
+        if all(_lanes(x) == 1 for x in xs):
             return SCALAR, list(xs)
         return self.b, [self.in_lanes(x) for x in xs]
 
     def in_lanes(self, x: Value) -> Value:
-        return x if x.b.lanes == self.b.lanes else self.b.to_lanes(x)
+        return x if _lanes(x) == self.b.lanes else self.b.to_lanes(x)
 
     def constant(self, value: Any, dtype: Dtype) -> Value:
         return (SCALAR if self.shared else self.b).splat(value, (), dtype)
@@ -251,7 +251,7 @@ class _Registers:
             return [go(values(now)).ir, *now]
 
         def after(*now: Any) -> list[Any]:
-            return [v.ir if v.b.lanes == c.b.lanes else self.in_lanes(v).ir
+            return [v.ir if _lanes(v) == _lanes(c) else self.in_lanes(v).ir
                     for v, c in zip(step(values(now)), carry)]
 
         return values(mlir.while_loop([c.ir for c in carry], goes_on, after))
@@ -454,8 +454,14 @@ class _Loop:
                 memory.store(self.b, x, rows, [*i, at])
                 continue
             for k in range(self.b.lanes if rows.strides[-1] else 1):  # else one for all rows
-                memory.store(SCALAR, x if x.b.lanes == 1 else memory.lane(x, k), rows,
+                memory.store(SCALAR, x if _lanes(x) == 1 else memory.lane(x, k), rows,
                              [*i, memory.add(at, k)])
+
+
+def _lanes(x: Value) -> int:
+    """How many numbers a value of a kernel's is."""
+    assert isinstance(x.b, KernelBuilder)
+    return x.b.lanes
 
 
 def _position(start: Symbol, last: int) -> Index:
@@ -463,7 +469,7 @@ def _position(start: Symbol, last: int) -> Index:
     if is_known(start):
         return min(max(int(start), 0), last)
     return memory.position(memory.clamped(
-        memory.lane(start, 0) if start.b.lanes > 1 else start, last))
+        memory.lane(start, 0) if _lanes(start) > 1 else start, last))
 
 
 def _blocks(n: int) -> list[int]:

@@ -11,14 +11,14 @@ Start reading at `with_choices_written`, then `_Choice`.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from calque.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead_code
 from calque.core.types import Axes
 from calque.core.words import forms
+from calque.lowering.emit.dtypes import BOOL
 from calque.lowering.passes.flat import flat
-from calque.lowering.passes.loops import BOOL
 from calque.lowering.passes.replacement import Replacement
 from calque.lowering.passes.same import merged
 from calque.lowering.plan.switches import off

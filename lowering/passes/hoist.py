@@ -3,7 +3,7 @@ rules of their own, which no transformation will see any more, become plain ones
 
 What every step hands on as it got it is a const, too.  Spread scalars and counts stay, and what is
 computed of them element by element: they cost a register in the loop and memory before it; but
-counts move where all else of the loop runs in registers.  What moves has its own.  Start at `hoist`.
+counts move where all else runs in registers.  What moves has its own.  Start at `hoist`.
 """
 from __future__ import annotations
 
@@ -218,8 +218,8 @@ def _read(known: Sequence[Equation], free: set[Equation]) -> list[Equation]:
 def _invariant(body: Program, consts: Sequence[Var], counts: bool
                ) -> tuple[list[Equation], set[Equation]]:
     """What depends on consts alone, and what of it is free (positions but where `counts`); not
-    calls of Python, as the loop may take no step.  What is too large to keep moves with all that reads it, such as comparisons of
-    every pair that are counted."""
+    calls of Python, as the loop may take no step.  What is too large to keep moves with all that
+    reads it, such as comparisons of every pair that are counted."""
     staying: set[Equation] = set()
     while True:
         found, free = _depending_on(body, consts, staying, counts)

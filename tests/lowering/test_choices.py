@@ -1,6 +1,6 @@
-"""Choices between an array and a change of it write the change or nothing (lowering/passes/choices):
-`where`, `select_n`, `cond` and `switch` over mapped predicates, in loops and outside.  The oracle is
-a loop of NumPy's over rows and steps, with Python's `if`."""
+"""Choices between an array and a change of it write the change or nothing (lowering/passes/
+choices): `where`, `select_n`, `cond` and `switch` over mapped predicates, in loops and outside.  By
+the oracle, a loop of NumPy's over rows and steps, each is Python's `if`."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -86,7 +86,7 @@ class Equation:
     """outputs = primitive[params](inputs), at a place in the user's source."""
 
     __slots__ = ("primitive", "inputs", "outputs", "params", "source", "scope",
-                 "name", "inner", "is_dynamic", "params_key", "facts")  # these follow from the others
+                 "name", "inner", "is_dynamic", "params_key", "facts")  # (what follows from those)
     name: str  # the primitive's
     inner: tuple[Program, ...]  # the Programs among its parameters
     is_dynamic: bool  # whether a size of it is known at the call only

@@ -42,6 +42,7 @@ from calque.trees import util as tree_util
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
+_KNOWN = frozenset(dtypes.ALL)
 _PLAIN = frozenset((int, bool, str, bytes, complex, type(None), type(Ellipsis)))
 _plans = Memo(4096)  # (they hold their executables)
 _trees: set[type] = set()  # classes whose arrays an argument or a result may hold: `plan_tree`
@@ -66,18 +67,18 @@ def planned(f: F) -> F:
         nonlocal streak
         if current.get() is not eval_trace:
             return f(*args, **kwargs)
-        arrays: list[Array] = []
+        arrays: list[Any] = []
         try:
             try:
                 key: Any = (f, config.key(), *[_part(a, arrays) for a in args])
                 if kwargs:
                     key += tuple((k, _part(v, arrays)) for k, v in kwargs.items())
                 plan = _plans.get(key, _NEW)
-            except TypeError:  # no key: a value without a hash, a function, a NumPy array
+            except TypeError:  # no key: a value without a hash, a function
                 plan = None
-                for a in args if config.guards else ():
-                    if isinstance(a, np.ndarray):
-                        transfers.check("host_to_device", a)
+            for a in args if config.guards else ():
+                if isinstance(a, np.ndarray):
+                    transfers.check("host_to_device", a)
             if plan is _NEW and streak >= _STREAK:  # numbers that are others each time
                 _plans.keep(key, _SEEN)
                 plan = None
@@ -87,7 +88,7 @@ def planned(f: F) -> F:
             else:
                 streak = 0
             if plan is not None:
-                done = plan.run(arrays)
+                done = plan.run([a if type(a) is Array else from_numpy(a) for a in arrays])
                 if done is not None:
                     return plan.pack(done)
             if config.jax_debug_nans or config.jax_debug_infs:
@@ -128,14 +129,17 @@ def refuse() -> None:
         trace = trace.parent
 
 
-def _part(x: Any, arrays: list[Array]) -> Any:
-    """What of an argument the plan depends on; the Arrays in it are collected."""
+def _part(x: Any, arrays: list[Any]) -> Any:
+    """What of an argument the plan depends on; the Arrays in it, and NumPy's, are collected."""
     kind = type(x)
     if kind is Array:
         arrays.append(x)
         return x.aval
     if kind in _PLAIN:
         return kind, x
+    if kind is np.ndarray and x.dtype in _KNOWN:
+        arrays.append(x)
+        return kind, x.shape, x.dtype
     if kind is float:
         return x.hex()  # 0.0 == -0.0, and 1.0 == 1 == True
     if kind is tuple or kind is list:
@@ -167,7 +171,7 @@ class _PlanTrace(StageTrace):
         return super().process(prim, args, params)
 
 
-def _learn(f: Function, args: Any, kwargs: Any, arrays: list[Array]) -> Any:
+def _learn(f: Function, args: Any, kwargs: Any, arrays: list[Any]) -> Any:
     """The plan of a signature, None where f has to run as it is."""
     if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit or (
             config.jax_debug_key_reuse) or _OFF or (
@@ -179,15 +183,15 @@ def _learn(f: Function, args: Any, kwargs: Any, arrays: list[Array]) -> Any:
         return None
 
 
-def _record(f: Function, args: Any, kwargs: Any, arrays: list[Array]
-            ) -> _OnHost | _Whole:
+def _record(f: Function, args: Any, kwargs: Any, arrays: list[Any]) -> _OnHost | _Whole:
     trace = _PlanTrace(f.__name__, eval_trace)
-    avals = [a.aval for a in arrays]
+    avals = [a.aval if type(a) is Array else ShapedArray(a.shape, dtypes.canonical(a.dtype))
+             for a in arrays]
     inputs = [trace.new(a) for a in of_types(avals)]
     rest = iter(inputs)
 
     def traced(x: Any) -> Any:
-        if type(x) is Array:
+        if type(x) is Array or type(x) is np.ndarray:
             return next(rest)
         if type(x) in _trees:
             children, aux = x.tree_flatten()
@@ -322,8 +326,8 @@ class _OnHost:
         self.avals = [o.aval for o in program.outputs]
         self.whole: _Whole | None = None
         # calls until it is compiled; 0: never, as where one call would not give the next one's bits
-        self.together = exact(program) if (
-            len(steps[1]) < _LONG and _is_slow(program)) else None
+        slow = _is_slow(program) or _us(program) > _FLAT_US and flatten(program) is not None
+        self.together = exact(program) if len(steps[1]) < _LONG and slow else None
         self.left = _OFTEN if self.together is not None else 0
 
     def run(self, arrays: list[Array]) -> list[Array] | None:
@@ -362,13 +366,19 @@ MORE_NUMBERS = 8  # that a program may take because they are computed before
 _OFTEN = 16  # calls of a signature
 _LONG = 256  # equations, from which on none is compiled to save microseconds
 _CALL_US = 20  # what a compiled call costs, twice, in microseconds
+_FLAT_US = 8  # what one costs that serves all shapes
 _SLOW_STEPS = {"random_bits": 60, "random_split": 25, "random_fold_in": 25, "random_seed": 10,
                "sort": 8, "top_k": 8, "gather": 8, "scatter": 8, "scatter-add": 8}
 
 
 def _is_slow(p: Program) -> bool:
     """Whether its steps by NumPy take longer than a compiled call."""
-    return sum(map(_step_us, p.equations)) > _CALL_US
+    return _us(p) > _CALL_US
+
+
+def _us(p: Program) -> int:
+    """What its steps take by NumPy, about, on a few elements."""
+    return sum(map(_step_us, p.equations))
 
 
 def _is_flat_alone(p: Program) -> bool:

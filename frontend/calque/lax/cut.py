@@ -10,6 +10,7 @@ from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
 from calque.core.errors import explain
 from calque.core.lists import inserted, replaced
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.replay import planned
 from calque.lax.operands import as_operand, as_size, as_sizes, canonical_axis
 from calque.lax.shape import broadcast_in_dim, reshape, squeeze, unchanged
 from calque.primitives import shape as sh
@@ -149,6 +150,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
         return part if keepdims else squeeze(part, (axis,))
 
 
+@planned
 def split(operand: Any, sizes: Any, axis: int = 0) -> list[Any]:
     """Consecutive parts along an axis.
 

@@ -13,6 +13,7 @@ from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.lists import inserted
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.replay import planned
 from calque.lax.decompositions import (
     EighImplementation,
     EigImplementation,
@@ -81,6 +82,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
         return la.lower_part(la.cholesky(x))
 
 
+@planned
 def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = False,
                      transpose_a: bool = False, conjugate_a: bool = False,
                      unit_diagonal: bool = False) -> Any:

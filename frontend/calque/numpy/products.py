@@ -387,6 +387,7 @@ def resize(a: Any, new_shape: Any) -> Any:
         return sh.reshape(x[:total], sizes)
 
 
+@util.planned
 def block(arrays: Any) -> Any:
     """One array of blocks: innermost lists are joined along the last axis, the next along the one
     before, and so on.

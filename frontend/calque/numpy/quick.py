@@ -19,13 +19,15 @@ from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.trace import current, eval_trace
 from calque.dispatch import numpy_rules
-from calque.dispatch.array import Array
+from calque.dispatch.array import Array, from_numpy
 from calque.dispatch.eager import compiled
 from calque.dispatch.sharded import labels
 from calque.numpy import util
 from calque.runtime import Buffer
 from calque.transforms.stage import stage
 
+_KNOWN = frozenset(dtypes.ALL)
+NUMPYS = frozenset((np.ndarray, *[d.type for d in dtypes.ALL]))  # classes of arrays and numbers
 _NUMBERS = frozenset((int, float))
 _RUNS = frozenset(("eval", "lazy"))  # traces under which operations run at once
 _plans = Memo(16384)
@@ -33,6 +35,8 @@ _plans = Memo(16384)
 
 def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
     """prim(x, y) broadcast and promoted, where that is no more than a NumPy operation."""
+    if type(x) in NUMPYS or type(y) in NUMPYS:
+        x, y = eager_array(x), eager_array(y)
     if type(x) is Array:
         a: Any = x.aval
         b: Any = y.aval if type(y) is Array else type(y)
@@ -70,6 +74,14 @@ def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
             p, q = p.astype(dtype), q.astype(dtype)
         made = np.asarray(rule(out, p, q))
     return Array(Buffer.of_host(made, device.device), out)  # type: ignore[union-attr]
+
+
+def eager_array(x: Any) -> Any:
+    """NumPy's array or number as an Array, where nothing is traced; else x as it is."""
+    if (type(x) in NUMPYS and x.dtype in _KNOWN and current.get() is eval_trace
+            and not config.guards):  # (the general road asks them)
+        return from_numpy(x)
+    return x
 
 
 def _number(x: int | float, dtype: Any) -> Any:

@@ -299,6 +299,7 @@ def _linspace(start: Any, stop: Any, count: int, endpoint: bool, working: Any, w
     return line, step
 
 
+@util.planned
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0,
              dtype: Any = None, axis: int = 0) -> Any:
     """num values from base**start to base**stop, evenly spaced in their logarithms.
@@ -337,6 +338,7 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
         return util.cast(power(util.cast(base, working), line), wanted)
 
 
+@util.planned
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None,
               axis: int = 0) -> Any:
     """num values from start to stop with a constant ratio of neighbours.
@@ -387,6 +389,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
         return util.cast(sh.transpose(line, order), wanted)
 
 
+@util.planned
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
     """Coordinate arrays of a grid from coordinate vectors.
 

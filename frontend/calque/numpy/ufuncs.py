@@ -21,7 +21,7 @@ from calque.dispatch import shape_polymorphic
 from calque.dispatch.array import Array
 from calque.numpy import util
 from calque.numpy.documents import document, f32, i32, weak_truth
-from calque.numpy.quick import quick
+from calque.numpy.quick import NUMPYS, eager_array, quick
 from calque.primitives import elementwise as ew
 
 _EXACT, _NUMERIC, _INEXACT = "same", "numeric", "inexact"
@@ -37,6 +37,8 @@ def _kind(kind: str, dtype: Any, weak: bool) -> tuple[Any, bool]:
 def _unary(name: str, prim: Primitive, kind: str, sentence: str, example: str,
            result: str) -> Function:
     def f(x: Any, /) -> Any:
+        if type(x) in NUMPYS:
+            x = eager_array(x)
         if type(x) is Array and x.aval.dtype in _KEPT:
             done = shape_polymorphic.again(prim, x)
             return prim.bind(x) if done is None else done

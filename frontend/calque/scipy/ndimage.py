@@ -47,6 +47,7 @@ def _linear(x: Any) -> list[tuple[Any, Any]]:
     return [(index, 1 - (x - lower)), (index + 1, x - lower)]
 
 
+@util.planned
 def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant",
                     cval: Any = 0.0) -> Any:
     """The values of an array at any coordinates, by the nearest element or linearly between them.

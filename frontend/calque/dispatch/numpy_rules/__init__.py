@@ -148,6 +148,7 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     values: list[Any] = []
     avals: list[ShapedArray] = []
     device = None
+    theirs: list[Ndarray] = []  # the caller's own memory
     limit: float = math.inf if prim.name in READS_PARTS else LIMIT
     for x in args:
         if type(x) is Array:
@@ -159,6 +160,8 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
                 return None
             dtypes.check_fits(x)
             value = np.asarray(x, aval.dtype)
+            if isinstance(x, np.ndarray):
+                theirs.append(value)
             avals.append(aval)
             if value.nbytes > limit:
                 return None
@@ -182,6 +185,14 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: Params) -> Any:
     if made is None:
         return None
     device = device or current_device()
+    if theirs:
+        made = [_own(v, theirs) for v in made] if prim.multiple_results else _own(made, theirs)
     if prim.multiple_results:
         return [result(a, v, device) for a, v in zip(out, made)]
     return result(out, made, device)
+
+
+def _own(value: Any, theirs: Sequence[Ndarray]) -> Ndarray:
+    """The value, copied where it may lie in the memory of the caller's arrays."""
+    value = np.asarray(value)
+    return value.copy() if any(np.may_share_memory(value, x) for x in theirs) else value
