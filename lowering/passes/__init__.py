@@ -5,6 +5,8 @@ legalize.py   loops in operations that kernels have: keys as words, draws and so
 whole.py      small Programs as one kernel, on words of keys or parts of complex numbers, too
 bundles.py    one kernel of more arrays than a dispatch has bindings for, as several
 cost.py       how much work a Program is: small programs run inline, which loops become kernels
+choices.py    choices between an array and a change of it, as changes that are made or not
+reads.py      updates behind what else reads their operand, in loops
 hazards.py    updates in place whose operand is read elsewhere
 flat.py       calls within a loop written out, for the passes that look into it
 clients.py    primitives of libraries become calls of what they compute
