@@ -170,6 +170,7 @@ def test_divisors_and_constraints_are_of_every_call(written: int, sizes: str, ou
     e = export.export(calque.jit(divides))(spec(sizes, ("b <= 3*a",) if written else ()))
     for _ in range(written):
         e = export.deserialize(e.serialize())
+    assert e.mlir_module().count("@shape_assertion") == 2 + bool(written)
     if outer:
         e = export.export(calque.jit(e.call))(spec(outer))
         e = export.deserialize(e.serialize()) if written == 2 else e

@@ -57,7 +57,7 @@ def test_masked_arrays_are_copied_without_their_mask() -> None:
     masked = np.ma.array([1, 2], mask=[True, False])
     for f in (jnp.array, jnp.copy, lambda m: jnp.array(m, dtype=float)):
         assert f(masked).tolist() == [1, 2]
-    for f in (jnp.asarray, calque.device_put, calque.jit(jnp.array), jnp.sin):
+    for f in (jnp.asarray, calque.device_put, calque.jit(jnp.array), jnp.sin, jnp.nonzero):
         with pytest.raises(ValueError, match="numpy masked arrays are not supported"):
             f(masked)
 

@@ -97,6 +97,7 @@ def module_of(p: Program, name: str, kept: Sequence[int], platforms: Sequence[st
         w.in_main = bool(w.b.variables) or platform_index and depends_on_platform(p)
         _check_sizes(p, w.b.variables)
         if (scope := scope_of([a.shape for a in specs])) is not None:
+            w.b.guarded = "!=" in scope.noted.values()
             for c in conditions(scope, w.b.variables.keys()):
                 _assertion(w.b, c)
         env = dict(zip([p.inputs[i] for i in kept], values))
