@@ -203,6 +203,11 @@ def element_name(dtype: Dtype) -> str:
     try:
         return _ELEMENT_NAMES[dtype]
     except KeyError:
+        if dtype.kind == "T":
+            raise TypeError(
+                f"an array of strings, {dtype}, is not a valid JAX type in a program: nothing is "
+                "computed with strings.\n  Fix: use np.asarray(x) outside, or a function of "
+                "experimental.colocated_python.") from None
         raise TypeError(
             f"dtype {dtype} has no MLIR element type here.\n"
             f"  Fix: cast to one of {', '.join(str(d) for d in _ELEMENT_NAMES)}."

@@ -96,3 +96,7 @@ def test_buckets_that_do_not_fit(spec: str, buckets: Any, text: str) -> None:
 def test_a_bucket_against_a_constraint() -> None:
     with pytest.raises(ValueError, match="b = 3 is against the constraint b >= 4"):
         aot.compile(scaled, "f32[b,12]", buckets=(4, 3), constraints=["b >= 4"])
+    with pytest.raises(ValueError, match="b = 5 is against the constraint b <= 4"):
+        aot.compile(scaled, "f32[b,12]", buckets=(3, 5), constraints=["b <= 4"])
+    with pytest.raises(ValueError, match="b = 3 is against the constraint b - 3 != 0"):
+        aot.compile(lambda x: x * (5 % (x.shape[0] - 3)), "f32[b,mod(b, b - 3)]", buckets=(5, 3))

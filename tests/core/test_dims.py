@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from typing import Any
 
 import numpy as np
@@ -197,6 +198,50 @@ def test_reading_shapes() -> None:
     for text in ("f32[n,]]", "f32[2.5]", "f32[n..]", "f32[?]"):
         with pytest.raises(SpecError):
             parse_spec(text, scope)
+
+
+DIVIDED = ["mod(b, floordiv(a, 2))", "floordiv(b, floordiv(a, 2))", "mod(b, a - 3)",
+           "floordiv(b, a - 3)", "mod(b, -a)", "floordiv(b, -2)", "mod(-b, 3 - a)",
+           "mod(b, mod(a, 3))", "floordiv(mod(b, a - 3), floordiv(b, a - 3))", "mod(7, 2*a - b)"]
+
+
+@pytest.mark.parametrize("text", DIVIDED)
+def test_divisors_that_may_be_0(text: str) -> None:
+    """They are noted; where what is noted holds, values, bounds and decisions are Python's."""
+    names = {"mod": operator.mod, "floordiv": operator.floordiv}
+    (d,) = symbolic_shape(text)
+    again = symbolic_shape(str(d))[0]
+    low, high = bounds(d, 1)
+    decided = is_nonnegative(d)
+    record = [at_run_time.parse_constraint(">=", str(max_dim(x, -x)), "1")
+              for x, kind in again.scope.needs({"a", "b"}) if kind == "!="]
+    for sizes in ({"a": a, "b": b} for a in range(1, 9) for b in (1, 2, 5, 8, 30)):
+        try:
+            want = eval(text, {**names, **sizes})
+        except ZeroDivisionError:
+            with pytest.raises(ZeroDivisionError):
+                d.evaluate(sizes)
+            assert not all(c.holds(sizes) for c in record)
+            continue
+        assert d.evaluate(sizes) == again.evaluate(sizes) == want
+        assert at_run_time.parse(str(d)).evaluate(sizes) == want
+        assert low <= want <= high and (decided is None or decided == (want >= 0))
+
+
+def test_divisors_of_calls() -> None:
+    """An artifact divides by what its sizes give, and refuses those that give 0."""
+    def f(x: Any, y: Any) -> Any:
+        n, m = x.shape[0], y.shape[0]
+        return y.sum() + m % (n // 2) + 10 * (m // (n - 3)), jnp.ones(m % (n // 2) + 2)
+    made = aot.compile(f, "f32[a]", "f32[b]", name="f", constraints=["mod(b, a - 3) >= -9"])
+    call = aot.load(made.vmfb).f
+    for n, m in ((2, 7), (4, 5), (5, 6), (9, 31)):
+        total, ones = call(np.ones(n, np.float32), np.ones(m, np.float32))
+        assert total.numpy() == m + m % (n // 2) + 10 * (m // (n - 3))
+        assert ones.shape == (m % (n // 2) + 2,)
+    for n, text in ((1, r"floordiv\(a, 2\) >= 1 must hold"), (3, r"max\(.*\) >= 1 must hold")):
+        with pytest.raises(ValueError, match=text):
+            call(np.ones(n, np.float32), np.ones(4, np.float32))
 
 
 def test_tracing() -> None:

@@ -154,3 +154,43 @@ def test_what_an_exported_function_calls_uses_global_constants() -> None:
     for e, wanted in ((symbolic, True), (several, True), (plain, False)):
         outer = export.export(calque.jit(lambda x, e=e: calque.jit(e.call)(x) * 2))(jnp.ones(3))
         assert outer.uses_global_constants == wanted
+
+
+def divides(x: Any) -> Any:
+    n, m = x.shape
+    return x.sum() + m % (n // 2) + 10 * (m // (n - 3))
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+@pytest.mark.parametrize(("sizes", "outer"), [
+    ("a,b", ""), ("a,b", "c,d"), ("a,b", "c+d,d"), ("a,b", "2*c,3*d")])
+def test_divisors_and_constraints_are_of_every_call(written: int, sizes: str, outer: str) -> None:
+    """Sizes that give the divisor 0, or are against a constraint, are refused also by what was
+    written and read, and by a function of symbolic sizes that calls it; others are Python's."""
+    e = export.export(calque.jit(divides))(spec(sizes, ("b <= 3*a",) if written else ()))
+    for _ in range(written):
+        e = export.deserialize(e.serialize())
+    assert e.mlir_module().count("@shape_assertion") == 2 + bool(written)
+    if outer:
+        e = export.export(calque.jit(e.call))(spec(outer))
+        e = export.deserialize(e.serialize()) if written == 2 else e
+    for n, m in ((2, 3), (4, 3), (6, 3), (8, 6), (1, 3), (3, 3), (2, 9), (6, 24)):
+        x = np.ones((n, m), np.float32)
+        fits = outer in ("", "c,d") or outer == "c+d,d" and n > m or outer == "2*c,3*d" and (
+            n % 2 == m % 3 == 0)
+        if n in (1, 3) or written and m > 3 * n or not fits:
+            with pytest.raises(ValueError, match="Input shapes do not match"):
+                e.call(x)
+        else:
+            assert e.call(x) == n * m + m % (n // 2) + 10 * (m // (n - 3)), (n, m)
+
+
+def test_a_size_that_divides_by_0() -> None:
+    """As an argument's own size: before anything is computed."""
+    for constraints in ((), ("a >= 2",)):
+        shape = export.symbolic_shape("a, b, mod(b, floordiv(a, 2))", constraints=constraints)
+        e = export.export(calque.jit(lambda x: x.sum()))(calque.ShapeDtypeStruct(shape, "float32"))
+        for again in (e, export.deserialize(e.serialize())):
+            assert again.call(np.ones((6, 8, 2), np.float32)) == 96
+            with pytest.raises(ValueError, match="divides by 0"):
+                again.call(np.ones((1, 8, 2), np.float32))

@@ -64,5 +64,5 @@ def test_other_large_numbers_are_told(f: Callable[[int], Any]) -> None:
 
 def test_a_value_to_pad_with_is_a_scalar() -> None:
     for config in ([(0, 0, 0)], [(1, 0, 0)]):
-        with pytest.raises(TypeError, match="padding_value must be a scalar"):
+        with pytest.raises(ValueError, match="padding_value must be a scalar"):
             lax.pad(jnp.ones(2), jnp.ones(2), config)

@@ -291,7 +291,7 @@ def test_positions_beyond_int32_compiled() -> None:
 
 @pytest.mark.parametrize("f, always", [
     (jnp.argmax, False), (jnp.argmin, False), (jnp.argsort, False),
-    (lambda x: lax.top_k(x, 1), True), (lambda x: jnp.nonzero(x, size=1), False),
+    (lambda x: jnp.nonzero(x, size=1), False),
     (lambda x: jnp.arange(FAR) + x[0], False), (lambda x: lax.iota(np.int32, FAR) + x[0], True)])
 def test_results_that_int32_does_not_hold_are_refused(f: Any, always: bool) -> None:
     """jax gives positions modulo 2**32 for most of them."""
@@ -301,6 +301,11 @@ def test_results_that_int32_does_not_hold_are_refused(f: Any, always: bool) -> N
     if not always:
         with calque.enable_x64(True):
             calque.eval_shape(f, x)
+
+
+def test_positions_of_top_k_are_int32() -> None:
+    with pytest.raises(ValueError, match="top_k returns int32 indices, which will overflow"):
+        calque.eval_shape(lambda x: lax.top_k(x, 1), calque.ShapeDtypeStruct((FAR,), np.int8))
 
 
 def _moved(start: int, size: int, stride: int, length: int) -> slice:

@@ -11,6 +11,8 @@ KNOWN: list[tuple[str, str, str]] = [
      "JAX gives a Python number that a loop only passes on as it is; here it is a weak array"),
     (r"jnp\.full(_like)?\(", "calque: OverflowError.*JAX: fine",
      "JAX fills with another number where an integer is beyond the dtype"),
+    (r"jnp\.clip", "u?int(8|16)",
+     "a bound that the dtype does not hold is its end; JAX takes it modulo the dtype's range"),
     (r"jnp\.nan_to_num", "calque: fine.*JAX: TypeError",
      "what replaces NaN is not looked at where integers have none"),
     (r"jax\.grad\(jnp\.sin\)", "calque: TypeError.*JAX: OverflowError", "both refuse"),

@@ -5,7 +5,8 @@ Start reading at `combinations`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from calque.core.avals import ShapedArray
@@ -59,11 +60,17 @@ def combinations(buckets: Buckets, avals: Sequence[ShapedArray]) -> list[dict[st
     return made
 
 
+_COMPARED: dict[str, Callable[[int, int], bool]] = {
+    ">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne}
+
+
 def _check(sizes: dict[str, int], avals: Sequence[ShapedArray]) -> None:
     scope = scope_of([a.shape for a in avals])
-    for kind, left, right in scope.constraints if scope is not None else ():
-        low, high = (size_in(d, sizes) for d in (left, right))
-        if not (low >= high if kind == ">=" else low == high):
+    if scope is None:
+        return
+    noted = [(kind, d, 0) for d, kind in scope.needs(sizes.keys())]
+    for kind, left, right in (*noted, *scope.constraints):
+        if not _COMPARED[kind](size_in(left, sizes), size_in(right, sizes)):
             raise BucketError(explain(
                 f"the bucket {', '.join(f'{n} = {v}' for n, v in sizes.items())} is against the "
                 f"constraint {left} {kind} {right}.", where="buckets",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from calque import runtime
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
-from calque.core.dims import Dim, SymbolicScope, scope_of
+from calque.core.dims import Dim, SymbolicScope, max_dim, scope_of
 from calque.core.program import Program
 from calque.core.sharding import PartitionSpec
 from calque.lowering.compiler.compile import compiler_version
@@ -95,8 +95,10 @@ def _of_target(target: Target, lowered: Lowered) -> dict[str, object]:
 
 def _of_sizes(p: Program, scope: SymbolicScope) -> dict[str, Any]:
     """What the record says of dimensions that are known at the call only."""
-    constraints = [[kind, str(left), str(right)] for kind, left, right in scope.constraints]
     used = {n for a in p.in_avals for d in a.shape if isinstance(d, Dim) for n in d.variables()}  # type: ignore[attr-defined]
+    constraints = [[">=", str(max_dim(d, -d)), "1"] if kind == "!=" else [kind, str(d), "0"]
+                   for d, kind in scope.needs(used)]
+    constraints += [[kind, str(left), str(right)] for kind, left, right in scope.constraints]
     constraints += [[">=", name, "1"] for name in sorted(scope.positive & used)]
     return {"constraints": constraints} if constraints else {}
 

@@ -3,7 +3,7 @@
   autodiff.py            grad, value_and_grad, jvp, vjp, linearize; linear_maps.py  what the last
                          two return, trees of residuals; cotangents.py  what a pullback
                          does with them (jax.ad); jacobians.py  jacfwd, jacrev, hessian
-  batching.py            vmap
+  batching.py            vmap; vmappable.py  of objects that a library takes apart
   checkpoint.py          checkpoint (remat) and its policies
   custom_derivatives.py  custom_jvp, custom_vjp; custom_batching.py  custom_vmap;
                          rule_arguments.py  how they take arguments; rule_results.py  what is

@@ -197,6 +197,8 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False,
     """
     leaves, in_tree = tree_util.flatten(primals)
     check_arguments(name_of(fun), leaves, tree_util.flatten((primals, {}))[1], refs=True)
+    for x in leaves:
+        strings.refuse(x)
     name = name_of(fun)
     fun, leaves, in_tree, whole_tree = apart_from_refs(fun, leaves, in_tree, lambda i: name_at(
         fun, tree_util.tree_structure((primals, {})), i))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.api import vmappable
 from calque.core.avals import aval_of, ndim_of
 from calque.core.dims import as_size
 from calque.core.errors import explain
@@ -67,7 +68,8 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
     check_callable(fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if isinstance(in_axes, bool) or not (in_axes is None or isinstance(in_axes, (int, tuple))):
+    if isinstance(in_axes, bool) or not (isinstance(in_axes, (int, tuple)) or (
+            vmappable.is_spec(in_axes))):
         raise TypeError(explain(
             f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
             f"positional arguments passed to the function, but got {in_axes}.",
@@ -82,8 +84,9 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
                 f"positional arguments passed to the function, but got len(in_axes)="
                 f"{len(in_axes)}, len(args)={len(args)}",
                 fix="give one entry per positional argument; keywords are mapped over axis 0."))
-        if vmap_module.vmappables:
-            _refuse_registered(name_of(fun), (args, kwargs))
+        if vmap_module.vmappables and not isinstance(fun, vmappable.OfArrays):
+            return vmappable.mapped(vmap, fun, in_axes, out_axes, axis_size, args, kwargs,
+                                    axis_name=axis_name, spmd_axis_name=spmd_axis_name)
         leaves, tree = tree_util.flatten((args, kwargs))
         axes = _flat_axes("vmap in_axes", (in_axes, 0), (args, kwargs), allow_int_root=True)
         # what is not mapped may be any object
@@ -133,17 +136,6 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
             return out_tree.unflatten(made)
 
     return wrapped(fun, run, "Vectorized version")
-
-
-def _refuse_registered(name: str, tree: Any) -> None:
-    """NotImplementedError where an argument is of a type that is to be taken apart by its own."""
-    kinds = tuple(vmap_module.vmappables)
-    for x in tree_util.flatten(tree, lambda x: isinstance(x, kinds))[0]:
-        if isinstance(x, kinds):
-            raise NotImplementedError(explain(
-                f"vmap of {name}: objects of {type(x).__name__}, a type that was given to "
-                "register_vmappable, are not taken apart here.",
-                fix="pass a tree of arrays (of MuJoCo: leave impl='warp' out)."))
 
 
 def _is_axis(x: Any) -> bool:

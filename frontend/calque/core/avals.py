@@ -122,6 +122,7 @@ class ShapedArray(AbstractValue):
       sharding: how the array is spread over devices; None: nobody placed it.
       vma: the mapped axes over which the value varies, inside shard_map; an axis over which it is
         a summand, or its cotangent is, stands in it as Unreduced or Reduced.
+      memory_space: Space.Host for an array in the host's memory that nobody placed.
 
     Example:
       >>> import calque
@@ -142,7 +143,9 @@ class ShapedArray(AbstractValue):
     _all: dict[tuple[tuple[int, ...], Any, bool], ShapedArray] = {}
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
-                vma: frozenset[Any] = NOWHERE) -> ShapedArray:
+                vma: frozenset[Any] = NOWHERE, memory_space: Any = None) -> ShapedArray:
+        if memory_space is Space.Host:
+            return cls(shape, dtype, weak_type, sharding=sharding, vma=vma).in_memory("pinned_host")
         if sharding is not None and is_unplaced(sharding):
             sharding = None
         if sharding is not None or vma:
@@ -205,8 +208,12 @@ class ShapedArray(AbstractValue):
         return self.size * int(self.dtype.itemsize)
 
     def __str__(self) -> str:
-        """float32[2,3], as JAX prints avals."""
-        return f"{self.dtype.name}[{self._sizes()}]{self._varies()}"
+        """float32[2,3], as JAX prints avals; ~ before those of weak type."""
+        return f"{'~' * self.weak_type}{self._type(self.dtype.name)}"
+
+    def _type(self, dtype: str) -> str:
+        host = "<host>" if self.placement is not None and self.memory_space is Space.Host else ""
+        return f"{dtype}{host}[{self._sizes()}]{self._varies()}"
 
     def _sizes(self) -> str:
         """2,3; of arrays over Explicit axes 2@x,3."""
@@ -300,15 +307,15 @@ class ShapedArray(AbstractValue):
 
     def short(self) -> str:
         """f32[2,3], as in jaxprs."""
-        return f"{dtypes.short_name(self.dtype)}[{self._sizes()}]{self._varies()}"
+        return self._type(dtypes.short_name(self.dtype))
 
     def str_short(self, short_dtypes: bool = False) -> str:
         """float32[2,3], or f32[2,3]."""
-        return self.short() if short_dtypes else str(self)
+        return self.short() if short_dtypes else self._type(self.dtype.name)
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapedArray({self}{weak})"
+        return f"ShapedArray({self._type(self.dtype.name)}{weak})"
 
     def update(self, **changes: Any) -> ShapedArray:
         """A copy with some of shape, dtype, weak_type, sharding replaced."""

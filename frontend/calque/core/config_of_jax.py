@@ -24,7 +24,7 @@ TAKEN: dict[str, tuple[Any, str]] = {
     "jax_disable_most_optimizations": (False, ""), "jax_compiler_enable_remat_pass": (True, ""),
     "jax_captured_constants_report_frames": (0, ""), "jax_embedded_constants_max_bytes": (32, ""),
     "jax_use_simplified_jaxpr_constants": (False, ""), "jax_use_direct_linearize": (True, ""),
-    "eager_constant_folding": (False, ""), "jax_softmax_custom_jvp": (True, ""),
+    "eager_constant_folding": (False, ""), "jax_softmax_custom_jvp": (False, ""),
     "jax_bcoo_cusparse_lowering": (False, ""), "jax_use_magma": ("auto", ""),
     "jax_xla_profile_version": (0, ""), "jax_threefry_gpu_kernel_lowering": (False, ""),
     "jax_export_calling_convention_version": (10, ""), "jax_serialization_version": (0, ""),

@@ -5,8 +5,8 @@ Arithmetic that gives a constant gives an int.  `==` says whether two are equal 
 (undecided: False); order is decided from bounds and constraints, or
 InconclusiveDimensionOperation is raised.  Variables are at least 1, as in JAX; unlike there, 0 is
 allowed at the call as long as no comparison needed more, which the scope notes
-(`SymbolicScope.positive`).  Start reading at `Dim`; all others import core.dims.
-Imports core.errors, core.dtypes and core.avals (for a dimension as a value).
+(`SymbolicScope.positive`; divisors that may be 0: `.noted`).  Start reading at `Dim`; all others
+import core.dims.  Imports core.errors, core.dtypes and core.avals (for a dimension as a value).
 """
 from __future__ import annotations
 
@@ -483,7 +483,7 @@ def floordiv(x: Any, y: Any) -> Any:
         if low > -math.inf and high < math.inf and low // y == high // y:
             return front + int(low // y)
         return front + operation("floordiv", rest, y)
-    _need_positive(y)
+    note_divisor(y)
     if isinstance(x, Dim):
         _same_scope(x, y, "division")
         found = _exact(x, y)
@@ -508,21 +508,16 @@ def mod(x: Any, y: Any) -> Any:
         if low >= 0 and high < y:
             return rest
         return operation("mod", rest, y)
-    _need_positive(y)
+    note_divisor(y)
     if isinstance(x, Dim) and _exact(x, y) is not None or not isinstance(x, Dim) and x == 0:
         return 0
     return operation("mod", x, y)
 
 
-def _need_positive(y: Dim) -> None:
-    """Divisors are not 0: note it where bounds do not say so."""
-    if is_nonnegative(y - 1) is not True:
-        raise InconclusiveDimensionOperation(
-            explain(
-                f"Symbolic dimension '{y}' may be 0 and is divided by.",
-                fix="give a constraint, such as constraints=['b >= 8'], to symbolic_shape.",
-            )
-        )
+def note_divisor(y: Dim) -> None:
+    """Divisors are not 0: noted, for calls to check, where bounds do not say so."""
+    if is_nonnegative(y - 1) is not True and is_nonnegative(-y - 1) is not True:
+        y.scope.noted[y] = "!="
 
 
 # ---- bounds
@@ -565,10 +560,13 @@ def factor_bounds(f: Factor, scope: SymbolicScope, lowest: int) -> tuple[float, 
         return max(a, least), max(b, most)
     if f.name == "min":
         return min(a, least), min(b, most)
-    if f.name == "mod":
-        return (0.0, most - 1) if least > 0 else (-math.inf, math.inf)
-    if least <= 0:
+    if least < 0 < most:
         return -math.inf, math.inf
+    if f.name == "mod":
+        return (0.0, most - 1) if least >= 0 else (least + 1, 0.0)
+    if least < 0:
+        a, b, least, most = -b, -a, -most, -least
+    least = max(least, 1.0)  # no divisor is 0 (note_divisor)
     ends = [_floor(x, y) for x in (a, b) for y in (least, most)]
     return min(ends), max(ends)
 
@@ -632,7 +630,7 @@ def _implied(d: Dim, lowest: int) -> Iterator[Dim]:
                     e = it - x if f.name == "max" else -it + x
                     if isinstance(e, Dim):
                         yield e
-            elif bounds(f.right, lowest)[0] > 0:
+            elif bounds(f.right, lowest)[0] >= 0:
                 found = [-it - 1 + f.right] if f.name == "mod" else [
                     -(it * f.right) + f.left, it * f.right + f.right - 1 - f.left]
                 yield from (e for e in found if isinstance(e, Dim))

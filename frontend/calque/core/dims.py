@@ -7,7 +7,7 @@ A `Dim` (core.dimension) stands in shapes where an int stands otherwise.  Start 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,8 @@ class SymbolicScope:
       True
     """
 
-    __slots__ = ("constraints", "rewrites", "inequalities", "positive", "__weakref__")
+    __slots__ = ("constraints", "rewrites", "inequalities", "positive", "noted",
+                 "__weakref__")
 
     def __init__(self, constraints: Sequence[str] = ()) -> None:
         if isinstance(constraints, str):
@@ -68,6 +69,9 @@ class SymbolicScope:
         self.inequalities: list[Dim] = []  # each is >= 0
         self.constraints: tuple[tuple[str, Dim | int, Dim | int], ...] = ()
         self.positive: set[str] = set()  # variables that were needed to be at least 1
+        # what calls are checked for although nobody gave it: how a Dim compares with 0 (!=, of
+        # divisors, >=, ==); each can be evaluated where those before it hold
+        self.noted: dict[Dim, str] = {}
         for text in constraints:
             self._add(text)
 
@@ -104,6 +108,10 @@ class SymbolicScope:
             raise ValueError(
                 explain(f"Unsatisfiable explicit constraint: {text}.", fix="leave it out.")
             )
+
+    def needs(self, known: Set[str]) -> list[tuple[Dim, str]]:
+        """What is noted of these variables; calls check it before the constraints."""
+        return [(d, kind) for d, kind in self.noted.items() if d.variables() <= known]
 
     def _read_to_the_right(self, left: Dim | int, right: Dim | int) -> bool:
         """Note that what stands on the left, a product, is from now on what stands on the right."""

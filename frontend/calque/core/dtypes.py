@@ -344,11 +344,43 @@ def held(x: Any, dtype: Dtype) -> Any:
     return x
 
 
+def wrapped(x: Any, dtype: Dtype) -> Any:
+    """A Python int of 64 bits as it is converted to a dtype: what its bits are in that, if it is
+    beyond the default integers; anything else as it is."""
+    if type(x) is int and not -0x80000000 <= x <= 0x7FFFFFFF and -(2**63) <= x < 2**64:
+        if dtype == np.bool_:
+            return np.True_
+        if is_integer(dtype):
+            return np.uint64(x % 2**64).astype(dtype)
+    return x
+
+
+def whole(x: Any, to: Any) -> Any:
+    """Floats of NumPy's as integers: towards zero, clamped to the range, 0 for NaN."""
+    x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
+    info = iinfo(to)
+    low, high = x <= float(info.min), x >= float(info.max)  # (the bounds round to powers of two)
+    outside = low | high | np.isnan(x)
+    if not outside.any():
+        return x.astype(to)
+    made = np.where(outside, 0, x).astype(to)
+    return np.where(high, info.max, np.where(low, info.min, made)).astype(to)
+
+
+def converted(x: Any, dtype: Any) -> Any:
+    """Numbers of NumPy's in another dtype, as convert_element_type converts; of rank 0 a scalar."""
+    if dtype.kind != "c" and x.dtype.kind == "c":
+        x = x.real
+    with np.errstate(all="ignore"):
+        return (whole if is_integer(dtype) and is_inexact(x.dtype) else np.ndarray.astype)(
+            np.asarray(x), dtype)[()]
+
+
 def filling(x: Any, dtype: Any) -> Any:
-    """A value that arrays of a dtype are filled with: a Python int may be beyond the default
-    integers where the dtype is not."""
+    """A value that arrays of a dtype are filled with: as that dtype where a Python int is beyond
+    the default integers."""
     if type(x) is int and not is_key(dtype):
-        return float(x) if is_inexact(dtype) and x.bit_length() > 31 else held(x, dtype)
+        return float(x) if is_inexact(dtype) and x.bit_length() > 31 else wrapped(x, dtype)
     return x
 
 
@@ -451,9 +483,10 @@ def _promote(pairs: frozenset[tuple[Dtype, bool]], x64: bool, strict: bool) -> t
     return dtype, weak and dtype != bool_
 
 
-def promote(pairs: Iterable[tuple[Dtype, bool]]) -> tuple[Dtype, bool]:
+def promote(pairs: Iterable[tuple[Dtype, bool]], strict: bool | None = None) -> tuple[Dtype, bool]:
     """The join of (dtype, weak) pairs: result dtype and whether it is weak."""
-    return _promote(frozenset(pairs), config.jax_enable_x64, is_strict())
+    return _promote(frozenset(pairs), config.jax_enable_x64,
+                    is_strict() if strict is None else strict)
 
 
 def is_strict() -> bool:

@@ -228,11 +228,6 @@ def eval_context() -> Iterator[None]:
         yield
 
 
-def typed(aval: Any) -> str:
-    """A type in a text of a tracer: with ~ where it is a number's, without a dtype of its own."""
-    return f"{'~' * getattr(aval, 'weak_type', False)}{aval}"
-
-
 class Tracer(HasAval):
     """A value that a trace stands for; operators are installed by calque.array.
 
@@ -259,7 +254,7 @@ class Tracer(HasAval):
 
     def said(self) -> str:
         """What a text of it says of its value: as JAX's does, whose users know it."""
-        return typed(self.aval)
+        return str(self.aval)
 
     def __hash__(self) -> int:
         raise TypeError(f"unhashable type: '{type(self).__name__}'")

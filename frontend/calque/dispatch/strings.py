@@ -180,7 +180,7 @@ def placed(x: Any, where: Any) -> StringArray:
 
 def part(x: StringArray, index: Any, device: Device) -> StringArray:
     """What one device has of an array."""
-    strings = x._held.there()[index]
+    strings = x._held.there()[(*index, ...)]  # (an array also where it has one element)
     return StringArray(strings, device, SingleDeviceSharding(device))
 
 

@@ -47,6 +47,7 @@ class PortableBuilder(Builder):
         super().__init__(f64_ok=True, bodies=False, relaxed=True)
         self.block = Block()
         self.variables: dict[str, Value] = {}
+        self.guarded = False  # whether a divisor may be 0, which is asserted beside
 
     @contextlib.contextmanager
     def inside(self, block: Block) -> Iterator[Block]:
@@ -228,11 +229,13 @@ class PortableBuilder(Builder):
             return x + y if name == "add" else x * y
         if name in ("max", "min"):
             return self.binary(f"{name}imum", x, y)
-        quotient, rest = self.binary("divide", x, y), self.binary("remainder", x, y)
+        if self.guarded:  # XLA divides at once where it knows sizes, also by 0, and dies of it
+            y = self.select(y.eq(0), self.like(y, 1), y)
+        rest = self.binary("remainder", x, y)
         # of what XLA folds when it refines shapes (which xor is not)
         below = ((rest < 0) & (y > 0)) | ((rest > 0) & (y < 0))
         if name == "floordiv":
-            return quotient - below.astype(I32)
+            return self.binary("divide", x, y) - below.astype(I32)
         return rest + self.select(below, y, self.like(y, 0))
 
     def vector(self, sizes: Sequence[Any]) -> Value:

@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.export import vhlo
 from calque.export.bytecode import MAGIC
-from calque.export.hlo import Block, Func, Module, Op, TypeOf, Value
+from calque.export.hlo import Block, Func, Module, Op, TypeOf, Value, walk
 from calque.export.stream import varint
 
 VERSION = (1, 4, 0)  # of StableHLO: the first with `tan`
@@ -73,6 +73,7 @@ class _Writer:
         self.properties: _Table[bytes] = _Table()
         self.names: dict[str, int] = {"module": 0}  # operations; all others are VHLO's
         self.ids: dict[Value, int] = {}
+        self.told: dict[str, int] = {}  # error_message -> its dictionary, of builtin
 
     # ---- tables
     def string(self, text: str) -> int:
@@ -89,14 +90,16 @@ class _Writer:
     # ---- the file
     def module(self, module: Module) -> bytes:
         name = varint(2) + varint(self.string(module.name))  # a string of builtin
+        dictionaries = self._dictionaries(module)
         block = varint(len(module.functions) << 1) + b"".join(map(self._function, module.functions))
         region = _section(4, varint(1) + varint(0) + block)  # one block, no values
         number = self.properties(varint(1 << 1 | 1) + varint(0))  # sym_name, no sym_visibility
         body = varint(1 << 1) + (varint(0) + bytes((0x50,)) + varint(0) + varint(number)
                                  + varint(1 << 1 | 1) + region)
-        entries = [_UNKNOWN_LOCATION, name, *self.attributes.encoded]
-        offsets = [varint(len(entries)), varint(len(self.types.encoded)), _offsets(0, entries[:2]),
-                   _offsets(1, entries[2:]), _offsets(1, self.types.encoded)]
+        builtin = [_UNKNOWN_LOCATION, name, *dictionaries]
+        entries = [*builtin, *self.attributes.encoded]
+        offsets = [varint(len(entries)), varint(len(self.types.encoded)), _offsets(0, builtin),
+                   _offsets(1, self.attributes.encoded), _offsets(1, self.types.encoded)]
         properties = [varint(len(self.properties.numbers))]
         properties += [varint(len(p)) + p for p in self.properties.numbers]
         dialects = self._dialects()
@@ -106,6 +109,20 @@ class _Writer:
             _section(2, b"".join((*entries, *self.types.encoded))),
             _section(3, b"".join(offsets)), _section(4, body),
             _section(8, b"".join(properties)), _section(0, self._strings())))
+
+    def _dictionaries(self, module: Module) -> list[bytes]:
+        """What custom calls say besides their properties, {error_message: text}: the name, and a
+        dictionary for each text."""
+        every = dict.fromkeys(op.attributes["error_message"] for f in module.functions
+                              for op in walk(f.body) if "error_message" in op.attributes)
+        if not every:
+            return []
+        key = self.attributes.first
+        self.told = {text: i for i, text in enumerate(every, key + 1)}
+        self.attributes.first += 1 + len(every)
+        return [varint(2) + varint(self.string("error_message")),
+                *(varint(1) + varint(1) + varint(key) + varint(self.attribute(text))
+                  for text in every)]
 
     def _dialects(self) -> bytes:
         names = list(self.names)
@@ -135,6 +152,9 @@ class _Writer:
         form = vhlo.form_for(op.name, VERSION)
         name = self.names.setdefault(form.name, len(self.names))
         mask, parts = 0, [varint(0)]
+        if "error_message" in op.attributes:
+            mask |= 1
+            parts.append(varint(self.told[op.attributes["error_message"]]))
         if form.attributes:
             mask |= 0x40
             numbers = [varint(self.attribute(op.attributes[a])) for a in form.attributes]

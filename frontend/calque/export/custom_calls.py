@@ -18,7 +18,8 @@ from calque.core.primitive import registry
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Op
 from calque.export.ops_structured import windows
-from calque.export.read import Reader, bind, concrete_value, handles, used
+from calque.export.read import Reader, bind, case, concrete_value, handles, used
+from calque.export.sizes import Sizes, elements
 from calque.export.stream import damaged
 
 Call = Callable[[Op, dict[str, Any], list[Any]], Any]
@@ -46,6 +47,8 @@ def _custom_call(r: Reader, op: Op, xs: list[Any]) -> Any:
     name = op.attributes["call_target_name"]
     if name == "stablehlo.dynamic_reduce_window":
         return _dynamic_windows(r, op, xs)
+    if name == "shape_assertion":
+        return _assertion(r, op, xs)
     call = CALLS.get(name)
     if call is None:
         raise UnsupportedOperationError(explain(
@@ -118,19 +121,41 @@ def _mesh(r: Reader, op: Op, xs: list[Any]) -> Any:
     return []
 
 
-@target("shape_assertion")
-def _assertion(op: Op, config: dict[str, Any], xs: list[Any]) -> Any:
-    """A condition on sizes, which are known when the module is called."""
+def _assertion(r: Reader, op: Op, xs: list[Any]) -> list[Any]:
+    """A condition on sizes, which are known when the module is called, or to its caller's calls."""
     holds = concrete_value(xs[0])
     if holds is None:
-        raise damaged("a condition on sizes that is none")
-    if not bool(holds):
+        _note(r, op)
+    elif not bool(holds):
         message = str(op.attributes.get("error_message", "the arguments' shapes do not fit"))
         values = [concrete_value(x) for x in xs[1:]]
         for i, v in enumerate(values):
             message = message.replace(f"{{{i}}}", str(v))
         raise ValueError(explain(message, fix="call the function with shapes as exported."))
     return []
+
+
+def _note(r: Reader, op: Op) -> None:
+    """Leaves a condition on the caller's symbolic sizes to the caller's calls."""
+    made = r.makers.get(op.operands[0])
+    if made is None or made.name != "compare":
+        raise damaged("a condition on sizes that is none")
+    kind = case(made, "comparison_direction")
+    xs = [r.env[v] for v in made.operands]
+    if not all(isinstance(x, Sizes | np.ndarray) for x in xs) or kind not in _CONDITIONS:
+        raise UnsupportedOperationError(explain(
+            "a condition on sizes cannot be decided: "
+            f"{op.attributes.get('error_message', 'it has no text')}", where="call",
+            fix="call the function with known sizes, or with constraints that decide it."))
+    left, right = (elements(x).item() for x in xs)
+    sign, difference = _CONDITIONS[kind](left, right)
+    difference.scope.noted[difference] = sign
+
+
+_CONDITIONS: dict[str, Callable[[Any, Any], tuple[str, Any]]] = {
+    "GE": lambda x, y: (">=", x - y), "LE": lambda x, y: (">=", y - x),
+    "GT": lambda x, y: (">=", x - y - 1), "LT": lambda x, y: (">=", y - x - 1),
+    "EQ": lambda x, y: ("==", x - y), "NE": lambda x, y: ("!=", x - y)}
 
 
 # ---- LAPACK: characters as numbers

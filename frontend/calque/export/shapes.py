@@ -13,7 +13,7 @@ from calque.core.dims import SymbolicScope, symbolic_shape
 from calque.core.errors import explain
 from calque.core.memories import Space
 from calque.export.container import Aval
-from calque.export.solve import PAGE, Step, plan, unsolved, value_of
+from calque.export.solve import PAGE, Step, conditions, plan, unsolved, value_of
 from calque.export.stream import damaged
 from calque.lowering.emit.context import physical
 
@@ -115,6 +115,9 @@ def check(wants: Sequence[ShapedArray], avals: Sequence[ShapedArray],
     return _Solver(sizes, ", ".join(shapes)).solve()
 
 
+_MISMATCH = "Input shapes do not match the polymorphic shapes specification."
+
+
 class _Solver:
     """Takes the steps of a plan for the sizes of a call."""
 
@@ -129,48 +132,63 @@ class _Solver:
             raise ValueError(unsolved([self.sizes[i][::2] for i in left],
                                       {step.name for step in steps}, self.shapes))
         for step in steps:
-            if step.name:
-                self._take(step)
-            else:
-                self._hold(*self.sizes[step.index])
-        self._constraints()
+            try:
+                if step.name:
+                    self._take(step)
+                else:
+                    self._hold(*self.sizes[step.index])
+            except ZeroDivisionError:
+                n, m, place = self.sizes[step.index]
+                raise self._error(f"{_MISMATCH} '{n}', for dimension {place} (= {m}), divides by "
+                                  "0.") from None
+        self._conditions()
         return tuple(sorted(self.found.items()))
 
     def _take(self, step: Step) -> None:
         n, m, place = self.sizes[step.index]
         rest = m - value_of(step.rest, self.found)
         if mod(rest, step.factor) != 0:
-            raise self._error(f"Division had remainder {mod(rest, step.factor)} when computing the "
-                              f"value of '{step.name}'.")
+            raise self._error(f"{_MISMATCH} Division had remainder {mod(rest, step.factor)} when "
+                              f"computing the value of '{step.name}'.")
         value = self.found[step.name] = floordiv(rest, step.factor)
         self.obtained += (f"'{step.name}' = {value} from specification '{n}' for dimension {place} "
                           f"(= {m}), ")
         if not _surely(value, 1):
-            raise self._error(f"Expected value >= 1 for dimension variable '{step.name}'.")
+            raise self._error(f"{_MISMATCH} Expected value >= 1 for dimension variable "
+                              f"'{step.name}'.")
 
     def _hold(self, n: Dim, m: Any, place: str) -> None:
         value = value_of(n, self.found)
         if value != m:
-            raise self._error(f"Found inconsistency between dimension size {place} (= {m}) and the "
-                              f"specification '{n}' (= {value}).")
+            raise self._error(f"{_MISMATCH} Found inconsistency between dimension size {place} (= "
+                              f"{m}) and the specification '{n}' (= {value}).")
 
-    def _constraints(self) -> None:
+    def _conditions(self) -> None:
         """What the scope of the function's sizes promises."""
-        for kind, left, right in self.sizes[0][0].scope.constraints:
-            a, b = value_of(left, self.found), value_of(right, self.found)
-            said = f"{right} - {left}" if kind == "<=" else f"{left} - {right}"
-            a, b = (b, a) if kind == "<=" else (a, b)
-            if not (a == b if kind == "==" else _surely(a - b, 0)):
-                want = "equal to 0" if kind == "==" else "greater or equal to 0"
-                raise self._error(f"Expected '{said}' to be {want}, but found {a - b}. ",
-                                  f"symbolic shape constraint {left}{kind}{right}")
+        for c in conditions(self.sizes[0][0].scope, self.found.keys()):
+            difference = value_of(c.left, self.found) - value_of(c.right, self.found)
+            found = _fulfilled(difference, c.kind)
+            if found is None and c.noted:
+                difference.scope.noted[difference] = c.kind  # (calls of the caller's check it)
+            elif not found:
+                raise self._error(c.told.format(difference))
 
-    def _error(self, what: str, of: str = "polymorphic shapes specification") -> ValueError:
+    def _error(self, what: str) -> ValueError:
         return ValueError(explain(
-            f"Input shapes do not match the {of}. {what} Using the following polymorphic shapes "
+            f"{what} Using the following polymorphic shapes "
             f"specifications: {self.shapes}. Obtained dimension variables: {self.obtained}. Please "
             f"see {PAGE}#shape-assertion-errors for more details.",
             fix="pass arguments whose sizes go together and are at least 1."))
+
+
+def _fulfilled(size: Any, kind: str) -> bool | None:
+    """Whether a size compares so with 0; None where it depends."""
+    if not isinstance(size, Dim):
+        return {">=": size >= 0, "==": size == 0, "!=": size != 0}[kind]
+    if kind == ">=":
+        return is_nonnegative(size)
+    apart = is_nonnegative(size - 1) or is_nonnegative(-size - 1) or None
+    return apart if kind == "!=" else apart and False
 
 
 def _surely(size: Any, least: int) -> bool:

@@ -1,16 +1,17 @@
 """Sizes by name from the sizes of arrays: which equation gives which variable, and in what order.
 
 `plan` looks at the symbolic shapes alone, so that a call (shapes.check) and the module that is
-written (build.bind_sizes) take the same steps.  Start reading at `plan`.
+written (build.bind_sizes) take the same steps; `conditions` is what both check then.  Start reading
+at `plan`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from calque.core.dimension import Dim, build, floordiv, mod
-from calque.core.dims import max_dim, min_dim
+from calque.core.dims import SymbolicScope, max_dim, min_dim
 from calque.core.errors import explain
 
 
@@ -68,6 +69,36 @@ def value_of(size: Any, found: Mapping[str, Any]) -> Any:
     return size.compute(lambda name: found[name], lambda n: n, lambda f, x, y: _APPLY[f](x, y))
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """left kind right, kind being >=, == or !=; `told`: where not, {0} being the difference.
+    noted: nobody gave it (SymbolicScope.noted)."""
+
+    kind: str
+    left: Any
+    right: Any
+    told: str
+    noted: bool = False
+
+
+_WANTED = {">=": "greater or equal to 0", "==": "equal to 0", "!=": "different from 0"}
+
+
+def conditions(scope: SymbolicScope, known: Set[str]) -> list[Condition]:
+    """What calls that give these variables are checked for."""
+    made = [Condition(kind, d, 0, "Input shapes do not match the polymorphic shapes specification. "
+                      f"Expected '{d}' to be {_WANTED[kind]}, but found {{0}}.", True)
+            for d, kind in scope.needs(known)]
+    for kind, left, right in scope.constraints:
+        sign = ">=" if kind == "<=" else kind
+        high, low = (right, left) if kind == "<=" else (left, right)
+        made.append(Condition(
+            sign, high, low, f"Input shapes do not match the symbolic shape constraint "
+            f"{left}{kind}{right}. Expected '{high} - {low}' to be {_WANTED[sign]}, but found "
+            "{0}. "))
+    return made
+
+
 PAGE = "https://docs.jax.dev/en/latest/export/shape_poly.html"
 
 
@@ -83,4 +114,4 @@ def unsolved(left: Sequence[tuple[Dim, str]], known: set[str], shapes: str) -> s
         fix="let an argument have a size in which the variable stands alone, like 2*b + 1.")
 
 
-__all__ = ["PAGE", "Step", "plan", "unsolved", "value_of"]
+__all__ = ["PAGE", "Condition", "Step", "conditions", "plan", "unsolved", "value_of"]

@@ -16,7 +16,7 @@ import numpy as np
 from calque.core import words
 from calque.core.avals import ShapedArray, same_type
 from calque.core.client import ClientPrimitive
-from calque.core.dims import Dim, is_static
+from calque.core.dims import Dim, is_static, scope_of
 from calque.core.errors import explain
 from calque.core.lists import types_of
 from calque.core.program import (
@@ -29,10 +29,10 @@ from calque.core.program import (
 )
 from calque.core.types import Params
 from calque.export import client_rules
-from calque.export.build import PortableBuilder, ints
+from calque.export.build import I32, PortableBuilder, ints
 from calque.export.errors import UnsupportedOperationError
-from calque.export.hlo import Block, Func, Module, Number, Op
-from calque.export.solve import unsolved
+from calque.export.hlo import Block, Enum, Func, Module, Number, Op
+from calque.export.solve import Condition, conditions, unsolved
 from calque.lowering.emit import registry
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import physical
@@ -96,6 +96,10 @@ def module_of(p: Program, name: str, kept: Sequence[int], platforms: Sequence[st
         w.b.bind_sizes(values)
         w.in_main = bool(w.b.variables) or platform_index and depends_on_platform(p)
         _check_sizes(p, w.b.variables)
+        if (scope := scope_of([a.shape for a in specs])) is not None:
+            w.b.guarded = "!=" in scope.noted.values()
+            for c in conditions(scope, w.b.variables.keys()):
+                _assertion(w.b, c)
         env = dict(zip([p.inputs[i] for i in kept], values))
         for var, const in zip(p.const_vars, p.consts):
             env[var] = w.b._dense(np.asarray(const))
@@ -117,6 +121,16 @@ def _check_sizes(p: Program, known: dict[str, Value]) -> None:
         told = ", ".join(f"args[{i}].shape = {s}" for i, s in enumerate(shapes)
                          if not is_static(s))
         raise ValueError(unsolved(left, set(known), told))
+
+
+def _assertion(b: PortableBuilder, c: Condition) -> None:
+    """Writes a condition on sizes as JAX's modules have it."""
+    left, right = b.number(c.left, I32), b.number(c.right, I32)
+    holds = {">=": left.__ge__, "==": left.eq, "!=": left.ne}[c.kind](right)
+    b.make("custom_call", [holds, left - right], [], call_target_name="shape_assertion",
+           has_side_effect=True, api_version=Enum("api_version", "API_VERSION_STATUS_RETURNING"),
+           called_computations=(), operand_layouts=(), output_operand_aliases=(), result_layouts=(),
+           backend_config="", error_message=c.told)
 
 
 def parameters_text(params: Params) -> str | None:

@@ -19,6 +19,7 @@ from calque.core.refs import AbstractRef as AbstractRef
 from calque.core.refs import Ref as Ref
 from calque.core.refs import assign, read
 from calque.core.trace import Tracer
+from calque.dispatch import strings
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval, stands_for_number
 from calque.dispatch.ref_parts import At, bitcast, reshaped, transposed
@@ -59,6 +60,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
         raise TypeError(explain(
             f"new_ref of a value of type {type(init_val)}, which is no array.",
             fix="pass an array; convert lists with jnp.asarray, read references with ref[...]."))
+    strings.refuse(init_val)
     if issubclass(type(init_val), Array):  # what is donated later is another array
         init_val = copy.copy(init_val)
     elif _is_number(init_val):

@@ -192,24 +192,38 @@ def defbroadcasting(prim: Primitive) -> None:
 
 def register_vmappable(data_type: type, spec_type: type, axis_size_type: type, to_elt: Any,
                        from_elt: Any, make_iota: Any) -> None:
-    """Note a type whose objects vmap takes apart by functions of a library's own.
+    """Note a type whose objects vmap takes apart, and puts together, by functions of a library's.
 
     Args:
-      data_type: the type; spec_type: of its entries of in_axes; axis_size_type: of its sizes.
-      to_elt, from_elt, make_iota: what takes an element out, puts elements together, numbers them.
+      data_type: the type; its objects are leaves for vmap.
+      spec_type: of its entries of in_axes and out_axes.
+      axis_size_type: accepted for compatibility.
+      to_elt: (take, index, x, spec) -> the element of x that the mapped function gets; take(array,
+        axis) maps an array over an axis (None: as it is), index() numbers the elements.
+      from_elt: (give, size, element, spec) -> what vmap gives back; give(size, array, axis) is the
+        array with the mapped axis there.
+      make_iota: accepted for compatibility.
 
     Returns:
-      Nothing.  vmap refuses such objects by name: the types that libraries register (MuJoCo's
-      states for Warp) are of kernels for GPUs.
+      Nothing.
 
     Raises:
       Nothing.
 
     Example:
+      >>> import calque, calque.numpy as jnp
       >>> from calque.interpreters import batching
-      >>> batching.register_vmappable(type("Ragged", (), {}), int, int, None, None, None)
+      >>> class Named:
+      ...     def __init__(self, name, data): self.name, self.data = name, data
+      >>> batching.register_vmappable(
+      ...     Named, int, int, lambda take, _, x, axis: Named(x.name, take(x.data, axis)),
+      ...     lambda give, size, x, axis: Named(x.name, give(size, x.data, axis)), None)
+      >>> calque.vmap(lambda x: Named(x.name, x.data.sum()), axis_size=2)(
+      ...     Named("rows", jnp.ones((2, 3)))).data
+      Array([3., 3.], dtype=float32)
+      >>> batching.unregister_vmappable(Named)
     """
-    vmappables[data_type] = (to_elt, from_elt)
+    vmappables[data_type] = (spec_type, to_elt, from_elt)
 
 
 def unregister_vmappable(data_type: type) -> None:

@@ -407,7 +407,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     """
     dtype = given_dtype("convert_element_type", new_dtype)
     if type(operand) is int:
-        operand = float(operand) if dtypes.is_inexact(dtype) else dtypes.held(operand, dtype)
+        operand = float(operand) if dtypes.is_inexact(dtype) else dtypes.wrapped(operand, dtype)
     x = as_operand("convert_element_type", operand)
     own = dtype_of(x)
     if dtypes.is_key(own) != dtypes.is_key(dtype):

@@ -40,7 +40,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
       Array([7., 7.], dtype=float32)
     """
     sizes = as_sizes("full", shape)
-    value = as_operand("full", fill_value, 1)
+    value = as_operand("full", fill_value if dtype is None else dtypes.filling(
+        fill_value, dtypes.canonical(dtype)), 1)
     a = aval_of(value)
     if a.shape:
         raise TypeError(explain(
@@ -79,16 +80,10 @@ def host_scalar(value: Any, dtype: Any, weak: bool) -> Any:
         raise TypeError(explain(
             f"full: the complex number {value} is no value of dtype {dtype.name}.",
             fix="use its .real, or a complex dtype."))
-    if dtype.kind != "c" and isinstance(value, np.complexfloating):
-        value = value.real
     if isinstance(value, int) and dtypes.is_integer(dtype):
         value = np.uint64(value % 2**64)  # integers wrap around, as in JAX
-    if isinstance(value, np.generic):
-        with np.errstate(all="ignore"):
-            return value.astype(dtype).item() if weak else value.astype(dtype)
-    with np.errstate(all="ignore"):
-        made = np.asarray(value).astype(dtype)
-    return made.item() if weak else made[()]
+    made = dtypes.converted(value if isinstance(value, np.generic) else np.asarray(value), dtype)
+    return made.item() if weak else made
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None,
@@ -118,7 +113,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None,
     found, weak = dtypes.dtype_and_weak(x)
     if dtype is not None:
         found, weak = dtypes.canonical(dtype), False
-    value = as_operand("full_like", fill_value, 1)
+    value = as_operand("full_like", dtypes.filling(fill_value, found), 1)
     if shape_of(value):
         raise TypeError(explain(
             f"full must be called with scalar fill_value, got fill_value.shape "

@@ -13,9 +13,11 @@ import numpy as np
 
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, is_arraylike, ndim_of, shape_of
+from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.trace import Tracer
 from calque.core.types import Shape
+from calque.dispatch import strings
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
@@ -305,6 +307,7 @@ def stop_gradient(x: Any) -> Any:
         if not is_arraylike(leaf):
             raise TypeError(explain(
                 f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type"))
+        strings.refuse(leaf)
         dtype = dtype_of(leaf)
         if dtypes.is_key(dtype) or not dtypes.is_inexact(dtype):
             return leaf
@@ -331,6 +334,11 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
       (2, 3)
     """
     sizes = [as_sizes("broadcast_shapes", s) for s in shapes]
+    for s in sizes:
+        if any(not isinstance(n, Dim) and n < 0 for n in s):
+            raise TypeError(explain(
+                "Only non-negative indices are allowed when broadcasting static shapes, but got "
+                f"shape {s}."))
     return broadcast_sizes(sizes)
 
 

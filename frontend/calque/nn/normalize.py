@@ -14,7 +14,6 @@ import numpy as np
 from calque.api.custom_derivatives import custom_jvp
 from calque.core import dims, dtypes
 from calque.core.avals import dtype_of, ndim_of, shape_of
-from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.lists import inserted
 from calque.core.trace import Tracer, concretization_error
@@ -212,7 +211,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     axis = util.axis_tuple(axis, ndim_of(x))
     if where is not None:
         where = rd.where_mask("softmax", where)
-    if getattr(config, "jax_softmax_custom_jvp", True) and where is None:
+    if where is None:
         return _softmax_function(axis)(x)
     return _exponentials(x, axis, where)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dims, dtypes
-from calque.core.avals import aval_of, dtype_of, shape_of
+from calque.core.avals import aval_of, dtype_of, refuse_masked, shape_of
 from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.trace import Tracer, at_bottom
@@ -29,15 +29,15 @@ SMALL = 65536  # bytes up to which a list of arrays is put together on the host
 
 
 # ---- array, asarray
-def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K",
-          ndmin: int = 0, *, device: Any = None, out_sharding: Any = None) -> Any:
+def array(object: Any, dtype: Any = None, *args: Any, copy: bool = True, order: str | None = "K",
+          ndmin: int = 0, device: Any = None, out_sharding: Any = None) -> Any:
     """An array with the values of a number, a sequence (nested), a NumPy array or an array.
 
     Args:
-      object: what to convert; lists may hold arrays and traced values.
+      object: what to convert; lists may hold arrays and traced values (a masked array: its data).
       dtype: the dtype; by default that of the values (Python scalars: int32, float32, complex64,
         weakly typed when they stand alone).
-      copy: False lets an array be returned as it is.
+      copy: False lets an array be returned as it is (args: copy, order, ndmin by position).
       order: 'K' (memory order is not a property of arrays here).
       ndmin: the least number of axes; axes of size 1 are put in front.
       device: where to put it: a Device or a Sharding.
@@ -57,10 +57,14 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
       >>> jnp.array([1, 2.5])
       Array([1. , 2.5], dtype=float32)
     """
+    if args:
+        copy, order, ndmin = util.by_position(args, copy, order, ndmin)
     if order not in (None, "K"):
         raise NotImplementedError(explain(
             f"array: order={order!r} is not supported: only implemented for order='K'.",
             fix="leave order out."))
+    if isinstance(object, np.ndarray) and type(object) is not np.ndarray:
+        object = np.asarray(object)  # noqa: A001 (a masked one's data)
     named = strings.asked(dtype, object)
     wanted = named if named or dtype is None else util.user_dtype("array", dtype)
     made = made_on("array", device, out_sharding, lambda: _convert(object, wanted, copy),
@@ -97,6 +101,8 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
       >>> jnp.asarray(1.0)
       Array(1., dtype=float32, weak_type=True)
     """
+    if isinstance(a, np.ndarray):
+        refuse_masked(a)
     return array(a, dtype, copy=bool(copy), order=order, device=device,
                  out_sharding=out_sharding)
 
@@ -145,18 +151,11 @@ def _convert(x: Any, dtype: Any, copy: bool) -> Any:
     if hasattr(x, "__array__"):
         return _from_numpy(np.asarray(x), dtype)
     if isinstance(x, (str, bytes, set, dict)) and not (x == b"" and dtype == dtypes.float0):
-        raise _not_numeric(x)
+        raise util.not_numeric(x)
     value = np.asarray(x, dtype if isinstance(x, bytes) else None)  # a buffer, b"" of float0, ...
     if value.dtype.kind not in "OSUMm":
         return _from_numpy(value, dtype)
-    raise _not_numeric(x)
-
-
-def _not_numeric(x: Any) -> TypeError:
-    kind = np.asarray(x).dtype if not isinstance(x, (set, dict)) else np.dtype(object)
-    return TypeError(explain(
-        f"Value '{x}' with dtype {kind} is not a valid JAX array type. Only arrays of numeric "
-        "types are supported by JAX.", fix="convert it to numbers first."))
+    raise util.not_numeric(x)
 
 
 def _scalar(x: Any, dtype: Any) -> Array:
@@ -200,7 +199,8 @@ def _sequence(x: Any, dtype: Any) -> Any:
     if not arrays:
         return from_numpy(_host(x if leaves is not None else [], dtype))
     if all(type(v) is Array and v._pending is None and not dtypes.is_key(v.dtype)
-           for v in arrays) and at_bottom() and sum(v.nbytes for v in arrays) <= (
+           and not (dtypes.is_integer(dtype) and dtypes.is_inexact(v.dtype)) for v in arrays
+           ) and at_bottom() and sum(v.nbytes for v in arrays) <= (
                SMALL if len(arrays) < many.MANY else many.MOST):
         made = _host(_values(x), dtype)
         return transfers.explicit(lambda: from_numpy(made), "ours") if (
@@ -234,7 +234,7 @@ def _leaf(v: Any) -> Any:
     if isinstance(v, (bool, int, float, complex, np.generic, np.ndarray)) or hasattr(v, "aval"):
         return util.one_array("array", v)
     if isinstance(v, (str, bytes)):
-        raise _not_numeric(v)
+        raise util.not_numeric(v)
     return numpy_operand("array", np.asarray(v))
 
 
@@ -248,7 +248,8 @@ def _values(x: Any) -> Any:
 def _stacked(x: Any, dtype: Any) -> Any:
     """Nested lists with traced values: each level is one concatenate."""
     if not isinstance(x, (list, tuple, range)):
-        return util.cast(util.one_array("array", _leaf(dtypes.filling(x, dtype))), dtype)
+        x = dtypes.filling(x, dtype) if dtypes.is_inexact(dtype) else dtypes.held(x, dtype)
+        return util.cast(util.one_array("array", _leaf(x)), dtype)
     parts = [_stacked(v, dtype) for v in x]
     if not parts:
         return from_numpy(np.zeros((0,), dtype))

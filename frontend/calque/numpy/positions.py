@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.core import dims, dtypes
-from calque.core.avals import aval_of, dtype_of, ndim_of, shape_of
+from calque.core.avals import aval_of, dtype_of, ndim_of, refuse_masked, shape_of
 from calque.core.errors import explain
 from calque.core.sharding import SingleDeviceSharding
 from calque.core.trace import Tracer
@@ -55,6 +55,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
       >>> jnp.nonzero(jnp.array([0, 5, 0, 6]))
       (Array([1, 3], dtype=int32),)
     """
+    refuse_masked(a)
     x = util.one_array("nonzero", a)
     shape = shape_of(x)
     if not shape:

@@ -209,9 +209,8 @@ def _on_host(*values: Any, count: Any = 0) -> bool:
 
 def _rounded(line: Any, dtype: Any) -> Any:
     """NumPy's line, in float64, in the dtype asked for: a point that is exact stays so."""
-    with np.errstate(all="ignore"):
-        return from_numpy(np.asarray(np.floor(line) if dtypes.is_integer(dtype) else line
-                                     ).astype(dtype))
+    return from_numpy(np.asarray(dtypes.converted(
+        np.asarray(np.floor(line) if dtypes.is_integer(dtype) else line), dtype)))
 
 
 def _linspace_host(start: Any, stop: Any, count: int, endpoint: bool, working: Any,

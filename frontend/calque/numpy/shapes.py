@@ -36,7 +36,15 @@ def shape(a: Any) -> Shape:
       >>> jnp.shape(jnp.zeros((2, 3)))
       (2, 3)
     """
+    _deprecate("shape", a)
     return shape_of(a)
+
+
+def _deprecate(name: str, a: Any) -> None:
+    """Lists and None are no arrays: a warning, as in JAX."""
+    if isinstance(a, (list, tuple)) or a is None:
+        util.warn(f"{name} requires ndarray or scalar arguments, got {type(a)} at position 0. In a "
+                  "future JAX release this will be an error.", DeprecationWarning)
 
 
 def ndim(a: Any) -> int:
@@ -56,7 +64,8 @@ def ndim(a: Any) -> int:
       >>> jnp.ndim(jnp.zeros((2, 3)))
       2
     """
-    return len(shape(a))
+    _deprecate("ndim", a)
+    return len(shape_of(a))
 
 
 def size(a: Any, axis: Any = None) -> int:
@@ -77,7 +86,8 @@ def size(a: Any, axis: Any = None) -> int:
       >>> jnp.size(jnp.zeros((2, 3)), axis=1)
       3
     """
-    sizes = shape(a)
+    _deprecate("size", a)
+    sizes = shape_of(a)
     return math.prod(sizes[i] for i in util.axis_tuple(axis, len(sizes)))
 
 

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from calque.core import dtypes
 from calque.core.errors import explain
 from calque.numpy.creation import asarray
 from calque.numpy.join import concatenate, stack
 from calque.numpy.ranges import arange, linspace, meshgrid
 from calque.numpy.shapes import reshape, swapaxes, transpose
+from calque.numpy.util import cast
 
 
 def _line(s: slice) -> Any:
@@ -40,8 +42,9 @@ class _Grid:
         if not key:  # of no axes
             return [] if self._sparse else asarray([], int)
         lines = [_line(k) for k in key]
-        from calque.numpy.util import promote
-        lines = promote(self._name, *lines)
+        # (as standard promotion has it: the slices are one argument)
+        dtype, weak = dtypes.promote([dtypes.dtype_and_weak(v) for v in lines], strict=False)
+        lines = [cast(v, dtype, weak) for v in lines]
         made = meshgrid(*lines, indexing="ij", sparse=self._sparse)
         return list(made) if self._sparse else stack(made, 0)
 

@@ -26,6 +26,8 @@ class _ScalarMeta(type):
     def __eq__(cls, other: object) -> builtins.bool:
         if isinstance(other, (_ScalarMeta, str)):
             return cls is other
+        if isinstance(other, type):  # (not Python's: np.dtype(int) is np.int64's)
+            return cls.dtype.type is other
         try:
             return builtins.bool(cls.dtype == other)
         except TypeError:
@@ -190,12 +192,18 @@ def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
 
     Raises:
       TypeError: an argument is no dtype.
+      ValueError: an argument is an array of keys.
 
     Example:
       >>> import calque.numpy as jnp
       >>> jnp.issubdtype(jnp.bfloat16, jnp.floating)
       True
     """
+    for given in (arg1, arg2):
+        if dtypes.is_key(getattr(given, "dtype", None)):
+            raise ValueError(explain(
+                f"Could not convert {type(given).__name__} of {given.dtype} to a NumPy dtype.",
+                fix="pass its .dtype."))
     return dtypes.issubdtype(_plain(arg1), _plain(arg2))
 
 

@@ -143,6 +143,27 @@ def array(x: Any) -> Any:
     return unchanged(x)
 
 
+def by_position(args: tuple[Any, ...], *options: Any) -> tuple[Any, ...]:
+    """copy, order and ndmin of jnp.array, of which the first were given by position."""
+    if len(args) > 3:
+        raise TypeError(f"array() takes at most 5 positional arguments but {len(args) + 2} were "
+                        "given")
+    for name, option, default in zip(("copy", "order", "ndmin")[:len(args)], options,
+                                     (True, "K", 0)):
+        if option is not default:
+            raise TypeError(f"array() got multiple values for argument {name!r}")
+    warn("Passing the copy, order, and ndmin arguments to jnp.array positionally is "
+              "deprecated. Use keyword arguments.", DeprecationWarning)
+    return (*args, *options[len(args):])
+
+
+def not_numeric(x: Any) -> TypeError:
+    kind = np.asarray(x).dtype if not isinstance(x, (set, dict)) else np.dtype(object)
+    return TypeError(explain(
+        f"Value '{x}' with dtype {kind} is not a valid JAX array type. Only arrays of numeric "
+        "types are supported by JAX.", fix="convert it to numbers first."))
+
+
 # ---- dtypes
 def joined(values: Sequence[Any]) -> tuple[Any, bool]:
     """The dtype the values promote to, and whether it is weak."""
@@ -166,10 +187,7 @@ def host_scalar(x: Any, dtype: Any, weak: bool) -> Any:
             return x
         dtypes.check_fits(x)
         x = np.asarray(x, dtypes.default_dtype(type(x)))
-    if dtype.kind != "c" and x.dtype.kind == "c":
-        x = x.real
-    with np.errstate(all="ignore"):
-        made = np.asarray(x).astype(dtype)[()]
+    made = dtypes.converted(x, dtype)
     return made.item() if weak else made
 
 

@@ -77,8 +77,9 @@ def _check(x: ShapedArray, y: ShapedArray, p: Params) -> None:
     dn, strides, padding = p["dimension_numbers"], p["window_strides"], p["padding"]
     groups, batches = p["feature_group_count"], p["batch_group_count"]
     if x.ndim != y.ndim:
-        raise TypeError(explain(f"convolution requires lhs and rhs ndim to be equal, got {x.ndim} "
-                                f"and {y.ndim}."))
+        raise ValueError(explain(
+            "conv_general_dilated lhs and rhs must have the same number of dimensions, but got "
+            f"{x.shape} and {y.shape}.", fix="add axes of size 1."))
     for what, values in (("window_strides", strides), ("padding", padding),
                          ("lhs_dilation", p["lhs_dilation"]),
                          ("rhs_dilation", p["rhs_dilation"])):

@@ -296,7 +296,7 @@ def padded_size(n: int, low: int, high: int, interior: int) -> int:
 def _pad_abstract(x: ShapedArray, value: ShapedArray, *, padding_config: Any) -> ShapedArray:
     ew.check_dtypes("pad", ew.ANY, [x, value])
     if value.shape:
-        raise TypeError(f"padding_value must be a scalar; got shape {value.shape}")
+        raise ValueError(f"padding_value must be a scalar; got shape {value.shape}")
     if len(padding_config) != x.ndim:
         raise ValueError(f"length of padding_config must equal the number of axes of operand, got "
                         f"padding_config {padding_config} for operand shape {x.shape}")

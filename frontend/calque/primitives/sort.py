@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of, shape_of
-from calque.core.dims import check_positions
+from calque.core.dims import Dim
 from calque.core.errors import explain
 from calque.core.lists import replaced
 from calque.core.primitive import Primitive
@@ -115,7 +113,11 @@ def _top_k_abstract(x: ShapedArray, *, k: int, axis: int) -> list[ShapedArray]:
         raise ValueError(explain(
             "k argument to top_k must be no larger than size along axis; got k="
             f"{k} with shape={list(x.shape)} and axis={axis}"))
-    check_positions("top_k", x.shape[axis], np.int32)
+    if not isinstance(n := x.shape[axis], Dim) and n > 2**31 - 1:
+        raise ValueError(explain(
+            "top_k returns int32 indices, which will overflow for array dimensions larger than the "
+            f"maximum int32 ({2**31 - 1}). Got operand.shape={x.shape}",
+            fix="work on parts of the array."))
     shape = replaced(x.shape, axis, k)
     return [ShapedArray(shape, x.dtype, x.weak_type), ShapedArray(shape, dtypes.int32)]
 

@@ -24,7 +24,6 @@ from calque.core.trace import (
     axis_bound,
     current,
     escaped_tracer_error,
-    typed,
 )
 from calque.core.types import Function, Params
 from calque.core.zeros import Zero, is_zero
@@ -57,7 +56,7 @@ class BatchTracer(Tracer):
         return self.axis
 
     def said(self) -> str:
-        return f"aval={typed(self._aval)}, batched={typed(aval_of(self.value))}"
+        return f"aval={self._aval}, batched={aval_of(self.value)}"
 
 
 # The name of the axis whose batching rule runs, for rules that batch a Program.

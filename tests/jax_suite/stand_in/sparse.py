@@ -61,13 +61,15 @@ def _most(mat: Any, n_batch: int = 0, n_dense: int = 0) -> Any:
 
 def _to_bcsr(indices: Any, *, shape: Any, index_dtype: Any = None) -> Any:
     from calque.numpy import zeros
-    made = sparse.BCSR.from_bcoo(sparse.BCOO((zeros(indices.shape[:-1]), indices), shape=shape))
+    data = zeros((*indices.shape[:-1], *shape[indices.ndim:]))
+    made = sparse.BCSR.from_bcoo(sparse.BCOO((data, indices), shape=shape))
     return made.indices, made.indptr
 
 
 def _to_bcoo(indices: Any, indptr: Any, *, shape: Any) -> Any:
     from calque.numpy import zeros
-    return sparse.BCSR((zeros(indices.shape), indices, indptr), shape=shape).to_bcoo().indices
+    data = zeros((*indices.shape, *shape[indices.ndim + 1:]))
+    return sparse.BCSR((data, indices, indptr), shape=shape).to_bcoo().indices
 
 
 _csr, _coo, _bcoo, _bcsr = (_of(k, n) for k, n in (

@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from calque.core.dtypes import FLOAT4, SMALL_FLOATS
+from calque.core.dtypes import FLOAT4, SMALL_FLOATS, whole
 
 Value = np.ndarray[Any, Any]
 Rule = Callable[..., Any]
@@ -148,7 +148,7 @@ def _convert(out: Any, x: Value, *, new_dtype: Any, weak_type: bool, sharding: A
     if out.dtype == bool:
         return x != 0
     if x.dtype in FLOATS and out.dtype in INTEGERS:
-        return _whole(x, out.dtype)
+        return whole(x, out.dtype)
     return (x.real if x.dtype in COMPLEX and out.dtype not in COMPLEX else x).astype(out.dtype)
 
 
@@ -160,18 +160,6 @@ def _small(x: Value, to: Any) -> Any:
     if to in FLOAT4:  # it has no NaN: -0
         wide = np.where(np.isnan(wide), np.float32(-0.0), wide)
     return wide.astype(to) if to in SMALL_FLOATS or to == np.float32 else None
-
-
-def _whole(x: Value, to: Any) -> Value:
-    """Floats as integers: towards zero, clamped to the range, 0 for NaN."""
-    x = x.astype(np.float32) if x.dtype == BF16 else x
-    info = np.iinfo(to)
-    low, high = x <= float(info.min), x >= float(info.max)  # (the bounds round to powers of two)
-    outside = low | high | np.isnan(x)
-    if not outside.any():
-        return x.astype(to)
-    made = np.where(outside, 0, x).astype(to)
-    return np.where(high, info.max, np.where(low, info.min, made)).astype(to)
 
 
 def _bitcast(out: Any, x: Value, *, new_dtype: Any) -> Any:
