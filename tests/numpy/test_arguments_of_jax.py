@@ -53,6 +53,14 @@ def test_floats_become_integers_towards_0_and_within_their_range(dtype: str) -> 
     assert jnp.logspace(0, 20, 2, dtype=dtype).tolist() == [1, info.max]
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "float32", "int32"])
+def test_numpys_64_bits_are_cut_before_an_update(dtype: str) -> None:
+    x, v = jnp.ones(2, dtype), np.int64(2**40 + 3)
+    for at in (x.at[...], x.at[0], x.at[jnp.array([0, 1])], x.at[x > 0]):
+        assert at.set(v)[0] == 3 and at.add(v)[0] == 4 and at.multiply(v)[0] == 3
+        assert at.max(v)[0] == at.max(np.array(v))[0] == 3
+
+
 def test_masked_arrays_are_copied_without_their_mask() -> None:
     masked = np.ma.array([1, 2], mask=[True, False])
     for f in (jnp.array, jnp.copy, lambda m: jnp.array(m, dtype=float)):

@@ -21,6 +21,7 @@ from calque.core.primitive import Primitive
 from calque.core.tracebacks import hide_ours
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
+from calque.lax.operands import numpy_operand
 from calque.numpy import advanced, util
 from calque.numpy import arithmetic as ar
 from calque.numpy import ufuncs as uf
@@ -355,8 +356,9 @@ _OPTIONS = ("indices_are_sorted", "unique_indices", "mode", "out_sharding", "wra
 
 def _values(values: Any) -> Any:
     """Updates as an operand: numbers stay numbers, so that programs show them."""
-    is_number = isinstance(values, (bool, int, float, complex, np.generic))
-    return values if is_number else asarray(values)
+    if isinstance(values, np.generic):  # one of 64 bits is cut as an array is
+        return numpy_operand("at", values)
+    return values if isinstance(values, (bool, int, float, complex)) else asarray(values)
 
 
 def _mode(mode: Any) -> Any:
