@@ -3,23 +3,16 @@
 `mask * scores` drops what the mask does not name, though a score be infinite or NaN, and
 `(mask == 0) * -inf` is what is added to scores in the place of a mask: programs rely on both, where
 arithmetic of floats says that 0 times infinity is NaN.  XLA reads a product with a bool that was
-converted in the same program as a choice, for dtypes that it multiplies as they are; so do we.  What is
-broadcast behind its conversion stays a product there, and here.  Start reading at `with_choices`.
+converted in the same program as a choice, for dtypes that it multiplies as they are; so do we.
+What is broadcast behind its conversion stays a product there, and here.  Start reading at
+`with_choices`.
 """
 from __future__ import annotations
 
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.program import Atom, Equation, Literal, Program
-from calque.core.types import Dtype
 from calque.lowering.passes.replacement import Replacement
-
-_NAMES = frozenset(("float16", "float32", "float64", "complex64", "complex128"))
-
-
-def chooses(bools: Dtype, dtype: Dtype) -> bool:
-    """Whether a product of bools, as numbers of a dtype, and others of it is a choice."""
-    return bools == dtypes.bool_ and dtype.name in _NAMES
 
 
 def with_choices(p: Program) -> Program:
@@ -31,7 +24,7 @@ def _with_choices(p: Program) -> Program:
     masks: dict[Atom, Atom] = {}  # a bool by the number that it was converted to
     equations: list[Equation] = []
     for e in p.equations:
-        if e.name == "convert_element_type" and chooses(
+        if e.name == "convert_element_type" and dtypes.chooses(
                 e.inputs[0].aval.dtype, e.outputs[0].aval.dtype):
             masks[e.outputs[0]] = e.inputs[0]
         equations += _choice(e, masks) or [e.with_inner(with_choices)]
@@ -54,4 +47,4 @@ def _choice(e: Equation, masks: dict[Atom, Atom]) -> list[Equation] | None:
     return None
 
 
-__all__ = ["chooses", "with_choices"]
+__all__ = ["with_choices"]

@@ -22,7 +22,6 @@ from calque.dispatch import numpy_rules
 from calque.dispatch.array import Array
 from calque.dispatch.eager import compiled
 from calque.dispatch.sharded import labels
-from calque.lowering.passes.masks import chooses
 from calque.numpy import util
 from calque.runtime import Buffer
 from calque.transforms.stage import stage
@@ -121,7 +120,7 @@ def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
         return _Large(prim, a, b, out)  # (others are executables for any shape)
     if large or rule(out, ones, ones) is None:
         return None
-    if prim.name == "mul" and any(chooses(v.dtype, dtype) for v in avals):
+    if prim.name == "mul" and any(dtypes.chooses(v.dtype, dtype) for v in avals):
         return None  # (the general road chooses: numpy/ufuncs)
     return rule, dtype, out, widened
 

@@ -21,7 +21,6 @@ from calque.core.types import Function
 from calque.dispatch import shape_polymorphic
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
-from calque.lowering.passes.masks import chooses
 from calque.numpy import util
 from calque.numpy.documents import document, f32, i32, weak_truth
 from calque.numpy.quick import quick
@@ -124,7 +123,7 @@ def _choice(x: Any, y: Any) -> Any:
             return None
         trace = trace.parent
     for mask, number in ((x, y), (y, x)):
-        if shape_of(mask) == shape and chooses(dtype_of(mask), dtype):
+        if shape_of(mask) == shape and dtypes.chooses(dtype_of(mask), dtype):
             with lazy_eval("multiply"):
                 values = [util.broadcast_to(util.cast(v, dtype, weak), shape) for v in (0, number)]
                 return ew.select_n_p.bind(mask, *values)
