@@ -47,6 +47,7 @@ from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.known import with_known
 from calque.lowering.passes.legalize import legalize
+from calque.lowering.passes.masks import with_choices
 from calque.lowering.passes.messages import combined
 from calque.lowering.passes.narrow import has_small, narrowed
 from calque.lowering.passes.reroll import rerolled
@@ -161,9 +162,8 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     if not all([a.size for a in avals]):  # what has no elements is not computed
         plain = eliminate_dead_code(plain.replace(
             outputs=[o for o, a in zip(plain.outputs, avals) if a.size]))
-    plain = hoist(plain)
-    if has_small(plain):
-        plain = hoist(narrowed(plain))
+    plain = hoist(with_choices(plain))
+    plain = hoist(narrowed(plain)) if has_small(plain) else plain
     if target.backend == "llvm-cpu":
         plain = legalize(with_known(hoist(rerolled(plain))), *[
             native.object_of(target, source) is not None for source in ("fft", "spmm", "gemm")])
@@ -408,7 +408,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
         mlir.erase_unread(block)
         merge_equal(module)
         lowered = replace(
-            lowered, left=-1 if stepped else mlir.others(block), call=replace(
+            lowered, left=mlir.others(block), call=replace(
                 call, may_alias={i: others for i, others in aliases.items() if i not in written},
                 output_buffers=written, transients=storage),
             options=(*lowered.options, *sorted(ctx.options)), callbacks=tuple(ctx.callbacks),

@@ -12,7 +12,7 @@ import importlib.metadata
 import sys
 import threading
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -278,6 +278,10 @@ _OF_KERNELS = frozenset(("flow.dispatch", "arith.constant", "func.return", "stab
 FEW_BESIDE, DISPATCHES = 12, 4  # so many operations beside kernels, each beside so many of them
 _BESIDE = frozenset(("stablehlo.convolution", "stablehlo.transpose", "stablehlo.slice",
                      "stablehlo.pad", "iree_tensor_ext.compute_barrier.start"))
+# of a branch that the host takes, and of a call of Python
+_OF_HOST = frozenset(("tensor.extract", "arith.cmpi", "scf.if", "scf.yield", "func.call",
+                      "util.list.construct", "util.list.get", "hal.tensor.import",
+                      "hal.tensor.export"))
 
 
 def others(block: Any) -> int:
@@ -291,7 +295,17 @@ def others(block: Any) -> int:
         return name in _OF_KERNELS or name == "stablehlo.broadcast_in_dim" and (
             made_by(op.operands[0].owner) == "stablehlo.constant" and not op.operands[0].type.rank)
 
-    names = [str(op.operation.name) for op in block if not is_known(op)]
+    def beside(block: Any) -> Iterator[str]:
+        for op in block:
+            name = str(op.operation.name)
+            if name in _OF_HOST:
+                for region in op.operation.regions:
+                    for inner in region:
+                        yield from beside(inner)
+            elif not is_known(op):
+                yield name
+
+    names = list(beside(block))
     few = not names or len(names) <= FEW_BESIDE and all(n in _BESIDE for n in names) and (
         sum(op.operation.name == "flow.dispatch" for op in block) >= DISPATCHES * len(names))
     return len(names) if few else -1

@@ -23,7 +23,7 @@ from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.epilogues import with_epilogues
 from calque.lowering.passes.planes import in_planes
 from calque.lowering.passes.reads import with_reads_first
-from calque.lowering.passes.same import merged
+from calque.lowering.passes.same import merged_within
 from calque.lowering.passes.selected import with_windows_selected
 from calque.lowering.passes.shared import with_shared_solves
 from calque.lowering.passes.spmm import with_rows_added
@@ -43,7 +43,7 @@ def legalize(p: Program, transforms: bool = False, sparse: bool = False,
     there; `products`: whether that of products, and convolutions, is."""
     def write() -> Program:
         plain = by_blocks(with_shared_solves(with_parts_written(
-            with_choices_written(_as_they_lie(live(p))))))
+            with_choices_written(_as_they_lie(merged_within(live(p)))))))
         summed = with_vectors_summed(_in_slices(with_loops(plain, transforms)))
         made = with_stages(with_windows_selected(_turned_last(summed)))
         made = with_reads_first(with_rows_added(made) if sparse else made)
@@ -243,7 +243,7 @@ def in_words(e: Equation) -> list[Equation] | None:
         made = made and without_empty(made)  # (sums over one step have nothing left to add)
         if made is None or len(made.equations) != 1 or made.const_vars:
             return None
-        loop = made.equations[0].with_inner(_once)
+        loop = made.equations[0].with_inner(merged_within)
         if loop.name == "scan":  # (written out, its steps would be dispatches)
             loop = loop.replace(params={**loop.params, "unroll": 0})
         if cost.is_kernel(loop) or masked and _writes_rows(e):
@@ -254,12 +254,6 @@ def in_words(e: Equation) -> list[Equation] | None:
 def _writes_rows(e: Equation) -> bool:
     return is_masked(e) and not any(map(needs_words, e.inner)) and forms.writes_rows(
         e.params["body_jaxpr"], e.params["cond_jaxpr"].out_avals[0].ndim)
-
-
-def _once(p: Program) -> Program:
-    """p, at any depth, without what is computed twice: the largest number and its position."""
-    equations = [e.with_inner(_once) for e in p.equations]
-    return merged(p if tuple(equations) == p.equations else p.replace(equations=equations))
 
 
 def _between_keys(e: Equation, loop: Equation, inputs: Sequence[Var]) -> list[Equation]:

@@ -49,6 +49,21 @@ def test_arrays_are_not_hashable() -> None:
         hash(jnp.ones(2))
 
 
+def test_tracers_are_not_hashable() -> None:
+    met = []
+
+    def f(x):
+        met.append(isinstance(x, collections.abc.Hashable))
+        with pytest.raises(TypeError, match="unhashable type: '[A-Za-z]*Tracer'"):
+            hash(x)
+        return x * 1.0
+
+    for run in (calque.jit(f), calque.grad(f), lambda x: calque.jvp(f, (x,), (x,))):
+        run(2.0)
+    calque.vmap(f)(jnp.ones(2))
+    assert met == [False] * 4
+
+
 def test_keys_on_devices() -> None:
     keys = calque.random.split(calque.random.key(3), 1)
     for found in (calque.device_put_sharded(list(keys), calque.devices()[:1]),

@@ -188,3 +188,17 @@ print(float(jnp.var(x)), len([p for p in replay._plans.values() if p is not None
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           env={**os.environ, "CALQUE_OFF": "numpy,plans,kernels"})
     assert abs(float(done.stdout.split()[0]) - 35 / 12) < 1e-6 and done.stdout.split()[1] == "0"
+
+
+@pytest.mark.parametrize("shape", [(100, 20), (37, 20), (64, 64), (3, 40, 20), (5, 1)])
+def test_a_matrix_times_its_transpose_is_symmetric(shape):
+    """To the last bit: validity checks of covariances ask for it (BLAS alone gives it or not)."""
+    x = np.random.default_rng(3).normal(size=shape).astype("float32")
+    wide = x.astype(np.float64) @ x.astype(np.float64).swapaxes(-1, -2)
+    y = jnp.asarray(x)
+    for got in (y @ jnp.swapaxes(y, -1, -2), jnp.einsum("...ik,...jk->...ij", y, y),
+                jnp.dot(y, y[..., None])[..., 0] if y.ndim == 2 else y @ y.mT,
+                jnp.swapaxes(y.mT, -1, -2) @ y.mT):
+        made = np.asarray(got)
+        np.testing.assert_array_equal(made, made.swapaxes(-1, -2))
+        np.testing.assert_allclose(made, wide, rtol=1e-5, atol=1e-5)

@@ -246,3 +246,26 @@ def test_constants_that_read_what_a_kernel_has_taken() -> None:
     made = calque.jit(f)(x, y)
     np.testing.assert_allclose(abs(made[0]), abs(pivot * x), rtol=1e-5)
     np.testing.assert_array_equal(made[1], np.full(4, 2, np.float32))
+
+
+def test_a_branch_that_calls_python_leaves_the_rest_kernels() -> None:
+    """A check that raises (equinox's error_if) sent all of a program to IREE."""
+    rng = np.random.default_rng(0)
+    w, x = rng.normal(size=(20, 20)).astype("float32") / 4, rng.normal(size=20).astype("float32")
+
+    def f(x: Any, w: Any) -> Any:
+        y = jnp.tanh(w @ x) / (1.0 + jnp.sum(x * x))
+        y = lax.cond(jnp.isnan(y).any(), lambda y: calque.pure_callback(
+            lambda v: np.zeros_like(v), calque.ShapeDtypeStruct(y.shape, y.dtype), y),
+            lambda y: y, y)
+        return jnp.tanh(w @ y) + jnp.dot(y, y)
+
+    def by_numpy(x: Any) -> Any:
+        y = np.tanh(w @ x) / (1.0 + np.sum(x * x))
+        y = np.zeros_like(y) if np.isnan(y).any() else y
+        return np.tanh(w @ y) + y @ y
+
+    assert lowered(f, x, w).closed
+    np.testing.assert_allclose(calque.jit(f)(x, w), by_numpy(x), rtol=1e-5)
+    bad = np.where(np.arange(20) == 3, np.nan, x).astype("float32")
+    np.testing.assert_allclose(calque.jit(f)(bad, w), by_numpy(bad), rtol=1e-5)

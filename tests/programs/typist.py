@@ -35,8 +35,11 @@ def digest(value: Any, leaves: Any) -> list[Any] | None:
     """Shape, type, sums and extent of every array of a value; None: there is none in it."""
     if isinstance(value, type):
         return None
-    array = isinstance(value, (bool, int, float, complex, numpy.ndarray, numpy.generic)) or (
-        hasattr(value, "dtype") and hasattr(value, "shape"))
+    try:
+        array = isinstance(value, (bool, int, float, complex, numpy.ndarray, numpy.generic)) or (
+            hasattr(value, "dtype") and hasattr(value, "shape"))
+    except Exception:  # noqa: BLE001  (a program's own __getattr__ may raise anything)
+        return None
     if not array and not isinstance(value, (tuple, list, dict)):
         return None
     made = []
@@ -71,11 +74,11 @@ def opened(cell: str) -> str:
 
 def wait_for(names: dict[str, Any]) -> None:
     for value in list(names.values()):
-        if hasattr(value, "block_until_ready") and not isinstance(value, type):
-            try:
+        try:
+            if hasattr(value, "block_until_ready") and not isinstance(value, type):
                 value.block_until_ready()
-            except (RuntimeError, TypeError):  # (a deleted array, the name of a type)
-                pass
+        except Exception:  # noqa: BLE001  (a deleted array; a __getattr__ of the program's own)
+            pass
 
 
 def main(arguments: Sequence[str]) -> None:

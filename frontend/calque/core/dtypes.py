@@ -143,6 +143,15 @@ def is_float(dtype: Any) -> bool:
     return dtype in _FLOAT_SET
 
 
+_CHOSEN = frozenset(("float16", "float32", "float64", "complex64", "complex128"))
+
+
+def chooses(bools: Any, dtype: Any) -> bool:
+    """Whether a product of bools, as numbers of a dtype, and others of it is a choice between those
+    and 0 (lowering/passes/masks)."""
+    return bools == bool_ and dtype.name in _CHOSEN
+
+
 def is_inexact(dtype: Any) -> bool:
     return dtype in _FLOAT_SET or dtype in COMPLEX
 

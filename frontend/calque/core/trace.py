@@ -256,8 +256,7 @@ class Tracer(HasAval):
         """What a text of it says of its value: as JAX's does, whose users know it."""
         return str(self.aval)
 
-    def __hash__(self) -> int:
-        raise TypeError(f"unhashable type: '{type(self).__name__}'")
+    __hash__ = None  # type: ignore[assignment]  # (libraries ask isinstance(x, Hashable))
 
 
 def _where(trace: Trace) -> str:

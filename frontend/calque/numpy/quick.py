@@ -132,7 +132,20 @@ def _plan(prim: Primitive, inexact: bool, a: Any, b: Any) -> Any:
         return _Large(prim, a, b, out)  # (others are executables for any shape)
     if large or rule(out, ones, ones) is None:
         return None
+    if prim.name == "mul" and widened:
+        masks = [isinstance(v, ShapedArray) and v.shape == shape and dtypes.chooses(v.dtype, dtype)
+                 for v in (a, b)]
+        if any(masks):  # (as numpy/ufuncs does, and programs: lowering/passes/masks)
+            rule = _choice if masks[0] else _choice_behind
     return rule, dtype, out, widened
+
+
+def _choice(out: ShapedArray, mask: Any, x: Any) -> Any:
+    return np.where(mask, x, out.dtype.type(0))
+
+
+def _choice_behind(out: ShapedArray, x: Any, mask: Any) -> Any:
+    return _choice(out, mask, x)
 
 
 class _Large:

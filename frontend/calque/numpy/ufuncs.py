@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from calque.core import dtypes
-from calque.core.avals import dtype_of
+from calque.core.avals import dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.naming import alias
 from calque.core.primitive import Primitive
+from calque.core.trace import Trace, current
 from calque.core.tracebacks import hide_ours
 from calque.core.types import Function
 from calque.dispatch import shape_polymorphic
 from calque.dispatch.array import Array
+from calque.dispatch.eager import lazy_eval
 from calque.numpy import util
 from calque.numpy.documents import document, f32, i32, weak_truth
 from calque.numpy.quick import NUMPYS, eager_array, quick
@@ -99,6 +101,10 @@ def _bool_form(f: Function, number: Primitive, prim: Primitive) -> Function:
             x, y = util.check_arrays(name, x, y)
             if dtype_of(x) == dtype_of(y) == dtypes.bool_:
                 return binary(name, prim, _EXACT, x, y)
+            if number is ew.mul_p and dtypes.bool_ in (dtype_of(x), dtype_of(y)):
+                done = _choice(x, y) if out is where is None else None
+                if done is not None:
+                    return done
             return f(x, y, out=out, where=where)
         except Exception as error:
             hide_ours(error)
@@ -107,6 +113,23 @@ def _bool_form(f: Function, number: Primitive, prim: Primitive) -> Function:
     call.__name__ = call.__qualname__ = name
     call.__doc__, call.__module__ = f.__doc__, f.__module__
     return call
+
+
+def _choice(x: Any, y: Any) -> Any:
+    """x * y of a mask and numbers, where no program is made that lowering/passes/masks reads."""
+    dtype, weak = util.joined((x, y))
+    shape = util.common_shape("multiply", [shape_of(x), shape_of(y)])
+    trace: Trace | None = current.get()
+    while trace is not None:
+        if trace.kind == "stage":
+            return None
+        trace = trace.parent
+    for mask, number in ((x, y), (y, x)):
+        if shape_of(mask) == shape and dtypes.chooses(dtype_of(mask), dtype):
+            with lazy_eval("multiply"):
+                values = [util.broadcast_to(util.cast(v, dtype, weak), shape) for v in (0, number)]
+                return ew.select_n_p.bind(mask, *values)
+    return None
 
 
 add = _bool_form(_add, ew.add_p, ew.or_p)

@@ -123,8 +123,19 @@ def _dot(out: Any, x: Value, y: Value, *, dimension_numbers: Any, precision: Any
         return None
     (px, sx), (py, sy) = form
     a, b = x.transpose(px).reshape(sx), y.transpose(py).reshape(sy)
-    made = np.matmul(a.astype(work, copy=False), b.astype(work, copy=False))
+    a, b = a.astype(work, copy=False), b.astype(work, copy=False)
+    if _is_gram(a, b):  # x @ x.T is symmetric to the last bit, which BLAS sees by the memory
+        b = a.swapaxes(-1, -2)
+    made = np.matmul(a, b)
     return made.astype(out.dtype, copy=False).reshape(out.shape)
+
+
+def _is_gram(a: Value, b: Value) -> bool:
+    """Whether a product of matrices is one of a matrix with its own transpose."""
+    m, n = a.shape[-2], b.shape[-1]
+    if m != n or m < 2 or not a.size or a.ndim == 2 and a[-1, 0] != b[0, -1]:
+        return False
+    return np.array_equal(a, b.swapaxes(-1, -2))
 
 
 @functools.lru_cache(1024)
