@@ -188,6 +188,13 @@ def test_nothing_is_dead() -> None:
     assert not dead
 
 
+def test_what_programs_remember_has_one_name() -> None:
+    """Two passes that remember under one name give each other's results."""
+    found = [name for _, path in modules() for name in re.findall(
+        r'\.derived\(\s*("[^"]+"),', path.read_text())]
+    assert [n for n in found if found.count(n) > 1] == []
+
+
 def test_files_stay_readable() -> None:
     long = {str(p.relative_to(ROOT)): n for _, p in modules()
             if (n := len(p.read_text().splitlines())) > 640}

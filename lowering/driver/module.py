@@ -47,7 +47,7 @@ from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.hoist import hoist
 from calque.lowering.passes.known import with_known
 from calque.lowering.passes.legalize import legalize
-from calque.lowering.passes.masks import with_choices
+from calque.lowering.passes.masks import with_masks_chosen
 from calque.lowering.passes.messages import combined
 from calque.lowering.passes.narrow import has_small, narrowed
 from calque.lowering.passes.reroll import rerolled
@@ -162,7 +162,7 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
     if not all([a.size for a in avals]):  # what has no elements is not computed
         plain = eliminate_dead_code(plain.replace(
             outputs=[o for o, a in zip(plain.outputs, avals) if a.size]))
-    plain = hoist(with_choices(plain))
+    plain = hoist(with_masks_chosen(plain))
     plain = hoist(narrowed(plain)) if has_small(plain) else plain
     if target.backend == "llvm-cpu":
         plain = legalize(with_known(hoist(rerolled(plain))), *[

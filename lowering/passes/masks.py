@@ -5,7 +5,7 @@
 arithmetic of floats says that 0 times infinity is NaN.  XLA reads a product with a bool that was
 converted in the same program as a choice, for dtypes that it multiplies as they are; so do we.
 What is broadcast behind its conversion stays a product there, and here.  Start reading at
-`with_choices`.
+`with_masks_chosen`.
 """
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from calque.core.program import Atom, Equation, Literal, Program
 from calque.lowering.passes.replacement import Replacement
 
 
-def with_choices(p: Program) -> Program:
+def with_masks_chosen(p: Program) -> Program:
     """p with select_n in the place of such products, at any depth."""
-    return p.derived("choices", lambda: _with_choices(p))
+    return p.derived("masks chosen", lambda: _with_masks_chosen(p))
 
 
-def _with_choices(p: Program) -> Program:
+def _with_masks_chosen(p: Program) -> Program:
     masks: dict[Atom, Atom] = {}  # a bool by the number that it was converted to
     equations: list[Equation] = []
     for e in p.equations:
         if e.name == "convert_element_type" and dtypes.chooses(
                 e.inputs[0].aval.dtype, e.outputs[0].aval.dtype):
             masks[e.outputs[0]] = e.inputs[0]
-        equations += _choice(e, masks) or [e.with_inner(with_choices)]
+        equations += _choice(e, masks) or [e.with_inner(with_masks_chosen)]
     same = len(equations) == len(p.equations) and all(
         a is b for a, b in zip(equations, p.equations))
     return p if same else p.replace(equations=equations)
@@ -47,4 +47,4 @@ def _choice(e: Equation, masks: dict[Atom, Atom]) -> list[Equation] | None:
     return None
 
 
-__all__ = ["with_choices"]
+__all__ = ["with_masks_chosen"]

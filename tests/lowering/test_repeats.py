@@ -28,8 +28,9 @@ def written_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def layers(x: Any, numbers: Any) -> Any:
-    """Each layer alone, so that nothing large is left behind infinity and NaN."""
-    return [jnp.maximum((x @ x) * n, n) / 2 for n in numbers]
+    """Each layer alone, so that nothing large is left behind infinity and NaN; of products that are
+    equal one is left."""
+    return [jnp.maximum((jnp.roll(x, i, 0) @ x) * n, n) / 2 for i, n in enumerate(numbers)]
 
 
 def text(f: Any, *args: Any) -> str:
@@ -54,17 +55,19 @@ def test_every_number_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [1, -3, 7, 2**31 - 1, -2**31, 0, 5, 9, 11, 13]
 
     def f(x: Any, k: Any) -> Any:
-        return (layers(x, NUMBERS), [n - x @ x for n in NUMBERS], [(k @ k) * n for n in whole])
+        return (layers(x, NUMBERS), [n - jnp.roll(x, -i, 0) @ x for i, n in enumerate(NUMBERS)],
+                [(jnp.roll(k, i, 0) @ k) * n for i, n in enumerate(whole)])
 
     assert text(f, x, k).count(GIVEN) >= 3 * 10
     first, second, third = calque.jit(f)(x, k)
     product, counts = np.asarray(x) @ np.asarray(x), np.asarray(k) @ np.asarray(k)
     with np.errstate(all="ignore"):
-        for n, y, z in zip(map(np.float32, NUMBERS), first, second):
-            np.testing.assert_array_equal(y, np.maximum(product * n, n) / np.float32(2))
-            np.testing.assert_array_equal(z, n - product)
-        for i, w in zip(whole, third):
-            np.testing.assert_array_equal(w, counts * np.int32(i))
+        for i, (n, y, z) in enumerate(zip(map(np.float32, NUMBERS), first, second)):
+            turned = np.roll(product, i, 0)
+            np.testing.assert_array_equal(y, np.maximum(turned * n, n) / np.float32(2))
+            np.testing.assert_array_equal(z, n - np.roll(product, -i, 0))
+        for i, (n, w) in enumerate(zip(whole, third)):
+            np.testing.assert_array_equal(w, np.roll(counts, i, 0) * np.int32(n))
 
 
 @pytest.mark.parametrize("form, dtype", [

@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import calque.numpy as jnp
 from calque.core.errors import explain
 
@@ -151,7 +153,7 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
     """
     if callable(scalar_or_schedule):
         return scalar_or_schedule
-    if jnp.ndim(scalar_or_schedule) == 0:
+    if np.ndim(scalar_or_schedule) == 0:  # (a list, too, which jnp.ndim warns of)
         return constant(scalar_or_schedule)
     raise TypeError(explain(f"make_schedule: {type(scalar_or_schedule)} is no step size.",
                             fix="pass a number or a function of the step."))
