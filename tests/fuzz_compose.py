@@ -2,15 +2,16 @@
 
 What fuzz.py and fuzz_api.py do not reach: arrays packed of up to 130 small ones, loops written out,
 nested derivatives of branches, chains of calls without waiting, trees of up to 300 leaves of NumPy
-and Python, functions that are dropped, odd Python values, linear maps as trees, float0.
+and Python, functions that are dropped, odd Python values, linear maps as trees, float0, loops that
+write elements of arrays and read them.
 Each program is of one of these kinds.  Those that are compiled are one module per group, on
 arguments between inaccessible pages; the others run by themselves.  CALQUE_FUZZ_JAX names a Python
 that has JAX, which answers the texts of the last kinds.
 
     python tests/fuzz_compose.py --explain 17        the program and what is wrong with it
 
-Files: fuzz_compose_draw, _built (compiled), _calls, _values, _texts, _jax (the other worker) and
-_known.  Start reading at `failures`.
+Files: fuzz_compose_draw, _built (compiled), _calls, _values, _texts, _writes, _jax (the other
+worker) and _known.  Start reading at `failures`.
 """
 from __future__ import annotations
 
@@ -33,6 +34,7 @@ from support import (
     fuzz_compose_known,
     fuzz_compose_texts,
     fuzz_compose_values,
+    fuzz_compose_writes,
 )
 from support.fuzz_api_run import Jax
 from support.fuzz_compose_draw import Trial
@@ -48,7 +50,7 @@ KINDS = [(fuzz_compose_built.packed, 1), (fuzz_compose_built.unrolled, 1),
          (fuzz_compose_built.branches, 2), (fuzz_compose_calls.chain, 30),
          (fuzz_compose_calls.dropped, 2), (fuzz_compose_values.tree, 25),
          (fuzz_compose_values.linear_map, 2), (fuzz_compose_texts.odd, 28),
-         (fuzz_compose_texts.float0, 6)]
+         (fuzz_compose_texts.float0, 6), (fuzz_compose_writes.writes, 4)]
 _jax: list[Jax] = []
 
 
