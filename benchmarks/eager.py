@@ -38,7 +38,7 @@ def grid(m: Any, n: Any) -> Function:
 
 def rows() -> list[Row]:
     rng = np.random.default_rng(0)
-    x, y = (rng.normal(size=4).astype(np.float32) for _ in range(2))
+    x, y, host = (rng.normal(size=4).astype(np.float32) for _ in range(3))
     made = [compare(name, *both(f, x, y, wait=False), bar, inner=inner) for name, f, bar, inner in (
         ("eager x + y, 4 elements", lambda n, x, y: x + y, 1.5, 2000),
         ("eager expression of 10 operations", lambda n, x, y: ((x + y) * x - y + x * 2 - 1)
@@ -60,7 +60,10 @@ def rows() -> list[Row]:
         ("eager percentile", lambda n, x, y: n.percentile(x, 30.0), 1.2, 500),
         ("eager interp", lambda n, x, y: n.interp(x, y, x), 1.2, 500),
         ("eager linspace(0, 1, 8)", lambda n, x, y: n.linspace(0, 1, 8), 1.2, 500),
-        ("eager where(x > 0, x, y)", lambda n, x, y: n.where(x > 0, x, y), None, 500))]
+        ("eager where(x > 0, x, y)", lambda n, x, y: n.where(x > 0, x, y), None, 500),
+        ("eager std of NumPy's array", lambda n, x, y: n.std(host), 1.2, 500),
+        ("eager exp of NumPy's array", lambda n, x, y: n.exp(host), None, 500),
+        ("eager x times NumPy's number", lambda n, x, y: x * np.float32(1.5), None, 500))]
     states = rng.normal(size=(500, 200)).astype(np.float32)
     made.append(compare("eager stack of 500 states", *both(
         lambda n, *rows: n.stack(rows), *states), 1.2))

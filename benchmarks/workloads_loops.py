@@ -283,6 +283,24 @@ def kept_where_done(j: Any, more: int) -> Made:
 
 
 @workload
+def steps_that_a_counter_ends(j: Any, more: int) -> Made:
+    """Over an array, as often as an argument says; and positions in the body."""
+    def f(n: Any, x: Any) -> Any:
+        return j.lax.fori_loop(
+            0, n, lambda i, x: x * 0.5 + j.np.where(j.np.arange(x.size) == i, 1.0, 0.25), x)
+    return f, (np.int32(1000), uniform(4000 + more))
+
+
+@workload
+def what_was_there_is_given(j: Any, more: int) -> Made:
+    """Each step exchanges two numbers, and gives what stood at two places before."""
+    def f(x: Any) -> Any:
+        return j.lax.scan(lambda x, i: (
+            x.at[i].set(x[i + 1]).at[i + 1].set(x[i]), (x[0], x[i])), x, j.np.arange(2000))
+    return f, (uniform(6000 + more),)
+
+
+@workload
 def products_with_captured_pairs(j: Any, more: int) -> Made:
     """A Python loop makes a small array in each turn; of JAX's own benchmarks."""
     def f(x: Any) -> Any:
