@@ -1,18 +1,19 @@
 """Buffers: typed memory on a device whose value may still be on its way.
 
 A `Buffer` is an IREE buffer view, its NumPy shape and dtype, and a fence: None when the value is
-there, else the semaphore that reaches 1 when the producer is done.  A view may come at first use:
-of a value that NumPy computed (`Buffer.of_host`), and of small results (`Buffer.later`).  IREE's
-queues keep the memory of running calls alive, so nothing here has to.  Memory shared by several
-Buffers or seen by NumPy is tracked in `_Sharing`, because only memory nobody else can see may be
-donated.
+there, else the semaphore that reaches 1 when the producer is done.  Programs give and take views
+as references (`ref`): IREE's object behind one costs twice as much, and is made for who reads the
+value on the host.  A value that NumPy computed (`Buffer.of_host`) gets one when a program takes it.
+IREE's queues keep the memory of running calls alive, so nothing here has to.  Memory shared by
+several Buffers or seen by NumPy is tracked in `_Sharing`, because only memory nobody else can see
+may be donated.
 Start reading at `Buffer.from_numpy`, then `numpy`, then `hand_over`.
 """
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import iree.runtime as rt
@@ -70,7 +71,7 @@ class Buffer:
     Buffers are made by `Buffer.from_numpy`, `Buffer.alias_numpy`, `from_dlpack` and programs.
 
     Args:
-      view: IREE's buffer view.
+      ref: IREE's buffer view, or a reference to one.
       shape: sizes of the axes.
       dtype: NumPy dtype of the elements.
       device: where the memory is.
@@ -85,40 +86,42 @@ class Buffer:
       (Buffer(int64[3], cpu:0, ready), 24, array([0, 1, 2]))
     """
 
-    __slots__ = ("__weakref__", "_base", "_host", "_later", "_readers", "_sharing", "device",
-                 "dtype", "fence", "owned", "shape", "view")
+    __slots__ = ("__weakref__", "_base", "_host", "_readers", "_sharing", "device",
+                 "dtype", "fence", "owned", "ref", "shape")
 
-    view: Any  # HalBufferView; None once deleted; unset, while _host or _later is there, till asked
+    ref: Any  # HalBufferView or VmRef; None once deleted, and of _host until a program takes it
     _host: Array | None  # the value, where NumPy computed it
-    _later: tuple[Callable[..., Any], int, list[int]] | None  # what gives the view till then
     fence: Any  # None when the value is there, else the HalSemaphore that will reach 1
     owned: bool
     _sharing: _Sharing | None
     _base: weakref.ref[Array] | None
     _readers: list[Any] | None  # semaphores of queued programs that read the memory
 
-    def __init__(self, view: Any, shape: Shape, dtype: np.dtype[Any], device: Device,
+    def __init__(self, ref: Any, shape: Shape, dtype: np.dtype[Any], device: Device,
                  fence: Any = None, owned: bool = True) -> None:
-        self.view = view
+        self.ref = ref
         self.shape = shape
         self.dtype = dtype
         self.device = device
         self.fence = fence
         self.owned = owned
-        self._host = self._later = self._sharing = self._base = self._readers = None
+        self._host = self._sharing = self._base = self._readers = None
 
-    def __getattr__(self, name: str) -> Any:
-        """The view, for whom asks first: many buffers never need one."""
-        if name != "view":
-            raise AttributeError(f"'Buffer' object has no attribute {name!r}")
-        later = self._later
-        if later is None:
+    def taken(self) -> Any:
+        """The reference that a program takes; DeletedBufferError if there is none."""
+        if self.ref is None:
+            self.check_alive()
             assert self._host is not None
-            self.view, self.fence = _copied(self._host, self.device)
-        else:
-            later[2][1] += 1
-            self.view, self._later = later[0](later[1], rt.HalBufferView), None
-        return self.view
+            self.ref, self.fence = _copied(self._host, self.device)
+        return self.ref
+
+    @property
+    def view(self) -> Any:
+        """IREE's buffer view."""
+        ref = self.taken()
+        if type(ref) is not rt.HalBufferView:
+            self.ref = ref = ref.deref(rt.HalBufferView)
+        return ref
 
     # ---- construction
 
@@ -137,20 +140,7 @@ class Buffer:
         array.flags.writeable = False
         made._host, made.owned = array, True
         made.shape, made.dtype, made.device = array.shape, array.dtype, device
-        made.fence = made._later = made._sharing = made._base = made._readers = None
-        return made
-
-    @staticmethod
-    def later(get: Callable[..., Any], index: int, shape: Shape, dtype: np.dtype[Any],
-              device: Device, asked: list[int]) -> Buffer:
-        """A ready buffer whose view is get(index, HalBufferView), called when it is needed.
-
-        `asked[1]` counts the calls.
-        """
-        made = Buffer.__new__(Buffer)
-        made._later, made.owned = (get, index, asked), True
-        made.shape, made.dtype, made.device = shape, dtype, device
-        made.fence = made._host = made._sharing = made._base = made._readers = None
+        made.ref = made.fence = made._sharing = made._base = made._readers = None
         return made
 
     @staticmethod
@@ -181,7 +171,7 @@ class Buffer:
 
     def is_deleted(self) -> bool:
         """True after `delete()` and after donation."""
-        return self._later is None and self._host is None and self.view is None
+        return self._host is None and self.ref is None
 
     def is_ready(self) -> bool:
         """True when the value is there (False for one whose computation failed)."""
@@ -225,7 +215,7 @@ class Buffer:
 
     def delete(self) -> None:
         """Give the memory up (it is freed when running calls and NumPy views let go of it)."""
-        self.view = self.fence = self._host = self._later = None
+        self.ref = self.fence = self._host = None
 
     def has_views(self) -> bool:
         """True while a NumPy array, memoryview or DLPack export over the memory lives."""
@@ -333,7 +323,7 @@ class Buffer:
                 readers[:] = [s for s in readers if not is_over(s)]
 
     def hand_over(self) -> tuple[Any, list[Any]]:
-        """(view, semaphores) for a program that may overwrite the memory; deletes this buffer.
+        """(reference, semaphores) for a program that may overwrite the memory; deletes this buffer.
 
         The memory itself where `may_donate`, else a copy.  The program must wait for the
         semaphores: the value's own, and those of queued programs that still read the old value.
@@ -343,11 +333,11 @@ class Buffer:
             source, waits = self, [s for s in self._readers or () if not is_over(s)]
         else:
             source, waits = self.copy(), []
-        view = source.view  # (asked for first: it may bring a fence)
+        ref = source.taken()  # (asked for first: it may bring a fence)
         if source.fence is not None:
             waits.append(source.fence)
         self.delete()
-        return view, waits
+        return ref, waits
 
     def copy(self) -> Buffer:
         """A copy on the same device; it waits for this value on the device, not on the host."""

@@ -45,12 +45,7 @@ from calque.runtime.lane import messages
 from calque.runtime.memory import allocate, exhausted, free
 from calque.runtime.watch import span, watchers
 
-# Results of so few bytes in all are taken out of IREE's list when somebody asks: half a microsecond
-# each, which results that only go to NumPy or nowhere never pay.  One that is kept keeps them all.
-FEW_BYTES = 4096
-
 _List = rt.VmVariantList
-later = Buffer.later
 _View = rt.HalBufferView
 _Fence = rt.HalFence
 _create_fence = rt.HalFence.create_at
@@ -70,9 +65,6 @@ def check_sender(what: str) -> None:
             f"thread_guard: {what} sends messages to other processes, and is called from another "
             "thread than the one that set the guard.", "",
             "call it from that thread, or leave the context first."))
-
-
-UNDECIDED = 64  # results after which an executable looks whether their views were needed
 
 
 class Module:
@@ -149,7 +141,7 @@ class Executable:
       array([-1., -1.], dtype=float32)
     """
 
-    __slots__ = ("_asked", "_donated", "_lazy_views", "_lock", "_may_alias", "_module",
+    __slots__ = ("_donated", "_lock", "_may_alias", "_module",
                  "_must_run_inline", "_noted", "_on_sync", "_on_task", "_output_buffers",
                  "_result_bytes", "_runs_inline", "_sends", "_slow_path", "_specs", "_storage",
                  "_transient_bytes", "_transients", "device", "entry", "name", "result_specs")
@@ -172,9 +164,6 @@ class Executable:
         self._sends = any([getattr(c[0], "into", False) for c in self._module.callbacks])
         self._slow_path = self._sends or not self._runs_inline or bool(
             call.output_buffers or call.transients)
-        self._lazy_views = self.result_specs is not None and call.may_alias == {} and sum(
-            math.prod(shape) * dtype.itemsize for shape, dtype in self.result_specs) <= FEW_BYTES
-        self._asked = [0, 0]  # results made, and those of them whose views somebody needed
         self._may_alias = call.may_alias
         self._output_buffers = call.output_buffers
         self._transient_bytes = call.transient_bytes
@@ -208,7 +197,8 @@ class Executable:
             for arg in args:
                 if arg.fence is not None and not arg.is_ready():
                     return self._call_slow_path(args)
-                push(arg.view)
+                ref = arg.ref
+                push(arg.taken() if ref is None else ref)
             for arg in given:
                 arg.delete()
             push(NO_FENCE)
@@ -224,19 +214,9 @@ class Executable:
         if specs is None:
             outputs = self._wrap(results, None)
         else:
-            get = results.get_as_object
-            device = self.device
-            outputs = []
-            if self._lazy_views:
-                asked = self._asked
-                for index, (shape, dtype) in enumerate(specs):
-                    outputs.append(later(get, index, shape, dtype, device, asked))
-                asked[0] += len(outputs)
-                if asked[0] > UNDECIDED:  # views at once, if half of them are needed anyway
-                    self._lazy_views, self._asked = 2 * asked[1] < asked[0], [0, 0]
-            else:
-                for index, (shape, dtype) in enumerate(specs):
-                    outputs.append(Buffer(get(index, _View), shape, dtype, device))
+            get, device = results.get_as_ref, self.device
+            outputs = [Buffer(get(i), shape, dtype, device)
+                       for i, (shape, dtype) in enumerate(specs)]
         if self._may_alias or self._may_alias is None:
             self._note_sharing(args, outputs)
         return outputs
@@ -269,10 +249,11 @@ class Executable:
     def _wrap(self, results: Any, fence: Any) -> list[Buffer]:
         specs = self.result_specs
         device = self.device
-        get = results.get_as_object
         if specs is None:
-            return [wrap_view(get(i, _View), device, fence) for i in range(results.size)]
-        return [Buffer(get(i, _View), shape, dtype, device, fence)
+            return [wrap_view(results.get_as_object(i, _View), device, fence)
+                    for i in range(results.size)]
+        get = results.get_as_ref
+        return [Buffer(get(i), shape, dtype, device, fence)
                 for i, (shape, dtype) in enumerate(specs)]
 
     def _call_slow_path(self, args: Sequence[Buffer]) -> list[Buffer]:
@@ -281,7 +262,7 @@ class Executable:
             check_not_forked()
         device = self.device
         for arg in args:
-            if arg.view is None or arg.device is not device:
+            if arg.ref is None or arg.device is not device:
                 self._check(args)
                 break
         readers: Sequence[Buffer] = args
@@ -289,7 +270,7 @@ class Executable:
             readers = [arg for i, arg in enumerate(args) if i not in self._donated]
             views, waits = self._gather(args)
         else:
-            views = [arg.view for arg in args]
+            views = [arg.taken() for arg in args]
             waits = [arg.fence for arg in args if arg.fence is not None and not arg.is_ready()]
         if self._must_run_inline and waits:
             for arg in args:
@@ -385,7 +366,7 @@ class Executable:
         views: list[Any] = [None] * len(args)
         for position, arg in enumerate(args):
             if position not in self._donated:
-                views[position] = arg.view
+                views[position] = arg.taken()
                 if arg.fence is not None and not arg.is_ready():
                     waits.append(arg.fence)
         times = Counter(map(id, args))
@@ -407,7 +388,7 @@ class Executable:
         if known is None:  # an artifact, whose record is not believed
             owners: dict[str, Buffer] = {}
             for buffer in (*args, *outputs):
-                if buffer.view is not None:  # (its memory's address stands in the text)
+                if not buffer.is_deleted():  # (its memory's address stands in the text)
                     owner = owners.setdefault(repr(buffer.view.get_buffer().ref), buffer)
                     if owner is not buffer:
                         owner.share_with(buffer)
@@ -417,8 +398,8 @@ class Executable:
             own = outputs[i].view.get_buffer().ref
             for k in others:
                 if k not in memory:
-                    view = (args[k] if k >= 0 else outputs[-1 - k]).view
-                    memory[k] = None if view is None else view.get_buffer().ref
+                    other = args[k] if k >= 0 else outputs[-1 - k]
+                    memory[k] = None if other.is_deleted() else other.view.get_buffer().ref
                 if memory[k] is not None and memory[k] == own:
                     (args[k] if k >= 0 else outputs[-1 - k]).share_with(outputs[i])
                     break

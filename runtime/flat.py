@@ -64,13 +64,11 @@ class FlatExecutable:
         flat = (size,)
         waits = []
         for arg, scalar in zip(args, self.scalars):
-            view = arg.view
-            if view is None:
-                arg.check_alive()
+            ref = arg.taken()
             wanted = () if scalar else flat
             if arg.shape != wanted:
-                view = _View(view.get_buffer(), wanted, element_type(arg.dtype))
-            push(view)
+                ref = _View(arg.view.get_buffer(), wanted, element_type(arg.dtype))
+            push(ref)
             if arg.fence is not None and not arg.is_ready():
                 waits.append(arg.fence)
         inline = run_inline and not waits and device.is_host

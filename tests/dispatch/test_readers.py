@@ -72,6 +72,12 @@ OTHER: list[tuple[Any, Any]] = [
 CONFIG = "config"
 
 
+@pytest.fixture(params=[200, 0], ids=["names", "lists"], autouse=True)
+def leaves_with_names(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few leaves have a name each in a reader's text, many are put into a list."""
+    monkeypatch.setattr(signatures, "MOST_NAMES", request.param)
+
+
 def made(value: Any) -> signatures.Reader:
     key = signatures.read("f", (value,), {}, CONFIG)[0]
     reader = signatures.reader((value,), {}, key[0])
@@ -182,3 +188,99 @@ def test_compiled_functions_learn_once(monkeypatch: pytest.MonkeyPatch) -> None:
         run(gone, 1.0)
     with calque.debug_nans(True), pytest.raises(FloatingPointError):
         run(ONE * np.nan, 1.0)
+
+
+# ---- random structures
+def tree(rng: np.random.Generator, depth: int) -> Any:
+    """A random tree of arrays, numbers and NumPy's arrays."""
+    kind = rng.integers(9) if depth else 8
+    some = [tree(rng, depth - 1) for _ in range(rng.integers(5) if depth else 0)]
+    match kind:
+        case 0 | 1:
+            return some
+        case 2:
+            return tuple(some)
+        case 3 | 4:
+            return dict(zip(rng.permutation(list("abcdefgh")).tolist(), some))
+        case 5:
+            return Pair(tree(rng, depth - 1), some)
+        case 6:
+            return Box(*some, data=int(rng.integers(2)))
+        case 7:
+            return None
+    leaf = rng.integers(12)
+    return (2.5 if leaf == 0 else np.ones(2) if leaf == 1 else True if leaf == 2 else
+            jnp.arange(int(leaf)))
+
+
+def changed(rng: np.random.Generator, value: Any) -> Any:
+    """The same tree with one of its nodes, or leaves, made another."""
+    if isinstance(value, (list, tuple)) and not isinstance(value, Pair) and value:
+        i = int(rng.integers(len(value) + 1))
+        if i == len(value):
+            return value[:-1] if rng.integers(2) else type(value)((*value, ONE))
+        return type(value)(changed(rng, x) if i == k else x for k, x in enumerate(value))
+    if isinstance(value, dict) and value:
+        key = list(value)[rng.integers(len(value))]
+        rest = {k: v for k, v in value.items() if k != key}
+        return rest if rng.integers(3) == 0 else {**rest, key: changed(rng, value[key])}
+    if isinstance(value, Pair):
+        return Pair(changed(rng, value.x), value.y) if rng.integers(2) else (value.x, value.y)
+    return [None, (), ONE, [ONE], 1.0, {}, Box(ONE), np.zeros(1)][rng.integers(8)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_structures_are_read_or_left(seed: int) -> None:
+    """A reader gives what optree's way gives, or nothing: of its own structure always."""
+    rng = np.random.default_rng(seed)
+    value: Any = ()
+    while len(tree_util.tree_leaves(value)) < 2:
+        value = tuple(tree(rng, 4) for _ in range(rng.integers(1, 4)))
+    if all(tree_util.treedef_is_leaf(tree_util.tree_structure(x)) for x in value):
+        value = (value,)
+    kwargs = {"more": tree(rng, 2)} if rng.integers(2) else {}
+    key = signatures.read("f", value, kwargs, CONFIG)[0]
+    reader = signatures.reader(value, kwargs, key[0])
+    assert reader is not None
+    for others in (value, *[changed(rng, value) for _ in range(12)]):
+        args = others if isinstance(others, tuple) else (others,)
+        want, read = signatures.read("f", args, kwargs, CONFIG), reader(args, kwargs, CONFIG)
+        assert read is not None or others is not value
+        if read is not None:
+            assert read[0] == want[0] and len(read[1]) == len(want[1])
+            assert all(a is b for a, b in zip(read[2], want[2], strict=True))
+            assert all(a.shape == b.shape for a, b in zip(read[1], want[1]))
+
+
+def test_steps_of_many_leaves_in_a_row() -> None:
+    """Donated or not, with a number beside them: long enough for a reader, and then another
+    structure; the oracle is NumPy."""
+    params = {f"layer{i}": {"w": jnp.full(3, i, jnp.float32), "b": jnp.float32(i)}
+              for i in range(130)}
+    for donated in ((), (0,)):
+        step = calque.jit(lambda p, rate: tree_util.tree_map(lambda x: x - rate, p),
+                          donate_argnums=donated)
+        state = tree_util.tree_map(jnp.copy, params)
+        for _ in range(34):
+            state = step(state, 0.5)
+        calque.block_until_ready([state, {"n": (1, None)}])
+        for i in range(130):
+            np.testing.assert_array_equal(state[f"layer{i}"]["w"], np.full(3, i - 17.0))
+            assert state[f"layer{i}"]["b"] == i - 17
+        del state["layer7"]["b"]
+        np.testing.assert_array_equal(step(state, 1.0)["layer7"]["w"], np.full(3, 7 - 18.0))
+
+
+def test_waiting_finds_what_was_deleted_and_what_failed() -> None:
+    """At any depth of a tree of lists, dictionaries and other nodes."""
+    for at in range(4):
+        gone = jnp.ones(2) + 1
+        gone.delete()
+        for tree_of in (lambda x: [[ONE, x]], lambda x: {"a": {"b": (x,)}}, lambda x: Box([x]),
+                        lambda x: (Pair(1, x), ONE)):
+            with pytest.raises(RuntimeError, match="deleted"):
+                calque.block_until_ready([ONE] * at + [tree_of(gone)])
+    endless: list[Any] = [ONE]
+    endless.append(endless)
+    with pytest.raises(RecursionError):
+        calque.block_until_ready(endless)

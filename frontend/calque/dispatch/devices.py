@@ -5,7 +5,7 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -373,12 +373,27 @@ def block_until_ready(x: Any) -> Any:
     """
     if type(x) is Array:
         return x.block_until_ready()
-    for v in tree_util.tree_leaves(x):
-        if type(v) is Array:
-            v._buffer.wait()
-        elif hasattr(v, "block_until_ready"):
-            v.block_until_ready()
+    _wait((x,))
     return x
+
+
+def _wait(nodes: Iterable[Any]) -> None:
+    """Wait for the arrays of trees.  Lists and dictionaries are walked here: flattening them costs
+    more a leaf than looking whether it is there."""
+    for v in nodes:
+        kind = type(v)
+        if kind is Array:
+            own = v._own if v._pending is None else None
+            if own is None or own.fence is not None or own.is_deleted():
+                v._buffer.wait()
+        elif kind is list or kind is tuple:
+            _wait(v)
+        elif kind is dict:
+            _wait(v.values())
+        else:
+            for leaf in tree_util.tree_leaves(v):
+                if hasattr(leaf, "block_until_ready"):
+                    leaf.block_until_ready()
 
 
 def effects_barrier() -> None:

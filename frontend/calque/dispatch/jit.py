@@ -7,6 +7,7 @@ is off it.  Start reading at `JitFunction.__call__`.
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 import os
 import sys
@@ -24,19 +25,17 @@ from calque.core.errors import explain
 from calque.core.lists import without
 from calque.core.memo import Memo, forget
 from calque.core.naming import dress, name_of, signature_of
-from calque.core.program import Program
-from calque.core.refs import AbstractRef, Uses
+from calque.core.refs import AbstractRef
 from calque.core.trace import Tracer, current, eval_trace
 from calque.core.tracebacks import filter_traceback
 from calque.core.types import Function
-from calque.dispatch import costs, donation, key_reuse, signatures, stages
-from calque.dispatch.array import Array, current_device, on_device, on_one, to_array
-from calque.dispatch.captured import with_few_captured
-from calque.dispatch.eager import Compiled, compiled
+from calque.dispatch import donation, key_reuse, signatures, stages
+from calque.dispatch.array import Array, current_device, on_one, to_array
+from calque.dispatch.entry import Entry
 from calque.dispatch.laid import laid_type
 from calque.dispatch.mismatch import argument_names
 from calque.dispatch.nonfinite import check_program
-from calque.dispatch.orders import Orders, orders_for, split
+from calque.dispatch.orders import split
 from calque.dispatch.positions import (
     Inline,
     as_ints,
@@ -46,8 +45,7 @@ from calque.dispatch.positions import (
     resolve,
 )
 from calque.dispatch.sharded import labels, spanning
-from calque.dispatch.sharded.partial_programs import expanded, is_partial
-from calque.dispatch.sharded.partition import has_own, name_messages, own_program
+from calque.dispatch.sharded.partition import has_own
 from calque.dispatch.tracing import (
     ShapeDtypeStruct,
     check_arguments,
@@ -57,7 +55,6 @@ from calque.dispatch.tracing import (
     type_of,
 )
 from calque.primitives.call import call
-from calque.runtime import Device
 from calque.runtime.watch import span, watchers
 from calque.transforms.stage import replay
 from calque.trees import util as tree_util
@@ -66,102 +63,6 @@ _READER_AT = (3, 30, 300, 3000)  # calls of structures without a reader, at whic
 _log = logging.getLogger(__name__)
 _current = current.get
 _local_key = config.local_key.get
-
-
-class _Entry:
-    """What a signature leads to: the traced Program and, once run, its executable."""
-
-    __slots__ = ("program", "out_tree", "consts", "compiled", "in_avals", "out_avals", "single",
-                 "donated", "captures_tracers", "slow_path", "run", "device", "spans", "uses",
-                 "_slow", "_checked", "_given", "quick", "told", "has_float0", "donates", "orders",
-                 "layouts")
-
-    def __init__(self, program: Program, out_tree: Any, donated: tuple[int, ...],
-                 uses: Uses) -> None:
-        self.program, self.out_tree = program, out_tree
-        self.uses = uses if uses.places or uses.closed or uses.rules else None  # of references
-        self.captures_tracers = uses.local or any(isinstance(c, Tracer) for c in program.consts)
-        self.consts: list[Any] = []
-        self.compiled: Compiled | None = None
-        self.in_avals: Sequence[ShapedArray] = program.in_avals
-        self.out_avals = program.out_avals[:uses.count]
-        self.told: Sequence[Any] = ()  # the sharding that out_shardings says of each result
-        self.orders: Orders | None = None  # of what is not row-major
-        self.layouts: Sequence[Any] = ()  # what out_shardings says of each result: Layouts, AUTO
-        self.single = tree_util.treedef_is_leaf(out_tree)
-        self.donated = tuple(i for i in donated if i not in uses.places)
-        self._given: tuple[int, ...] | None = None
-        self.has_float0 = any(a.dtype == dtypes.float0 for a in self.out_avals)
-        # such calls always take the slow path: references, checks of results
-        self._slow = bool(self.uses or self.has_float0 or config.jax_debug_nans
-                          or config.jax_debug_infs or config.jax_no_execution
-                          or config.jax_debug_key_reuse)
-        self.slow_path = True  # until it is compiled
-        self.run: Any = None
-        self.device: Device | None = None
-        self.spans = False  # whether its arrays span processes, or are of summands
-        self._checked = self._slow
-        self.quick = False  # whether they are, and nothing else takes the slow path
-        self.donates = False  # whether it takes the slow path for what is given away alone
-
-    def place_in(self, spans: bool) -> None:
-        """Note where its arrays are; calls over several processes take the slow path."""
-        self._checked = self._slow or bool(self.donated)
-        self.spans, self._slow = spans, self._slow or spans
-
-    def lay_out(self, name: str, ins: Sequence[Any], layouts: Sequence[Any] = ()) -> None:
-        """Note how arguments and results lie in memory, where one is not row-major."""
-        if self.uses is not None:  # its operands are copied where they are read
-            ins = ()
-        orders = orders_for(name, self.program, ins, layouts, self.spans or self.uses is not None)
-        if orders is not None and self.orders is None:
-            self._checked, self._slow = self._slow or bool(self.donated), True
-        self.layouts, self.orders = layouts, orders
-
-    @property
-    def given(self) -> tuple[int, ...]:
-        """Which of the donated arguments are given away; of the others there is a warning, once."""
-        if self._given is None:
-            read = donation.read_of(self.program, self.donated)
-            self._given = donation.usable(self.in_avals, self.out_avals, read)
-            if rest := without(read, {read.index(i) for i in self._given}):
-                donation.warn([self.in_avals[i] for i in rest])
-        return self._given
-
-    def own_program(self) -> Program:
-        """The Program that this process runs; its own consts come before the program's."""
-        if not self.spans:
-            return self.program
-        avals = (*[aval_of(c) for c in self.program.consts], *self.in_avals)
-        return own_program(self.program, avals, self.out_avals)
-
-    def logical_program(self) -> Program:
-        """The Program that is shown, and analysed: of all devices."""
-        return expanded(self.program) if is_partial(self.program) else self.program
-
-    def ready(self, device: Device, reason: str) -> Compiled:
-        """The executable, compiled at first use."""
-        made = self.compiled
-        if made is None or made.device is not device:
-            if self.spans:
-                program = self.own_program()
-                consts = [*program.consts, *self.program.consts]
-            else:
-                program = with_few_captured(self.program)
-                if self.orders is not None:
-                    program = self.orders.program(program)
-                consts = list(program.consts)
-            costs.warn_of_captured(self.program, consts)
-            made = compiled(program, device, tuple(d + len(consts) for d in self.given), reason,
-                            lasting=False)
-            name_messages(made.lowered, self.program)
-            self.consts = [on_device(c, device) for c in consts]
-            self.compiled, self.device = made, device
-            self.run = made.executable if made.identity_abi else made
-            self.slow_path = self._slow or bool(self.given)
-            self.donates = bool(self.given) and not self._slow
-            self.quick = (self.spans or self.orders is not None) and not self._checked
-        return made
 
 
 class JitFunction:
@@ -230,7 +131,7 @@ class JitFunction:
             read = signatures.read(self._name, args, kwargs, now)
             self._unread += 1
             if self._unread in _READER_AT:
-                self._reader = signatures.reader(args, kwargs, read[0][0])
+                self._reader = signatures.reader(args, kwargs, read[0][0], calls=self._unread)
         key, buffers, leaves = read
         try:
             entry = self._cache.get(key)
@@ -253,8 +154,19 @@ class JitFunction:
             return Array(outs[0], entry.out_avals[0])
         return entry.out_tree.unflatten([Array(b, a) for b, a in zip(outs, entry.out_avals)])
 
-    def _run_slow_path(self, entry: _Entry, leaves: Sequence[Any], buffers: list[Any]) -> Any:
-        """The first run of an entry, donation, other devices, checks of results."""
+    def _run_slow_path(self, entry: Entry, leaves: Sequence[Any], buffers: list[Any]) -> Any:
+        """The first run of an entry, donation, other devices, checks of results, many of them."""
+        if not entry.many or not gc.isenabled():
+            return self._run(entry, leaves, buffers)
+        # The results alone would start Python's collector of cycles several times a call, and one
+        # time in a hundred it looks at the whole heap (half of what a call takes).
+        gc.disable()
+        try:
+            return self._run(entry, leaves, buffers)
+        finally:
+            gc.enable()
+
+    def _run(self, entry: Entry, leaves: Sequence[Any], buffers: list[Any]) -> Any:
         if entry.quick and (not buffers or buffers[0].device is entry.device):
             if entry.orders is None:
                 outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
@@ -264,9 +176,9 @@ class JitFunction:
                 outs = entry.run([*entry.consts, *buffers])
                 return entry.out_tree.unflatten(entry.orders.arrays(outs, entry.out_avals))
         arrays: list[Any]
-        if (entry.donates and buffers[0].device is entry.device
+        if ((entry.donates or entry.many) and (not buffers or buffers[0].device is entry.device)
                 and all([type(leaves[i]) is Array for i in entry.given])  # (numbers: see below)
-                and len(set(map(id, buffers))) == len(buffers)):
+                and (not entry.given or len(set(map(id, buffers))) == len(buffers))):
             outs = entry.run([*entry.consts, *buffers] if entry.consts else buffers)
             arrays = [Array(b, a) for b, a in zip(outs, entry.out_avals)]
             return arrays[0] if entry.single else entry.out_tree.unflatten(arrays)
@@ -319,7 +231,7 @@ class JitFunction:
 
     # ---- tracing
     def _trace(self, key: tuple[Any, ...], fun: Function, tree: Any,
-               avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
+               avals: Sequence[Any], donated: tuple[int, ...]) -> Entry:
         """donated: positions of the arguments of fun whose memory is given away."""
         start, why = time.perf_counter(), self._explain_miss(key)
         avals, orders = split(avals)
@@ -335,7 +247,7 @@ class JitFunction:
         if config.jax_log_compiles:
             _log.warning("Finished tracing %s for jit in %.3f sec: %s", self._name,
                          time.perf_counter() - start, why)
-        entry = _Entry(program, out_tree, self._donated_leaves(tree, donated), uses)
+        entry = Entry(program, out_tree, self._donated_leaves(tree, donated), uses)
         mesh = labels.context_mesh(self.over_entered)
         if entry.uses is not None:  # what is in references keeps no label
             pass
@@ -415,7 +327,7 @@ class JitFunction:
             self._reader = signatures.reader(
                 args, kwargs, signatures.short_tree(tree, bool(rest)),
                 (tuple(i % len(args) for i in self._static_argnums if -len(args) <= i < len(args)),
-                 self._static_argnames))
+                 self._static_argnames), self._unread)
         return out
 
     def _split_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -472,7 +384,7 @@ class JitFunction:
         return entry.out_tree.unflatten(outs)
 
     def _entry(self, args: tuple[Any, ...], kwargs: dict[str, Any],
-               specs: bool = False) -> tuple[_Entry, list[Any]]:
+               specs: bool = False) -> tuple[Entry, list[Any]]:
         fun, dynamic, rest, static = self._split_static(args, kwargs)
         leaves, tree = tree_util.flatten((dynamic, rest))
         given = leaves

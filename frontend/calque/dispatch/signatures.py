@@ -9,6 +9,7 @@ and static arguments, in a third of it.  A structure is its short form in keys (
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,9 @@ from calque.dispatch.sharded.spanning import GlobalArray
 from calque.dispatch.tracing import argument_path, check_arguments
 from calque.trees import util as tree_util
 
-MOST_LEAVES = 200  # longer functions cost more to write than they save
+MOST_NAMES = 200  # leaves with a name of their own; more are taken in lists, node by node
+MOST_NODES = 2000  # longer functions cost more to write than they save
+SAVED = 30  # calls of many leaves that take as long as writing the function does
 _NAMESPACE = tree_util.NAMESPACE  # type: ignore[attr-defined]
 _KINDS = optree.PyTreeKind
 # the key of a signature, (structure, configuration, *avals); buffers; leaves
@@ -78,32 +81,44 @@ def read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], config: Any) 
 
 
 def reader(args: tuple[Any, ...], kwargs: dict[str, Any], key: Any,
-           static: tuple[Sequence[int], Sequence[str]] = ((), ())) -> Reader | None:
+           static: tuple[Sequence[int], Sequence[str]] = ((), ()), calls: int = SAVED
+           ) -> Reader | None:
     """A function that reads arguments structured like these, and says None to others; None where
-    the structure has nodes of other kinds.  key: what stands for it in keys; static: positions and
-    names of arguments that are no leaves, whose values are in the key.
+    the structure has nodes of other kinds, or writing it costs more than so many calls save.  key:
+    what stands for it in keys; static: positions and names of arguments that are no leaves, whose
+    values are in the key.
 
     It is made of text, and what reaches the text is ours: words of the grammar below, x0, x1, ...,
     and numbers of children.  Types, keys of dicts and whatever else is a user's are bound as
     names in the namespace; their reprs are never written (tests/dispatch/test_jit.py tries)."""
+    if tree_util.tree_structure((args, kwargs)).num_leaves > MOST_NAMES and (
+            calls < SAVED or not kwargs and all([type(x) in _LEAVES for x in args])):
+        return None
     made = _Source(args, kwargs, *static)
     if not made.plain:
         return None
+    if made.named:
+        avals = "".join(f"{x}.aval, " for x in made.arrays)
+        buffers = ", ".join(f"{x}._own or {x}._buffer" for x in made.arrays)
+        leaves = f"({''.join(f'{x}, ' for x in made.leaves)})"
+    else:
+        avals = "*[x.aval for x in arrays]"
+        buffers, leaves = "x._own or x._buffer for x in arrays", "leaves"
     text = "\n".join([
-        "def read(args, kwargs, config):", "    try:", *[f"        {x}" for x in made.lines],
+        "def read(args, kwargs, config):", "    leaves = []" * (not made.named), "    try:",
+        *[f"        {x}" for x in made.lines],
         "    except Exception:", "        return None",  # (what is a user's is asked once more)
         *[f"    {x}" for x in made.checks()],
-        f"    return ((key, config, {made.static}"
-        f"{''.join(f'{x}.aval, ' for x in made.arrays)}),",
-        f"            [{', '.join(f'{x}._own or {x}._buffer' for x in made.arrays)}],",
-        f"            ({''.join(f'{x}, ' for x in made.leaves)}))"])
-    names = {"key": key, "number": number, "ndarray": ndarray, **_TYPES, **made.names}
+        f"    return ((key, config, {made.static}{avals}), [{buffers}], {leaves})"])
+    names = {"key": key, "number": number, "ndarray": ndarray, "kinds": {Array}, **_TYPES,
+             **made.names}
     exec(compile(text, "<calque: arguments>", "exec"), names)
     return names["read"]
 
 
 class _Source:
-    """Lines that take `args` and `kwargs` apart into x0, x1, ... in the order of the leaves."""
+    """Lines that take `args` and `kwargs` apart into x0, x1, ... in the order of the leaves; many
+    of them into the list `leaves`."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int],
                  fixed: Sequence[str]) -> None:
@@ -114,6 +129,7 @@ class _Source:
         self.nodes = 0
         by_place, by_name = [], []
         self.plain = True
+        self.named = len(optree.tree_leaves((args, kwargs), namespace=_NAMESPACE)) <= MOST_NAMES
         for i, value in enumerate(args):
             if i in positions:
                 by_place.append(f"({i}, type(args[{i}]), args[{i}])")
@@ -130,7 +146,7 @@ class _Source:
         if positions or fixed:
             self.static = f"(({''.join(f'{x}, ' for x in by_place)}), " \
                           f"({''.join(f'{x}, ' for x in by_name)})), "
-        self.plain = self.plain and 0 < len(self.leaves) <= MOST_LEAVES
+        self.plain = self.plain and bool(self.leaves) and self.nodes <= MOST_NODES
         self.arrays = [x if kind is Array else f"m{x}"
                        for x, kind in zip(self.leaves, self.kinds)]
 
@@ -138,13 +154,17 @@ class _Source:
         """Lines that say None to leaves of other types, and make arrays of what is none."""
         asked: dict[str, list[str]] = {}
         made = []
+        if not self.named:
+            others = [(i, kind) for i, kind in enumerate(self.kinds) if kind is not Array]
+            made.append("arrays = list(leaves)" if others else "arrays = leaves")
+            for i, kind in others:
+                made += [f"x = arrays[{i}]", f"if type(x) is not {_NAMES[kind]}: return None",
+                         *_converted("x", f"arrays[{i}]", kind)]
+            return [*made, "if set(map(type, arrays)) != kinds: return None"]
         for x, kind in zip(self.leaves, self.kinds):
             asked.setdefault(_NAMES[kind], []).append(x)
-            if kind is np.ndarray:
-                made += [f"if {x}.dtype.kind not in 'biufc': return None",
-                         f"m{x} = ndarray({x}, config)"]
-            elif kind is not Array:
-                made.append(f"m{x} = number({x}, config)")
+            if kind is not Array:
+                made += _converted(x, f"m{x}", kind)
         tests = [" is ".join([kind, *[f"type({x})" for x in some]]) for kind, some in asked.items()]
         return [f"if not ({' and '.join(tests)}): return None", *made]
 
@@ -162,11 +182,17 @@ class _Source:
             self.plain = False
         if tree.kind == _KINDS.LEAF:
             self.lines.append(f"x{first} = {here}")
+            self.take([f"x{first}"])
         elif self.plain:
             self.nodes += 1
             name = f"n{self.nodes}"
             self.lines.append(f"{name} = {here}")
             self.plain = self.node(tree, value, name, first)
+
+    def take(self, names: Sequence[str]) -> None:
+        """A line that puts these into the list, where the leaves go there."""
+        if names and not self.named:
+            self.lines.append(f"leaves += ({', '.join(names)},)")
 
     def node(self, tree: Any, value: Any, here: str, first: int) -> bool:
         """Lines for a node whose leaves begin at x{first}; False where it is of another kind."""
@@ -176,7 +202,10 @@ class _Source:
         if tree.kind not in (_KINDS.TUPLE, _KINDS.LIST, _KINDS.DICT, _KINDS.NAMEDTUPLE,
                              _KINDS.CUSTOM):
             return False
-        children, places, inner = tree.children(), [], []
+        children = tree.children()
+        places: list[str] = []
+        leaves: list[str] = []  # those since the last node
+        inner: list[tuple[list[str], tuple[Any, ...]]] = []  # (leaves before, node)
         self.lines.append(f"if type({here}) is not {self.bound(tree.type)}: return None")
         if tree.kind == _KINDS.CUSTOM:
             flatten = optree.register_pytree_node.get(tree.type, namespace=_NAMESPACE).flatten_func
@@ -186,21 +215,45 @@ class _Source:
                            f"if data is not {known} and not data == {known}: return None"]
         else:
             values = [value[k] for k in tree.entries()] if tree.kind == _KINDS.DICT else list(value)
+        size = f"if len({here}) != {len(children)}: return None"
+        iterator = tree.kind == _KINDS.CUSTOM and type(parts) not in (list, tuple)
+        of_leaves = tree.num_leaves == tree.num_nodes - 1 > 1
+        if of_leaves and not self.named and not iterator:
+            if tree.kind == _KINDS.DICT:
+                taken = f"{self.bound(operator.itemgetter(*tree.entries()))}({here})"
+            else:
+                taken = here
+            self.lines += [size, f"leaves += {taken}"]
+            return True
         for child, inside in zip(children, values, strict=True):
             if child.kind == _KINDS.LEAF:
                 places.append(f"x{first}")
+                leaves.append(places[-1])
             else:
                 self.nodes += 1
                 places.append(f"n{self.nodes}")
-                inner.append((child, inside, places[-1], first))
+                inner.append((leaves, (child, inside, places[-1], first)))
+                leaves = []
             first += child.num_leaves
         if tree.kind == _KINDS.DICT:
-            self.lines.append(f"if len({here}) != {len(children)}: return None")
+            self.lines.append(size)
             for place, k in zip(places, tree.entries()):
                 self.lines.append(f"{place} = {here}[{self.bound(k)}]")
         else:  # (of another length: a ValueError)
             self.lines.append(f"[{', '.join(places)}] = {here}")
-        return all([self.node(*part) for part in inner])
+        for before, part in inner:
+            self.take(before)
+            if not self.node(*part):
+                return False
+        self.take(leaves)
+        return True
+
+
+def _converted(x: str, to: str, kind: type) -> list[str]:
+    """Lines that make an array of a leaf of another type."""
+    if kind is np.ndarray:
+        return [f"if {x}.dtype.kind not in 'biufc': return None", f"{to} = ndarray({x}, config)"]
+    return [f"{to} = number({x}, config)"]
 
 
 # ---- structures in keys

@@ -49,7 +49,8 @@ _current = current.get
 _local_key = config.local_key.get
 
 if TYPE_CHECKING:
-    from calque.dispatch.jit import JitFunction, _Entry
+    from calque.dispatch.entry import Entry
+    from calque.dispatch.jit import JitFunction
 
 
 @runtime_checkable
@@ -111,7 +112,7 @@ class CompiledMemoryStats:
 class _Stage:
     """What all stages tell of one signature."""
 
-    def __init__(self, fun: JitFunction, entry: _Entry, in_tree: Any) -> None:
+    def __init__(self, fun: JitFunction, entry: Entry, in_tree: Any) -> None:
         self._fun, self._entry, self._in_tree = fun, entry, in_tree
         self._name = fun._name
 
@@ -154,7 +155,7 @@ class _Stage:
         return out_info(self._entry)
 
 
-def out_info(entry: _Entry, lowered: bool = False) -> Any:
+def out_info(entry: Entry, lowered: bool = False) -> Any:
     """The results as a tree of ShapeDtypeStructs; when it is lowered, its mesh is of devices."""
     told = entry.told or [None] * len(entry.out_avals)
     layouts = entry.layouts or [None] * len(entry.out_avals)
@@ -221,7 +222,7 @@ class Lowered(_Stage):
       Array(3., dtype=float32)
     """
 
-    def __init__(self, fun: JitFunction, entry: _Entry, in_tree: Any,
+    def __init__(self, fun: JitFunction, entry: Entry, in_tree: Any,
                  platforms: Sequence[str] | None = None) -> None:
         super().__init__(fun, entry, in_tree)
         self._platforms = None if platforms is None else tuple(platforms)
@@ -232,7 +233,7 @@ class Lowered(_Stage):
         return out_info(self._entry, lowered=True)
 
     @property
-    def entry(self) -> _Entry:
+    def entry(self) -> Entry:
         """The Program and how it is called."""
         return self._entry
 
@@ -327,7 +328,7 @@ class Lowered(_Stage):
         entry.ready(current_device(), f"{self._name}: compile()")
         return Compiled(self._fun, entry, self._in_tree)
 
-    def _on_devices(self, given: Sequence[Any] | None) -> _Entry:
+    def _on_devices(self, given: Sequence[Any] | None) -> Entry:
         """What was lowered over a mesh without devices, on these."""
         if given is None:
             raise RuntimeError(explain(
@@ -470,13 +471,15 @@ class Compiled(_Stage):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         known, entry = self._known, self._entry
-        if known is None or entry.slow_path or _current() is not eval_trace or watchers:
+        if known is None or _current() is not eval_trace or watchers:
             return self._checked_call(args, kwargs)
         read = known[0](args, kwargs, (
             config.process_key if _local_key() is None else config.key()))
         if read is None or read[0] != known[1] or (
                 read[1][0].device is not entry.device):  # (a reader has leaves)
             return self._checked_call(args, kwargs)
+        if entry.slow_path:
+            return self._fun._run_slow_path(entry, read[2], read[1])
         outs = entry.run([*entry.consts, *read[1]] if entry.consts else read[1])
         if entry.single:
             return Array(outs[0], entry.out_avals[0])
@@ -486,7 +489,9 @@ class Compiled(_Stage):
         """Read calls like one that was right as jit does, which takes a third of the time."""
         checks = (config.jax_debug_nans or config.jax_debug_infs or config.jax_no_execution
                   or config.jax_debug_key_reuse)
-        if self._entry.slow_path or checks or _current() is not eval_trace:
+        entry = self._entry
+        quick = not entry.slow_path or entry.donates or entry.many
+        if not quick or checks or _current() is not eval_trace:
             return
         self._learned = True
         now = config.process_key if _local_key() is None else config.key()

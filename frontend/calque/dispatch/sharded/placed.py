@@ -15,7 +15,8 @@ from calque.core.refs import AbstractRef
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from calque.core.trace import at_bottom
 from calque.core.types import Function
-from calque.dispatch.jit import JitFunction, _Entry, placed
+from calque.dispatch.entry import Entry
+from calque.dispatch.jit import JitFunction, placed
 from calque.dispatch.orders import check_donated, split
 from calque.dispatch.sharded import labels
 from calque.dispatch.sharded.constraints import as_sharding, check_not_empty
@@ -55,7 +56,7 @@ class PlacedFunction(JitFunction):
         return kind, (*given, *self._given, self._device)
 
     def _trace(self, key: tuple[Any, ...], fun: Function, tree: Any,
-               avals: Sequence[Any], donated: tuple[int, ...]) -> _Entry:
+               avals: Sequence[Any], donated: tuple[int, ...]) -> Entry:
         wanted: list[Any] = [None] * len(avals)
         avals, orders = self._orders(tree, avals)
         if self._in is not None:
@@ -125,12 +126,12 @@ class PlacedFunction(JitFunction):
             have[i] = layout if layout is AUTO else order
         return avals, have
 
-    def _lay_out(self, entry: _Entry, orders: Sequence[Any], layouts: Sequence[Any]) -> None:
+    def _lay_out(self, entry: Entry, orders: Sequence[Any], layouts: Sequence[Any]) -> None:
         """How arguments and results lie; ValueError where AUTO is one side of a donation."""
         check_donated(self._name, entry.in_avals, orders, entry.out_avals, layouts, entry.donated)
         entry.lay_out(self._name, [o or None for o in orders], layouts)
 
-    def _check_devices(self, entry: _Entry, tree: Any, said: Sequence[Any]) -> None:
+    def _check_devices(self, entry: Entry, tree: Any, said: Sequence[Any]) -> None:
         """ValueError where a result is to be on one device and others take part; arguments go where
         `device=` says."""
         told = self._device and SingleDeviceSharding(self._device) or next(
