@@ -200,7 +200,7 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
             lowered, rest, plain, positions, avals, target, options)
         if closed is not None:
             return closed
-    elif one is None and cpu:
+    if one is None and cpu:
         closes = why is not None and not options.bake_consts
         forms = dict.fromkeys((plain, remainder.opened(plain), whole.over_pairs(plain, target))
                               if closes else ())
@@ -211,11 +211,13 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
             if closed is not None and closed.closed:
                 return closed
             almost = closed or almost
-        if almost is not None:
+        if almost is not None and paired is None:
             return almost
-        p = grouped(plain)
-        lowered, computed = _described(program, p, plain, avals, positions, target, options, why)
-        if closes and plain not in tried and remainder.may_close(p, target):
+        if paired is None:
+            p = grouped(plain)
+            lowered, computed = _described(program, p, plain, avals, positions, target, options,
+                                           why)
+        if paired is None and closes and plain not in tried and remainder.may_close(p, target):
             closed = _closed(lowered, plain, plain, positions, avals, target, options)
             if closed is not None:
                 return closed

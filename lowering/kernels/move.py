@@ -241,7 +241,8 @@ def exchange(ctx: Context, x: Value, permutation: Sequence[int]) -> Value | None
 
 def _is_there(value: Any) -> bool:
     """Whether a value is an argument of the program or what a kernel of ours made."""
-    while mlir.made_by(value.owner) in ("stablehlo.reshape", "stablehlo.bitcast_convert"):
+    while mlir.made_by(value.owner) in (
+            "stablehlo.reshape", "stablehlo.bitcast_convert", "flow.tensor.bitcast"):
         value = value.owner.operands[0]
     return mlir.made_by(value.owner) in ("flow.dispatch", None)
 

@@ -485,10 +485,16 @@ class _Run:
         return [*self.picked.values(), *(self.env.get(a) for q in self.group
                                          for a in q.inputs if isinstance(a, Var))]
 
+    def place(self, v: Var) -> Memory:
+        """Memory for a value: where it is wanted, or new."""
+        wanted = self.destinations.get(v, ())
+        if len(wanted) == 1 and wanted[0].is_dense() and v not in self.written:
+            self.written.add(v)
+            return wanted[0]
+        return self.emitter.allocate(v.aval.shape, v.aval.dtype)
+
     def _concatenate(self, e: Equation, args: list[Entry]) -> list[Entry]:
-        axis, out = e.params["dimension"], e.outputs[0].aval
-        made = self.emitter.allocate(out.shape, out.dtype)
-        at = 0
+        axis, made, at = e.params["dimension"], self.place(e.outputs[0]), 0
         for a, part in zip(e.inputs, args):
             self.emitter.copy(part, made.view(a.aval.shape, made.strides, at * made.strides[axis]))
             at += a.aval.shape[axis]
@@ -520,8 +526,7 @@ class _Run:
         x, value = args
         if isinstance(x, Value):
             return [x]
-        out = e.outputs[0].aval
-        made = self.emitter.allocate(out.shape, out.dtype)
+        out, made = e.outputs[0].aval, self.place(e.outputs[0])
         self.emitter.copy(self.scalar_of(value), made)
         source, target = x, made
         for axis, (low, _, interior) in enumerate(e.params["padding_config"]):

@@ -253,7 +253,8 @@ def _depending_on(body: Program, consts: Sequence[Var], staying: set[Equation], 
         elif _spreads(e, spread):
             free.add(e)
             spread.update(e.outputs)
-        elif not (is_const(e) or e.name == "iota" or any(isinstance(a, Var) for a in e.inputs)):
+        elif not (is_const(e) or e.name in ("iota", "random_seed") or any(
+                isinstance(a, Var) for a in e.inputs)):
             continue
         found.append(e)
         known.update(e.outputs)

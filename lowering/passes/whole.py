@@ -22,6 +22,7 @@ from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.legalize import has_complex, has_masked, needs_words
 from calque.lowering.passes.remainder import WHOLE, may_close
+from calque.lowering.passes.staged import with_stages
 from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
 
@@ -91,7 +92,9 @@ def over_pairs(p: Program, target: Target) -> Program | None:
             not may_close(p.replace(equations=real), target)):
         return None
     made = forms.over_pairs(_free(p))
-    return None if made is None or made.const_vars else eliminate_dead_code(without_empty(made))
+    if made is None or made.const_vars:
+        return None
+    return with_stages(eliminate_dead_code(without_empty(made)))
 
 
 def in_memory_of_pairs(p: Program, target: Target) -> Program | None:

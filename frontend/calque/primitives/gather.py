@@ -370,9 +370,9 @@ def _transpose(
 ) -> list[Any]:
     d = dimension_numbers
     blank = zeros(ShapedArray(x.aval.shape, dtype_of(ct)))
-    numbers = ScatterDimensionNumbers(*d)  # (the same axes, of what is written)
-    if mode is GatherScatterMode.PROMISE_IN_BOUNDS:
-        mode = GatherScatterMode.CLIP  # what the forward pass did to indices that broke the promise
+    # The same axes, of what is written.  Windows outside, where the caller has promised that there
+    # are none, were read inside and get nothing back: as in JAX, where both are undefined.
+    numbers = ScatterDimensionNumbers(*d)
     return [
         registry["scatter-add"].bind(
             blank,

@@ -26,6 +26,7 @@ from calque.core.words import forms, has_transforms
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 from calque.primitives.control import cond, scan
+from calque.primitives.pair_moves import MOVES, moved
 from calque.primitives.while_loop import while_loop
 from calque.transforms.stage import replay, stage
 from calque.transforms.vmap import move_axis, to_front
@@ -121,24 +122,51 @@ class _Whole:
     """Parts beside the complex arrays that they lie in, which some primitives take whole."""
 
     def __init__(self) -> None:
-        self.known: list[tuple[Any, Any, Any]] = []  # (array, real part, imaginary part)
+        # (array or None, the same as pairs, real part, imaginary part)
+        self.known: list[tuple[Any, Any, Any, Any]] = []
 
     def parts(self, z: Any) -> Parts:
         """The parts of a complex array in memory."""
-        both, last = as_pairs_p.bind(z), len(shape_of(z))
-        re, im = (_part_of(both, k, last) for k in (0, 1))
-        self.known.append((z, re, im))
+        return self.taken(as_pairs_p.bind(z), z)
+
+    def taken(self, both: Any, z: Any = None) -> Parts:
+        """The parts of pairs in memory, (..., 2); z: the complex array, where there is one."""
+        re, im = (_part_of(both, k, len(shape_of(both)) - 1) for k in (0, 1))
+        self.known.append((z, both, re, im))
         return re, im
+
+    def lying(self, x: Parts) -> tuple[Any, Any] | None:
+        """What parts lie in: (array or None, pairs); None where they have been computed."""
+        return next(((z, both) for z, both, re, im in self.known
+                     if len(x) == 2 and x[0] is re and x[1] is im), None)
+
+    def pairs(self, x: Parts) -> Any:
+        """Parts as pairs."""
+        known = self.lying(x)
+        if known is not None:
+            return known[1]
+        re, im = x if len(x) == 2 else (x[0], _zeros(x[0]))
+        shape = shape_of(re) or shape_of(im)
+        columns = [sh.broadcast_in_dim(v, (*shape, 1), range(len(shape_of(v)))) for v in (re, im)]
+        return registry["concatenate"].bind(*columns, dimension=len(shape))
 
     def array(self, x: Parts) -> Any:
         """The complex array of parts."""
-        re, im = x if len(x) == 2 else (x[0], _zeros(x[0]))
-        for z, known, other in self.known:
-            if known is re and other is im:
-                return z
-        shape = shape_of(re) or shape_of(im)
-        columns = [sh.broadcast_in_dim(v, (*shape, 1), range(len(shape_of(v)))) for v in (re, im)]
-        return as_pairs_p.bind(registry["concatenate"].bind(*columns, dimension=len(shape)))
+        known = self.lying(x)
+        return as_pairs_p.bind(self.pairs(x)) if known is None or known[0] is None else known[0]
+
+    def moved(self, e: Equation, xs: Sequence[Parts]) -> Parts | None:
+        """A move of what lies in memory, mostly; None where parts are moved, or nothing is."""
+        which = [i for i, a in enumerate(e.inputs) if is_complex(a.aval)]
+        lying = [i for i in which if self.lying(xs[i]) is not None]
+        size = [a.aval.size for a in e.inputs]
+        if e.name not in MOVES or not is_static(size) or (
+                2 * sum(size[i] for i in lying) <= sum(size[i] for i in which)):
+            return None
+        fills = (1,) if e.name == "pad" else ()
+        both = moved(e, [x if i in fills else self.pairs(x) if i in which else x[0]
+                         for i, x in enumerate(xs)])
+        return None if both is None else self.taken(both)
 
     def program(self, p: Program, xs: Sequence[Parts]) -> list[Parts]:
         """The results of a Program, of which inner ones with transforms are written out."""
@@ -152,7 +180,8 @@ class _Whole:
         if e.name == "dot_general":
             return [self.product(e, *xs)]
         if e.name != "fft":
-            return _results(e, xs)
+            made = self.moved(e, xs)
+            return _results(e, xs) if made is None else [made]
         x = self.array(xs[0]) if is_complex(e.inputs[0].aval) else xs[0][0]
         out = e.primitive.bind(x, **e.params)
         return [self.parts(out) if is_complex(e.outputs[0].aval) else (out,)]
@@ -162,16 +191,16 @@ class _Whole:
         as the real numbers that it is: its parts would be written and read twice each."""
         sizes = [a.aval.size for a in e.inputs]
         i = int(not is_static(sizes) or sizes[1] > sizes[0])
-        z = next((z for z, re, im in self.known if len(xs[i]) == 2 and xs[i][0] is re
-                  and xs[i][1] is im), None)
+        lying = self.lying(xs[i])
         kind = e.params["preferred_element_type"]
-        if z is None or len(xs[1 - i]) != 2 or kind not in (None, e.inputs[i].aval.dtype) or (
+        if lying is None or len(xs[1 - i]) != 2 or kind not in (None, e.inputs[i].aval.dtype) or (
                 not sizes[i] >= max(LEAST_WHOLE, TIMES * sizes[1 - i])):
             (made,) = _results(e, list(xs))
             return made
         (cs, bs), (c, d) = e.params["dimension_numbers"], xs[1 - i]
         mine, other = (list(cs[i]), list(bs[i])), (list(cs[1 - i]), list(bs[1 - i]))
-        last, end, both = len(shape_of(z)), len(shape_of(c)), as_pairs_p.bind(z)
+        both, end = lying[1], len(shape_of(c))
+        last = len(shape_of(both)) - 1
         params = {**e.params, "preferred_element_type": None}
         free = [last - len(cs[i]) - len(bs[i]), end - len(cs[i]) - len(bs[i])]  # of z, of the other
         lead = list(range(len(bs[i])))
@@ -183,10 +212,9 @@ class _Whole:
             made = registry["dot_general"].bind(both, columns, **{**params, "dimension_numbers": (
                 ([*mine[0], last], [k + shift for k in (*other[0], end)]),
                 (mine[1], [k + shift for k in other[1]]))})
-            re, im = (_part_of(made, k, len(shape_of(made)) - 1) for k in (0, 1))
             if i == 0:
-                self.known.append((as_pairs_p.bind(made), re, im))
-                return re, im
+                return self.taken(made)
+            re, im = (_part_of(made, k, len(shape_of(made)) - 1) for k in (0, 1))
             order = [*lead, *[len(lead) + free[0] + k for k in range(free[1])],
                      *[len(lead) + k for k in range(free[0])]]
             return sh.transpose(re, order), sh.transpose(im, order)
