@@ -4,9 +4,10 @@ python benchmarks/sweep.py --jax PYTHON [--modes jit,grad] [--sizes 37x53] [--on
 
 A suite of programs says little of what lies next to it; this asks of every expression
 (sweep_expressions.py) how long it takes jitted, eagerly, of NumPy's arrays, differentiated, mapped
-over a batch, in a loop, and in other dtypes (`MODES`).  One process a library, in turn; times are the
-best of a few calls until the results are there.  Sums of the results are compared, too.  --write puts
-the table (geometric means, and the worst) into docs/sweep.md.  Start reading at `MODES`.
+over a batch, in a loop, and in other dtypes (`MODES`).  One process a library, in turn; times are
+the best of a few calls until the results are there.  Sums of the results are compared, too.
+--write puts the table (geometric means, and the worst) into docs/sweep.md.  Start reading at
+`MODES`.
 """
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ BATCH, STEPS = 16, 50
 DTYPES = ("float64", "bfloat16", "float16", "int32", "int8", "complex64")
 MODES = {
     "jit": "jitted", "eager": "eagerly, of arrays", "numpy": "eagerly, of NumPy's arrays",
-    "grad": "the gradient of its sum, jitted", "vmap": f"`vmap` over {BATCH}, jitted",
+    "grad": "the gradient of its squares' sum, jitted", "vmap": f"`vmap` over {BATCH}, jitted",
     "loop": f"in a `scan` of {STEPS} steps whose carry it reads and makes",
     **{d: f"jitted, what is float32 as {d}" for d in DTYPES}}
 WORSE = 1.2
@@ -101,7 +102,8 @@ class Library:
         out = self.jax.tree.leaves(self.jax.eval_shape(f, *values))
         if not which or not any(x.dtype.kind in "fc" for x in out):
             raise LookupError("has no gradient")
-        return self.jax.jit(self.jax.grad(lambda *a: self.total(f(*a)), which))
+        return self.jax.jit(self.jax.grad(lambda *a: self.total(self.jax.tree.map(
+            lambda x: x * x if x.dtype.kind in "fc" else x, f(*a))), which))
 
     def of_vmap(self, f: Function, values: list[Any]) -> Function:
         return self.jax.jit(self.jax.vmap(f))
@@ -110,8 +112,10 @@ class Library:
         jnp, lax = self.names["jnp"], self.names["lax"]
 
         def step(carry: Any, _: Any) -> Any:
-            made = self.total(f(*[v + carry.astype(v.dtype) if v.dtype.kind == "f" else v ^ (
-                carry > 1e30).astype(v.dtype) if v.dtype.kind in "iub" else v + carry for v in now]))
+            made = self.total(f(*[
+                v + carry.astype(v.dtype) if v.dtype.kind == "f" else
+                v ^ (carry > 1e30).astype(v.dtype) if v.dtype.kind in "iub" else v + carry
+                for v in now]))
             return jnp.where(jnp.abs(made) < 1e9, made * 1e-12, 0), None
 
         def run(*given: Any) -> Any:

@@ -1,5 +1,5 @@
-"""The expressions that sweep.py measures: what people write with jax.numpy, jax.nn, jax.scipy.special
-and jax.random, one operation or idiom each, over the arrays of `arrays`."""
+"""The expressions that sweep.py measures: what people write with jax.numpy, jax.nn,
+jax.scipy.special and jax.random, one operation or idiom each, over the arrays of `arrays`."""
 from __future__ import annotations
 
 from typing import Any

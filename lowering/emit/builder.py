@@ -37,6 +37,13 @@ _REDUCTIONS = ("stablehlo.reduce", "stablehlo.dot_general", "linalg.generic")
 _SEEN = ("stablehlo.reshape", "stablehlo.bitcast_convert", "iree_tensor_ext.compute_barrier.start")
 
 
+def _repeats_one(x: Value) -> bool:
+    """Whether all elements are one number."""
+    if mlir.made_by(x.ir.owner) != "stablehlo.broadcast_in_dim":
+        return False
+    return not mlir.ir().RankedTensorType(x.ir.owner.operands[0].type).shape
+
+
 class Builder:
     """Emits operations at the current insertion point of one function.
 
@@ -382,6 +389,8 @@ class Builder:
         return self.emit("concatenate", xs, shape, first.dtype, {"dimension": f"{axis} : i64"})
 
     def reverse(self, x: Value, axes: Sequence[int]) -> Value:
+        if _repeats_one(x):  # (IREE would fuse it, into running sums with too large a stack)
+            return x
         if x.dtype.kind == "u":  # IREE does not compile the reversal of unsigned integers
             return self.reverse(x.view(signed(x.dtype)), axes).view(x.dtype)
         return self.emit("reverse", [self.materialize_slice(x)], x.shape, x.dtype,

@@ -69,6 +69,8 @@ def _grouped(p: Program, closing: bool) -> Program:
         found |= finder.join(group)
     if closing:
         close(finder, live)
+        if not off("points"):  # (of what is in memory now)
+            points(finder)
         return eliminate_dead_code(live.replace(equations=finder.ordered()))
     return live.replace(equations=finder.ordered()) if found else p
 

@@ -2,8 +2,9 @@
 
 `x % 97` asks whether 97 is 0 and below 0.  Asked when the program runs, its divisor would be a
 number that is not known when it is compiled, and the division no multiplication.  What is sliced
-at places that are known is a slice, and what is written there into zeros is padded.  Start reading
-at `with_known`.
+at places that are known is a slice, and what is written there into zeros is padded.  An array of
+one number stays one wherever it is moved: so are derivatives of sums.  Start reading at
+`with_known`.
 """
 from __future__ import annotations
 
@@ -16,6 +17,9 @@ from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.passes.scalars import KNOWN
 
+_MOVES = frozenset(("reshape", "squeeze", "transpose", "rev", "slice", "broadcast_in_dim", "copy",
+                    "dynamic_slice", "concatenate", "pad"))
+
 
 def with_known(p: Program) -> Program:
     """p without such equations, at any depth."""
@@ -24,7 +28,7 @@ def with_known(p: Program) -> Program:
 
 def _with_known(p: Program) -> Program:
     known: dict[Atom, Literal] = {}
-    fills: dict[Atom, Literal] = {}  # arrays of one number
+    fills: dict[Atom, Atom] = {}  # arrays of one number
     results = set[Atom](p.outputs)
     equations = []
     for e in p.equations:
@@ -32,8 +36,8 @@ def _with_known(p: Program) -> Program:
             e = e.reading(known)
         value = None if results & set(e.outputs) else _value(e)
         if value is None:
-            made = _static(e) or _padded(e, fills) or e.with_inner(with_known)
-            if made.name == "broadcast_in_dim" and isinstance(made.inputs[0], Literal):
+            made = _static(e) or _moved(e, fills) or _padded(e, fills) or e.with_inner(with_known)
+            if made.name == "broadcast_in_dim" and not made.inputs[0].aval.shape:
                 fills[made.outputs[0]] = made.inputs[0]
             equations.append(made)
         else:
@@ -54,9 +58,28 @@ def _static(e: Equation) -> Equation | None:
         e.source, e.scope)
 
 
-def _padded(e: Equation, fills: Mapping[Atom, Literal]) -> Equation | None:
+def _moved(e: Equation, fills: Mapping[Atom, Atom]) -> Equation | None:
+    """What moves an array of one number makes one of it."""
+    if e.name not in _MOVES or e.is_dynamic or e.inputs[0] not in fills:
+        return None
+    number = fills[e.inputs[0]]
+    others = e.inputs[1:] if e.name in ("concatenate", "pad") else ()
+    if not all(_is_same(number, fills.get(a, a)) for a in others) or e.outputs[0].aval.shape == ():
+        return None
+    return Equation(registry["broadcast_in_dim"], (number,), e.outputs, {
+        "shape": e.outputs[0].aval.shape, "broadcast_dimensions": (), "sharding": None},
+        e.source, e.scope)
+
+
+def _is_same(a: Atom, b: Atom) -> bool:
+    return a is b or isinstance(a, Literal) and isinstance(b, Literal) and (
+        a.aval.dtype == b.aval.dtype and np.shape(b.value) == ()
+        and np.asarray(a.value).tobytes() == np.asarray(b.value).tobytes())
+
+
+def _padded(e: Equation, fills: Mapping[Atom, Atom]) -> Equation | None:
     """What is written into an array of one number, at known places, padded with it."""
-    if e.name != "dynamic_update_slice" or e.inputs[0] not in fills:
+    if e.name != "dynamic_update_slice" or not isinstance(fills.get(e.inputs[0]), Literal):
         return None
     (x, update), sizes = e.inputs[:2], e.inputs[1].aval.shape
     first = _places(e, 2, sizes)

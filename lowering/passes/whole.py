@@ -23,6 +23,7 @@ from calque.lowering.passes.groups import grouped
 from calque.lowering.passes.legalize import has_complex, has_masked, needs_words
 from calque.lowering.passes.remainder import WHOLE, may_close
 from calque.lowering.passes.staged import with_stages
+from calque.lowering.passes.vectors import with_vectors_summed
 from calque.lowering.plan.switches import off
 from calque.lowering.target.targets import Target
 
@@ -94,7 +95,7 @@ def over_pairs(p: Program, target: Target) -> Program | None:
     made = forms.over_pairs(_free(p))
     if made is None or made.const_vars:
         return None
-    return with_stages(eliminate_dead_code(without_empty(made)))
+    return with_stages(with_vectors_summed(eliminate_dead_code(without_empty(made))))
 
 
 def in_memory_of_pairs(p: Program, target: Target) -> Program | None:

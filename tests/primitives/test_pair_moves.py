@@ -1,5 +1,5 @@
-"""Moves of complex arrays in memory as one move of pairs (primitives/pair_moves): beside NumPy, small,
-odd and large, in both widths, at every level, alone and among what is computed."""
+"""Moves of complex arrays in memory as one move of pairs (primitives/pair_moves): beside NumPy,
+small, odd and large, in both widths, at every level, alone and among what is computed."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ MOVES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "strided": lambda np, z, w: z[1::2, ::3],
     "concatenate": lambda np, z, w: np.concatenate([z, w, z], 1),
     "stack": lambda np, z, w: np.stack([z, w], -1),
-    "with a number": lambda np, z, w: np.concatenate([z, np.full((1, z.shape[1]), 2 - 1j, z.dtype)]),
+    "with a number": lambda np, z, w: np.concatenate([z, np.full_like(z[:1], 2 - 1j)]),
     "roll": lambda np, z, w: np.roll(z, (2, -3), (0, 1)),
     "fftshift": lambda np, z, w: np.fft.fftshift(z),
     "pad": lambda np, z, w: np.pad(z, ((1, 2), (3, 0))),
@@ -31,6 +31,10 @@ MOVES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "rows": lambda np, z, w: z[np.array([2, 0, -1, 1])],
     "columns": lambda np, z, w: z[:, np.array([[2, 0], [1, 1]])],
     "elements": lambda np, z, w: z[np.array([2, 0]), np.array([1, 2])],
+    "differences": lambda np, z, w: (np.diff(z), np.diff(z, axis=0), z[1:] + z[:-1] - z[1:]),
+    "from a row": lambda np, z, w: (z - w[0], w[:, :1] - z, -z),
+    "product": lambda np, z, w: (np.vdot(z, w), np.inner(z[0], w[0])),
+    "stencil": lambda np, z, w: z[2:, 1:-1] + z[:-2, 1:-1] - 2 * z[1:-1, 1:-1],
     "squeezed": lambda np, z, w: z[1],
     "element": lambda np, z, w: z[1, 2],
     "sum": lambda np, z, w: z.sum(),

@@ -4,7 +4,8 @@
                  row-major; orders.py: programs that read and make them; strings.py: of strings;
                  ref_parts.py: parts of references
   jit.py         jit: signatures.py (keys of calls; host_arguments.py: numbers in them),
-                 entry.py (what a key leads to), positions.py (which arguments are static or donated),
+                 entry.py (what a key leads to),
+                 positions.py (which arguments are static or donated),
                  tracing.py (functions of trees to Programs), stages.py (lower, compile),
                  staging.py (make_jaxpr, eval_shape), cost_analysis of stages: costs.py;
                  donation.py (whose memory is given away), captured.py (arrays that are captured),

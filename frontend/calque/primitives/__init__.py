@@ -23,7 +23,8 @@
   words.py        loops on the words of keys, in operations that kernels have; expansions.py: what
                   draws, sorts, positions of extrema and running sums are in these; outside.py: the
                   same outside of loops, where kernels sort
-  pairs.py        loops, and whole programs, on the parts of complex numbers
+  pairs.py        loops, and whole programs, on the parts of complex numbers; pair_moves.py: moves
+                  of what lies in memory
   generator.py    rng_bit_generator, optimization_barrier
   call.py         jit (calls of inner Programs); masked.py: calls of which some rows are used;
                   guarded.py: steps of loops of which some rows go on, changes that are made or not

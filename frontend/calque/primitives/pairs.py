@@ -20,7 +20,7 @@ from calque.core.errors import explain
 from calque.core.evaluate import each
 from calque.core.lists import split_list
 from calque.core.primitive import Primitive, registry
-from calque.core.program import Equation, Program
+from calque.core.program import Atom, Equation, Program
 from calque.core.types import Params
 from calque.core.words import forms, has_transforms
 from calque.primitives import elementwise as ew
@@ -124,6 +124,7 @@ class _Whole:
     def __init__(self) -> None:
         # (array or None, the same as pairs, real part, imaginary part)
         self.known: list[tuple[Any, Any, Any, Any]] = []
+        self.whole = set[Atom]()  # what is taken as it lies, by moves, transforms and callers
 
     def parts(self, z: Any) -> Parts:
         """The parts of a complex array in memory."""
@@ -160,7 +161,7 @@ class _Whole:
         which = [i for i, a in enumerate(e.inputs) if is_complex(a.aval)]
         lying = [i for i in which if self.lying(xs[i]) is not None]
         size = [a.aval.size for a in e.inputs]
-        if e.name not in MOVES or not is_static(size) or (
+        if e.name not in MOVES or e.outputs[0] not in self.whole or not is_static(size) or (
                 2 * sum(size[i] for i in lying) <= sum(size[i] for i in which)):
             return None
         fills = (1,) if e.name == "pad" else ()
@@ -172,6 +173,10 @@ class _Whole:
         """The results of a Program, of which inner ones with transforms are written out."""
         consts = [_parts(np.asarray(c)) if is_complex(v.aval) else (c,)
                   for v, c in zip(p.const_vars, p.consts)]
+        self.whole.update(p.outputs)
+        for e in reversed(p.equations):
+            if e.name == "fft" or e.name in MOVES and not self.whole.isdisjoint(e.outputs):
+                self.whole.update(e.inputs)
         return each(p, [*consts, *xs], lambda a: _parts(a.value), self.results)
 
     def results(self, e: Equation, xs: list[Parts]) -> Sequence[Parts]:
@@ -190,14 +195,19 @@ class _Whole:
         """dot_general; a matrix in memory that is much larger than the other operand is read once,
         as the real numbers that it is: its parts would be written and read twice each."""
         sizes = [a.aval.size for a in e.inputs]
+        (cs, bs), kind = e.params["dimension_numbers"], e.params["preferred_element_type"]
+        if all(len(x) == 2 for x in xs) and kind in (None, e.inputs[0].aval.dtype) and (
+                cs[0] == cs[1] and bs[0] == bs[1] == tuple(range(len(bs[0]))) and all(
+                    len(cs[0]) + len(bs[0]) == a.aval.ndim for a in e.inputs)):
+            return tuple(registry["reduce_sum"].bind(v, axes=tuple(cs[0]), out_sharding=None)
+                         for v in _mul(*xs))  # (no vectors for a kernel of products)
         i = int(not is_static(sizes) or sizes[1] > sizes[0])
         lying = self.lying(xs[i])
-        kind = e.params["preferred_element_type"]
         if lying is None or len(xs[1 - i]) != 2 or kind not in (None, e.inputs[i].aval.dtype) or (
                 not sizes[i] >= max(LEAST_WHOLE, TIMES * sizes[1 - i])):
             (made,) = _results(e, list(xs))
             return made
-        (cs, bs), (c, d) = e.params["dimension_numbers"], xs[1 - i]
+        c, d = xs[1 - i]
         mine, other = (list(cs[i]), list(bs[i])), (list(cs[1 - i]), list(bs[1 - i]))
         both, end = lying[1], len(shape_of(c))
         last = len(shape_of(both)) - 1
