@@ -38,6 +38,7 @@ SWITCHES = {
     "halves": "float32 times a matrix of halves, widened as it is read",
     "convolutions": "convolutions in C",
     "sparse": "rows gathered, multiplied and added up by the kernel in C",
+    "paddings": "sums of padded arrays as joined sums of parts",
     "moves": "large joins, rows picked, axes turned round by a kernel",
 }
 _ELSEWHERE = ("numpy", "plans", "kernels")  # docs/debugging.md
