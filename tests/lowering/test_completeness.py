@@ -149,3 +149,14 @@ def test_what_c_makes_of_few_rows_is_called_at_once(name: str, n: int, inline: b
          "solve": lambda a: calque.numpy.linalg.solve(a, a[0])}[name]
     program = calque.make_jaxpr(f)(calque.ShapeDtypeStruct((n, n), "float32")).jaxpr
     assert cost.runs_inline(program) == inline
+
+
+@pytest.mark.parametrize(("dtype", "added", "turned"), [
+    ("int8", True, True), ("bool", True, True), ("bfloat16", False, True),
+    ("float32", False, False), ("int32", False, False)])
+def test_elements_of_a_byte_count_as_less(dtype: str, added: bool, turned: bool) -> None:
+    """800,000 of them: whether a call runs on its caller's thread."""
+    x = calque.ShapeDtypeStruct((1000, 800), dtype)
+    for f, inline in ((lambda x: x | x if dtype == "bool" else x + x, added),
+                      (lambda x: x[::-1], turned)):
+        assert cost.runs_inline(calque.make_jaxpr(f)(x).jaxpr) == inline
