@@ -33,6 +33,7 @@ from calque.lowering.driver.boundary import (
     shared,
     together,
 )
+from calque.lowering.driver.refused import check_widths, undecided
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Builder, Value, soft_f16
 from calque.lowering.emit.dtypes import F64, I64, signed
@@ -211,16 +212,16 @@ def _lower(program: Program, target: Target, options: LowerOptions) -> Lowered:
             if closed is not None and closed.closed:
                 return closed
             almost = closed or almost
-        if almost is not None and paired is None:
-            return almost
         if paired is None:
+            if almost is not None:
+                return almost
             p = grouped(plain)
             lowered, computed = _described(program, p, plain, avals, positions, target, options,
                                            why)
-        if paired is None and closes and plain not in tried and remainder.may_close(p, target):
-            closed = _closed(lowered, plain, plain, positions, avals, target, options)
-            if closed is not None:
-                return closed
+            if closes and plain not in tried and remainder.may_close(p, target):
+                closed = _closed(lowered, plain, plain, positions, avals, target, options)
+                if closed is not None:
+                    return closed
     by_position = {i: v for v, i in positions.items()}
     baked = dict(zip(p.const_vars, p.consts)) if options.bake_consts else {}
     return _emit(lowered, p, [by_position[i] for i in lowered.arguments], computed, baked, target,
@@ -530,7 +531,7 @@ class Emitter:
         """The results of an equation; `given`: the operand that is a number known at run time."""
         avals = [physical(v.aval) for v in e.outputs]
         if self.narrow:
-            _check_widths(e, self.ctx.target)
+            check_widths(e, self.ctx.target)
         if avals and not any(a.size != 0 for a in avals) and not e.primitive.has_effects(e.params):
             return [self.ctx.b.splat(0, a.shape, a.dtype) for a in avals]
         params = e.params
@@ -560,7 +561,7 @@ class Emitter:
         except InconclusiveDimensionOperation as error:
             if getattr(error, "located", False):
                 raise
-            raise _undecided(e, error) from error
+            raise undecided(e, error) from error
         if self.ctx.plan.count == told and not e.inner:
             if self.ctx.cpu and is_fold(e.primitive):
                 self.ctx.plan.refuse(fold_refusal(e))
@@ -594,36 +595,6 @@ class Emitter:
         if e.source is UNKNOWN:
             return ir.Location.name(name)
         return ir.Location.name(name, ir.Location.file(e.source.file, e.source.line, 0))
-
-
-def _check_widths(e: Equation, target: Target | None) -> None:
-    """Refuse numbers that the target does not have, by name."""
-    for a in (*[x.aval for x in e.inputs], *[v.aval for v in e.outputs]):
-        dtype = physical(a).dtype
-        if target is not None and target.lacks(dtype):
-            half = np.dtype(f"{dtype.kind}{dtype.itemsize // 2}").name
-            what = "floats" if not target.lacks(I64) else (
-                "numbers" if target.lacks(F64) else "integers")
-            raise NotImplementedError(explain(
-                f"{e.name} of {a.str_short()}: {target.name} has no {what} of 64 bits.",
-                where=str(e.source),
-                fix=f"compute in {half} (x.astype({half!r})), or compile for a device that has "
-                "them."))
-
-
-def _undecided(e: Equation, error: Exception) -> Exception:
-    """The error for a primitive that needs to know a size."""
-    first = str(error).splitlines()[0]
-    sizes = [str(d) for a in (*e.inputs, *e.outputs) for d in a.aval.shape if isinstance(d, Dim)]
-    operands = ", ".join(a.aval.str_short() for a in e.inputs)
-    if sizes and not first.startswith("Encountered"):
-        first = (f"{e.name} of {operands} needs to know "
-                 f"{', '.join(dict.fromkeys(sizes))}: {first}")
-    made = InconclusiveDimensionOperation(explain(
-        first, where=str(e.source),
-        fix="give a number for that dimension, or a constraint that decides it."))
-    made.located = True  # type: ignore[attr-defined]
-    return made
 
 
 def _uses(p: Program) -> Counter[Var]:

@@ -50,9 +50,9 @@ def column(x: Any, at: Any, c: Any, name: str = "set") -> Any:
 
 
 def _grad_taken(x: Any, i: Any, r: Any) -> Any:
-    """Of sum(x[i] * r): jnp's plain indexing clips."""
-    i = np.clip(np.where(i < 0, i + len(x), i), 0, len(x) - 1)
-    return wrote(np.zeros_like(x), i, r, "add")
+    """Of sum(x[i] * r): jnp's plain indexing clips, and what is outside gets nothing back."""
+    i = np.where(i < 0, i + len(x), i)
+    return wrote(np.zeros_like(x), i[(i >= 0) & (i < len(x))], r, "add")
 
 
 # x (b, n), u (k, n), r (n,), c (b,), i (k,) within and beyond; b >= 1
