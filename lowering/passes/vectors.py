@@ -22,13 +22,17 @@ from collections.abc import Mapping, Sequence
 from calque.core.lists import other_axes
 from calque.core.program import Atom, Equation, Program, eliminate_dead_code
 from calque.core.types import Dtype
-from calque.lowering.emit.dtypes import BOOL, F32, I8, I16, I32, I64, U8, WIDENED, summed
+from calque.lowering.emit.dtypes import BOOL, F32, F64, I8, I16, I32, I64, U8, WIDENED, summed
 from calque.lowering.passes import cost
 from calque.lowering.passes.replacement import Replacement
 from calque.lowering.plan.switches import off
 
 LEAST = 1 << 12  # elements of all matrices: less is one kernel's either way
 TINY, LEAST_TINY = 4, 1 << 14  # sizes of matrices that go the same way, and elements of all of them
+LONGEST = 1 << 20  # numbers of two vectors that IREE multiplies and adds up itself: of 4M the packed
+# product of one row and one column takes 14 ms, a sum 0.3
+SHORT_ROW = 64  # numbers of a row that is no vector: 1M rows of 10 times a vector 4.5 ms, as sums
+# 0.5; a million rows of 10 added up, each times a number, 5.2 and 0.7
 LEAST_WIDENED = 1 << 14  # multiply-adds of a product of narrow integers
 PAIRED = (I8, U8, I16)  # that are multiplied two at a time,
 LEAST_PAIRED_SIZE = 8  # from so many rows and columns on
@@ -44,7 +48,10 @@ def with_vectors_summed(p: Program) -> Program:
 def _with_vectors_summed(p: Program) -> Program:
     equations: list[Equation] = []
     makers: dict[Atom, Equation] = {v: e for e in p.equations for v in e.outputs}
-    for e in p.equations:
+    for given in p.equations:
+        e = given
+        if e.name == "dot_general" and _is_of_vectors(turned := _as_it_lies(e, makers)):
+            e = turned
         narrow = _of_narrow_matrix(e, makers) if e.name == "dot_general" else None
         if narrow is not None:
             equations += narrow
@@ -60,6 +67,23 @@ def _with_vectors_summed(p: Program) -> Program:
         p.replace(equations=equations))
 
 
+def _as_it_lies(e: Equation, makers: Mapping[Atom, Equation]) -> Equation:
+    """A product of what its operands are transpositions of, where its result is the same."""
+    (contracted, batch), inputs = e.params["dimension_numbers"], list(e.inputs)
+    dims = [[list(c), list(b)] for c, b in zip(contracted, batch)]
+    for i, a in enumerate(e.inputs):
+        maker = makers.get(a)
+        if maker is None or maker.name != "transpose":
+            continue
+        order = maker.params["permutation"]
+        free = [order[k] for k in other_axes(len(order), *dims[i])]
+        if free == sorted(free):
+            inputs[i], dims[i] = maker.inputs[0], [[order[k] for k in some] for some in dims[i]]
+    (xc, xb), (yc, yb) = dims
+    return e if inputs == list(e.inputs) else e.replace(inputs=tuple(inputs), params={
+        **e.params, "dimension_numbers": ((tuple(xc), tuple(yc)), (tuple(xb), tuple(yb)))})
+
+
 def _is_of_vectors(e: Equation) -> bool:
     """Whether one operand is a vector of each of a batch, and the other none for the kernel."""
     if e.is_dynamic:
@@ -69,15 +93,31 @@ def _is_of_vectors(e: Equation) -> bool:
     if min(x.size, y.size, k) < 2:
         return False
     rows, columns = x.size // (batch * k), y.size // (batch * k)
-    if batch == 1:  # all of both, in another order each
-        return x.size >= LEAST and rows == columns == 1 and sorted(yc) != [
-            axis for _, axis in sorted(zip(xc, yc))]
+    if batch == 1:  # all of both, in another order each, or more than IREE takes in one go
+        if min(rows, columns) == 1 < max(rows, columns):
+            return _has_short_rows(e, 0 if rows > 1 else 1)
+        return x.size >= LEAST and rows == columns == 1 and (
+            k > LONGEST or sorted(yc) != [axis for _, axis in sorted(zip(xc, yc))])
     matrix = max(rows, columns)
     if batch * k * matrix < LEAST:
         return False
     if min(rows, columns) > 1:
         return max(matrix, k) <= TINY and batch * k * matrix >= LEAST_TINY
     return matrix == 1 or not cost.has_vector_kernel(matrix, k)
+
+
+def _has_short_rows(e: Equation, i: int) -> bool:
+    """Whether the rows of operand i, a matrix that is multiplied by a vector, are no vectors for
+    the kernel that reads it: short, or few and longer than it takes in one go."""
+    x, contracted = e.inputs[i].aval, set(e.params["dimension_numbers"][0][i])
+    if x.dtype not in (F32, F64) or x.size < LEAST:
+        return False
+    last, short = x.ndim, 1
+    while last and (last - 1 in contracted) == (x.ndim - 1 in contracted):
+        last -= 1
+        short *= x.shape[last]
+    return short <= SHORT_ROW or x.ndim - 1 in contracted and (
+        x.size > LONGEST and x.size // short < LEAST_PAIRED_SIZE)
 
 
 def _summed(e: Equation) -> list[Equation]:
