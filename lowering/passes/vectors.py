@@ -29,7 +29,7 @@ from calque.lowering.plan.switches import off
 
 LEAST = 1 << 12  # elements of all matrices: less is one kernel's either way
 TINY, LEAST_TINY = 4, 1 << 14  # sizes of matrices that go the same way, and elements of all of them
-LONGEST = 1 << 20  # numbers of two vectors that IREE multiplies and adds up itself: of 4M the packed
+LONGEST = 1 << 20  # numbers of two vectors that IREE multiplies and adds up: of 4M the packed
 # product of one row and one column takes 14 ms, a sum 0.3
 SHORT_ROW = 64  # numbers of a row that is no vector: 1M rows of 10 times a vector 4.5 ms, as sums
 # 0.5; a million rows of 10 added up, each times a number, 5.2 and 0.7
