@@ -271,7 +271,7 @@ def _closed(lowered: Lowered, rest: Program, plain: Program, positions: dict[Var
 
 def _call_spec(p: Program, results: Sequence[ShapedArray], donated: Sequence[int]) -> CallSpec:
     """What is known of calls before anything is emitted."""
-    work, between = cost.total(p), cost.transient_bytes(p)
+    work, between = cost.called_work(p), cost.transient_bytes(p)
     return CallSpec(
         results=[(a.shape, a.dtype) if is_static(a.shape) else None for a in results],
         run_inline=cost.runs_inline(p), must_run_inline=cost.must_run_inline(p),

@@ -370,15 +370,15 @@ def called_work(p: Program) -> Any:
         _decomposed(p) - _convolved(p) if loops.enabled else 0)
 
 
-def _narrow(p: Program) -> int:
+def _narrow(p: Program) -> Any:
     """What elements of a byte take less than those of four, and moved ones of two (a million of
     them reversed 47 and 58 us through the queue, 33 and 40 on the caller's thread), and what folds
     take less, which write nothing (a million floats added up 59 and 37)."""
     return p.derived("narrow", lambda: _of_narrow(p))
 
 
-def _of_narrow(p: Program) -> int:
-    found = 0
+def _of_narrow(p: Program) -> Any:
+    found: Any = 0
     for e in p.equations:
         wide = max((a.aval.dtype.itemsize for a in (*e.inputs, *e.outputs)), default=4)
         if e.inner:
@@ -386,9 +386,9 @@ def _of_narrow(p: Program) -> int:
                 n * _narrow(q) for q, n in inner_programs(e))
         elif wide == 1 and e.weight == 1 and e.primitive.kernel in ("map", "fold") or (
                 wide < 4 and e.primitive.moves):
-            found += guess(equation_work(e)) * (4 - wide) // 4
+            found += equation_work(e) * (4 - wide) // 4
         elif e.primitive.kernel == "fold" and e.weight == 1:
-            found += guess(equation_work(e)) // 2
+            found += equation_work(e) // 2
     return found
 
 

@@ -4,12 +4,12 @@ axis, of stencils made of slices, of what is split.
 `jnp.diff(x)` gives x its derivative as `pad(-d, right) + pad(d, left)`: two arrays of x's size are
 written and read again.  Between the places at which paddings end, each part of the sum is one of
 slices; parts are joined, and kernels write them where they belong (passes/assembled).  What is
-cheap and needed for nothing else is computed in the parts, too.  Start reading at
-`with_paddings_joined`.
+cheap and needed for nothing else is computed in the parts, too.  Paddings along other axes are taken
+within the parts, one axis after the other.  Start reading at `with_paddings_joined`.
 """
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from calque.lowering.plan.switches import off
 LEAST = 1 << 14  # elements of a result
 SUMS = frozenset(("add", "add_any", "sub"))
 MOST = 24  # equations of a part
+THIN = 4  # parts of less than LEAST elements
 
 
 def with_paddings_joined(p: Program) -> Program:
@@ -47,9 +48,10 @@ def _with_paddings_joined(p: Program) -> Program:
             equations += tree.written()
         else:
             equations.append(e if cost.is_kernel(e) else e.with_inner(with_paddings_joined))
-    if all(a is b for a, b in zip(equations, p.equations)) and len(equations) == len(p.equations):
+    if len(equations) == len(p.equations) and all(map(operator.is_, equations, p.equations)):
         return p
-    return eliminate_dead_code(p.replace(equations=equations))
+    made = eliminate_dead_code(p.replace(equations=equations))
+    return _with_paddings_joined(made) if len(equations) > len(p.equations) else made
 
 
 _RESULT = Equation(registry["copy"], (), (), {})  # who uses what a program gives
@@ -68,14 +70,13 @@ class _Sum:
     @classmethod
     def of(cls, e: Equation, makers: dict[Var, Equation], users: dict[Atom, list[Equation]]
            ) -> _Sum | None:
-        """The sum that ends with an equation; None where there is no padding in it, or paddings
-        are of several axes."""
+        """The sum that ends with an equation; None where no padding in it pays."""
         out = e.outputs[0].aval
         if e.name not in SUMS or e.is_dynamic or out.size < LEAST or (
                 out.dtype not in loops.DTYPES):
             return None
         found = cls(e, -1, [], makers, set())
-        edges, waiting = set[int](), [e]
+        edges, waiting = dict[int, set[int]](), [e]
         while waiting:
             q = waiting.pop()
             found.own.add(id(q))
@@ -87,18 +88,17 @@ class _Sum:
                     waiting.append(maker)
                 elif maker.name == "pad" and (ends := _ends(maker)) is not None:
                     axis, low, high = ends
-                    if found.axis not in (-1, axis):
-                        return None
-                    found.axis = axis
-                    edges |= {low, out.shape[axis] - high}
+                    edges.setdefault(axis, {0, out.shape[axis]}).update(
+                        (low, out.shape[axis] - high))
                     found.own.add(id(maker))
                     found._take(maker.inputs[0], users)
-        if found.axis < 0:
+        if not edges:
             return None
-        found.cuts = sorted(edges | {0, out.shape[found.axis]})
-        inner = math.prod(out.shape[found.axis + 1:])
-        thin = [n for n in map(int.__sub__, found.cuts[1:], found.cuts) if n * inner < LEAST]
-        return found if len(thin) <= 4 < len(found.cuts) + 3 else None
+        found.axis = min(edges)
+        found.cuts = sorted(edges[found.axis])
+        each = out.size // out.shape[found.axis]
+        thin = [n for n in map(int.__sub__, found.cuts[1:], found.cuts) if n * each < LEAST]
+        return found if len(thin) <= THIN and len(found.cuts) > 2 else None
 
     def _take(self, a: Atom, users: dict[Atom, list[Equation]]) -> None:
         """Note what is computed of a padded array, and for nothing else."""
@@ -142,6 +142,9 @@ class _Sum:
         e = self.makers.get(a) if isinstance(a, Var) else None
         if e is not None and id(e) not in self.own:
             e = None
+        if e is not None and e.name == "pad" and _ends(e)[0] != axis:  # type: ignore[index]
+            x = self._part(made, e.inputs[0], begin, end, known)
+            return made.emit("pad", [x, e.inputs[1]], shape, a.aval.dtype, **e.params)
         if e is not None and e.name == "pad":
             low, _, _ = e.params["padding_config"][axis]
             n = e.inputs[0].aval.shape[axis]

@@ -438,7 +438,7 @@ def test_the_queue_is_that_of_jit() -> None:
         return ((x @ x.T).sum(0) @ x).sum()
 
     call = aot.load(aot.compile(f, "f32[b,4]", name="f").vmfb).f.record.call
-    for size, inline in ((100, True), (700, True), (750, False), (2000, False)):
+    for size, inline in ((100, True), (840, True), (860, False), (2000, False)):
         program = calque.make_jaxpr(f)(np.ones((size, 4), F32)).jaxpr
         assert call.runs_inline({"b": size}) == cost.runs_inline(program) == inline
 

@@ -33,6 +33,12 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "rows": lambda np, x: differences(np, x, 0),
     "columns": lambda np, x: differences(np, x, 1),
     "both": lambda np, x: differences(np, x, 0) + differences(np, x, 1),
+    "both at once": lambda np, x: (lambda d, e: (((pad(np, -d, 0, 0, 1) + pad(np, e, 1, 1, 0))
+                                                 + pad(np, d, 0, 1, 0)) - pad(np, e, 1, 0, 1)))(
+        np.diff(x, axis=0), np.diff(x, axis=1)),
+    "three at once": lambda np, x: (lambda y: sum(
+        pad(np, np.diff(y, axis=k), k, 1, 0) - pad(np, np.diff(y, axis=k) ** 2, k, 0, 1)
+        for k in range(3)))(x.reshape(10, 15, 130)),
     "many": lambda np, x: (pad(np, x[2:], 0, 0, 2) - pad(np, x[1:-1] * 3, 0, 1, 1)
                            + pad(np, x[:-2], 0, 2, 0) + x),
     "subtracted": lambda np, x: x - pad(np, np.abs(x[5:]), 0, 5, 0),
