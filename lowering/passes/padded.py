@@ -4,8 +4,8 @@ axis, of stencils made of slices, of what is split.
 `jnp.diff(x)` gives x its derivative as `pad(-d, right) + pad(d, left)`: two arrays of x's size are
 written and read again.  Between the places at which paddings end, each part of the sum is one of
 slices; parts are joined, and kernels write them where they belong (passes/assembled).  What is
-cheap and needed for nothing else is computed in the parts, too.  Paddings along other axes are taken
-within the parts, one axis after the other.  Start reading at `with_paddings_joined`.
+cheap and needed for nothing else is computed in the parts, too.  Paddings along other axes are
+taken within the parts, one axis after the other.  Start reading at `with_paddings_joined`.
 """
 from __future__ import annotations
 
