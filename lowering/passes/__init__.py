@@ -27,6 +27,7 @@ points.py     rows of few numbers, as those of loops in registers
 masks.py      products with bools, which choose between numbers and 0
 known.py      whole numbers that follow from literals alone, arrays of one number
 padded.py     sums of padded arrays as joined sums of parts
+wide.py       reductions over few numbers side by side, over wider rows
 edges.py      arrays with edges around them, joined of their parts, as one copy
 places.py     which axes of arrays those rows have, and the program of a group of them
 planes.py     coordinates first in loops over memory

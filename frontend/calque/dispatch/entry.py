@@ -120,7 +120,7 @@ class Entry:
             self.run = made.executable if made.identity_abi else made
             self.slow_path = self._slow or bool(self.given)
             self.donates = bool(self.given) and not self._slow
-            self.many = len(self.out_avals) > MANY and not self._slow
+            self.many = len(self.out_avals) > MANY and not (self._slow or made.lowered.callbacks)
             self.slow_path = self.slow_path or self.many
             self.quick = (self.spans or self.orders is not None) and not self._checked
         return made
