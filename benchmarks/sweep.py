@@ -267,13 +267,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="expressions that this regular expression finds")
     parser.add_argument("--seconds", type=float, default=0.03, help="for each expression and side")
     parser.add_argument("--out", help="a file for all figures, as JSON")
+    parser.add_argument("--read", nargs="*", default=[], help="such files: their rows come first")
     parser.add_argument("--write", action="store_true", help="into docs/sweep.md")
     options = parser.parse_args()
     if options.serve:
         Library(options.serve).serve()
         return
-    found = {}
-    for mode in options.modes.split(","):
+    found = {(key.split()[0], key.split()[1]): rows for file in options.read
+             for key, rows in json.loads(Path(file).read_text()).items()}
+    for mode in filter(None, options.modes.split(",")):
         for size in options.sizes.split(","):
             n, m = map(int, size.split("x"))
             found[mode, size] = sweep([sys.executable, options.jax], mode, n, m, options.only,

@@ -35,6 +35,8 @@ MOVES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "from a row": lambda np, z, w: (z - w[0], w[:, :1] - z, -z),
     "product": lambda np, z, w: (np.vdot(z, w), np.inner(z[0], w[0])),
     "stencil": lambda np, z, w: z[2:, 1:-1] + z[:-2, 1:-1] - 2 * z[1:-1, 1:-1],
+    "products of parts": lambda np, z, w: (z[0] * w[1], z[:, :2] * w[:, 1:3], z[::2] * w[::2],
+                                          z[np.array([1, 0])] * 2, np.cross(z[:, :3], w[:, :3])),
     "squeezed": lambda np, z, w: z[1],
     "element": lambda np, z, w: z[1, 2],
     "sum": lambda np, z, w: z.sum(),

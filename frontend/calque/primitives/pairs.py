@@ -157,11 +157,13 @@ class _Whole:
         return as_pairs_p.bind(self.pairs(x)) if known is None or known[0] is None else known[0]
 
     def moved(self, e: Equation, xs: Sequence[Parts]) -> Parts | None:
-        """A move of what lies in memory, mostly; None where parts are moved, or nothing is."""
+        """A move of what lies in memory, mostly; None where parts are moved, or nothing is.  Of
+        what is computed on, only a smaller part of it is taken before it is taken apart."""
         which = [i for i, a in enumerate(e.inputs) if is_complex(a.aval)]
         lying = [i for i in which if self.lying(xs[i]) is not None]
         size = [a.aval.size for a in e.inputs]
-        if e.name not in MOVES or e.outputs[0] not in self.whole or not is_static(size) or (
+        if e.name not in MOVES or not is_static((*size, e.outputs[0].aval.size)) or (
+                e.outputs[0] not in self.whole and 2 * e.outputs[0].aval.size > size[0]) or (
                 2 * sum(size[i] for i in lying) <= sum(size[i] for i in which)):
             return None
         fills = (1,) if e.name == "pad" else ()
