@@ -107,3 +107,46 @@ def test_lists_of_what_becomes_an_array():
         def __jax_array__(self):
             return jnp.arange(2)
     np.testing.assert_array_equal(jnp.array([Wrapper(), [3, 4]]), [[0, 1], [3, 4]])
+
+
+# what is written for a batch of unknown size is, called here, what jit computes: the same bits
+DECOMPOSED = {
+    "svd": lambda x: jnp.linalg.svd(x, full_matrices=False), "eigh": jnp.linalg.eigh,
+    "qr": jnp.linalg.qr, "singular values": lambda x: jnp.linalg.svd(x, compute_uv=False),
+    "lu": lambda x: calque.scipy.linalg.lu(x), "inv": jnp.linalg.inv, "det": jnp.linalg.det,
+    "of rows twice": lambda x: (jnp.linalg.qr(x[1:]), jnp.linalg.qr(x), jnp.linalg.svd(x[1:])),
+    "gradient": lambda x: calque.grad(lambda y: jnp.linalg.svd(y, compute_uv=False).sum())(x)}
+
+
+@pytest.mark.parametrize("platforms", [("cpu",), ("cpu", "tpu")])
+@pytest.mark.parametrize("name", DECOMPOSED)
+def test_decompositions_of_unknown_batches(name, platforms):
+    x = np.random.default_rng(0).standard_normal((3, 5, 5)).astype(np.float32)
+    f = calque.jit(lambda x: tuple(calque.tree.leaves(DECOMPOSED[name](x))))
+    spec = calque.ShapeDtypeStruct(export.symbolic_shape("b, 5, 5"), np.float32)
+    made = export.export(f, platforms=platforms)(spec)
+    for g in (made, export.deserialize(made.serialize())):
+        for found, wanted in zip(g.call(x), f(x), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("shape, constraints, fits, other, message", [
+    ("a, b", ["a == b"], (3, 3), (3, 4), "inconsistency between dimension size"),
+    ("a, b", ["max(a, b) == 4", "a == b"], (4, 4), (3, 3), "Expected 'b - 4' to be equal to 0"),
+    ("a, b, c, d", ["b == a", "c == a + b", "d == 5"], (2, 2, 4, 5), (2, 2, 3, 5), "inconsistency"),
+    ("a, b", ["a >= 4", "a == 2*b"], (4, 2), (2, 1), "greater or equal to 0"),
+])
+def test_variables_that_equal_others(shape, constraints, fits, other, message):
+    spec = calque.ShapeDtypeStruct(export.symbolic_shape(shape, constraints=constraints), np.int32)
+    made = export.export(calque.jit(lambda x: 2 * x))(spec)
+    for g in (made, export.deserialize(made.serialize())):
+        np.testing.assert_array_equal(g.call(np.ones(fits, np.int32)), np.full(fits, 2))
+        with pytest.raises(ValueError, match=message if g is made else "."):
+            g.call(np.ones(other, np.int32))
+
+
+def test_constraints_against_each_other():
+    with pytest.raises(ValueError, match=r"Unsatisfiable explicit constraints: .*a >= 4, a == 3"):
+        export.symbolic_shape("a", constraints=["a >= 4", "a == 3"])
+    a, b = export.symbolic_shape("a, b", constraints=["a >= 4", "a == b"])
+    assert b >= 4

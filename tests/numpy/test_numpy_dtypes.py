@@ -11,6 +11,7 @@ import pytest
 
 import calque
 import calque.numpy as jnp
+from calque import lax, random
 from calque.core import dtypes
 from calque.core.avals import ShapedArray
 from calque.core.errors import TypePromotionError
@@ -136,3 +137,30 @@ def test_overflow_of_python_ints() -> None:
             f()
     assert (jnp.ones(1, "int8") + 300).tolist() == [45]  # wraps, as JAX
     assert jnp.asarray(2**31, dtype="uint32").tolist() == 2**31
+
+
+x = np.ones(3, np.float32)
+
+
+@pytest.mark.parametrize("name, f", {
+    "iota": lambda: lax.iota(jnp.int64, 3), "full": lambda: lax.full((2,), 1, "float64"),
+    "convert_element_type": lambda: lax.convert_element_type(x, jnp.float64),
+    "bitcast_convert_type": lambda: lax.bitcast_convert_type(x[:, None].repeat(2, 1), jnp.int64),
+    "dot": lambda: lax.dot(x, x, preferred_element_type=jnp.float64),
+    "argmax": lambda: lax.argmax(x, 0, jnp.int64), "ones_like": lambda: jnp.ones_like(x, "float64"),
+    "": lambda: random.uniform(random.key(0), (2,), jnp.float64),
+    "is": lambda: random.randint(random.key(0), (2,), 0, 5, jnp.int64),
+    "dtype uint64": lambda: random.bits(random.key(0), (2,), jnp.uint64),
+}.items())
+def test_dtypes_that_are_cut_warn_once(name: str, f: Callable[[], Any]) -> None:
+    with pytest.warns(UserWarning, match=f"Explicitly requested .*{name}") as told:
+        f()
+    assert len(told) == 1
+
+
+def test_default_dtypes_do_not_warn() -> None:
+    lax.full_like(x, 1, jnp.float64)  # (as in JAX)
+    assert lax.convert_element_type(x, float).dtype == random.normal(
+        random.key(0), (2,), float).dtype == np.float32
+    with pytest.raises(TypeError, match="'no type' is not a dtype"):
+        lax.convert_element_type(x, "no type")

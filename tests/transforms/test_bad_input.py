@@ -12,7 +12,11 @@ import pytest
 import calque
 import calque.numpy as jnp
 from calque import lax
-from calque.errors import TracerBoolConversionError, UnexpectedTracerError
+from calque.errors import (
+    ConcretizationTypeError,
+    TracerBoolConversionError,
+    UnexpectedTracerError,
+)
 
 ones = np.ones(3, np.float32)
 
@@ -21,6 +25,23 @@ def leak() -> Any:
     kept: list[Any] = []
     calque.jit(lambda x: kept.append(2 * x))(1.0)
     return kept[0] + 1
+
+
+@calque.tree_util.register_pytree_node_class
+class Checked:
+    """A node that takes arrays alone."""
+
+    def __init__(self, v: Any, tag: int) -> None:
+        if not hasattr(v, "shape"):
+            raise ValueError("no array")
+        self.v, self.tag = v, tag
+
+    def tree_flatten(self) -> Any:
+        return (self.v,), self.tag
+
+    @classmethod
+    def tree_unflatten(cls, tag: int, leaves: Any) -> Any:
+        return cls(*leaves, tag)
 
 
 CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
@@ -124,6 +145,32 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         r"return c\['b'\] with \.reshape\(\(3,\)\)"),
     "scan's structure": (lambda: lax.scan(lambda c, x: ((c, c), x), 0.0, ones), TypeError,
                          "must have the same pytree structure"),
+    "scan's lengths of tuples": (lambda: lax.scan(lambda c, x: ((0, 0, 0), x), (1, (2, 3)), ones),
+                                 TypeError, "they differ:\n\nThe input carry c is a tuple of "
+                                 "length 2 but the .* is a tuple of length 3"),
+    "scan's keys": (lambda: lax.scan(lambda c, x: (({**c[0], "b": x},) * 2, x),
+                                     ({"a": ones},) * 2, ones), TypeError,
+                    r"  \* the input carry component c\[0\] is a <class 'dict'> with 1 child but .*"
+                    r" with 2 children, .*;\n  \* the input carry component c\[1\]"),
+    "fori's keys": (lambda: lax.fori_loop(0, 1, lambda i, x: {"T": ones}, {"t": ones}), TypeError,
+                    r"loop_carry\[1\] is a .* with pytree metadata \('t',\) .* \('T',\)"),
+    "a class that takes no numbers": (lambda: lax.scan(
+        lambda c, x: (Checked(c.v, 1), x), Checked(ones, 0), ones), TypeError,
+        "they differ:.*input carry c is of structure PyTreeDef"),
+    "a traced length": (lambda: calque.jit(lambda n: lax.scan(
+        lambda c, x: (c, x), 0.0, (), n))(3), ConcretizationTypeError,
+        "The `length` argument to `scan` expects a concrete `int` value"),
+    "a traced unroll": (lambda: calque.jit(lambda n: lax.scan(
+        lambda c, x: (c, x), 0.0, (), 3, unroll=n))(3), ConcretizationTypeError,
+        "The `unroll` argument to `scan` expects a concrete `int` or `bool` value"),
+    "no predicate": (lambda: lax.cond(None, lambda: 1, lambda: 2), TypeError,
+                     "cond predicate is None"),
+    "a list as predicate": (lambda: lax.cond([1], lambda: 1, lambda: 2), TypeError,
+                            r"Pred must be a scalar, got \[1\] of type <class 'list'>"),
+    "a function as index": (lambda: lax.switch(max, [lambda: 1, lambda: 2]), TypeError,
+                            "Index type must be an integer, got <built-in"),
+    "a list as index": (lambda: lax.switch([1], [lambda: 1, lambda: 2]), TypeError,
+                        r"Branch index must be scalar, got \[1\] of shape \(1,\)"),
     "scan without a pair": (lambda: lax.scan(lambda c, x: c, 0.0, ones), TypeError,
                             "scan body output must be a pair"),
     "scan's lengths": (lambda: lax.scan(lambda c, x: (c, x), 0.0, (ones, np.ones(4))), ValueError,
@@ -147,7 +194,11 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
                          r"output of branches\[0\] has type float32\[3\].*branches\[1\] has type "
                          r"float32\[\], so the shapes do not match"),
     "branches' structures": (lambda: lax.cond(True, lambda: (1.0,), lambda: [1.0]), TypeError,
-                             r"same pytree structure.*PyTreeDef\(\(\*,\)\).*PyTreeDef\(\[\*\]\)"),
+                             r"same pytree structure.*true_fun output is a <class 'tuple'> but "
+                             r"false_fun output is a <class 'list'>"),
+    "branches' depths": (lambda: lax.cond(True, lambda: {"a": 2.0}, lambda: {"a": (3.0, 3.0)}),
+                         TypeError, r"true_fun output at path \['a'\] is a pytree leaf but "
+                         r"false_fun output at path \['a'\] is a <class 'tuple'>"),
     "predicate no scalar": (lambda: lax.cond(ones, lambda: 1, lambda: 2), TypeError,
                             "Pred must be a scalar"),
     "predicate no truth": (lambda: lax.cond(ones[0] * 1j, lambda: 1, lambda: 2), TypeError,

@@ -29,11 +29,11 @@ from calque.core.refs import (
     refuse_result,
 )
 from calque.core.source import asked_by_ours
-from calque.core.trace import Tracer
+from calque.core.trace import Tracer, concretization_error
 from calque.core.types import Function
 from calque.dispatch.array import Array, to_array
 from calque.dispatch.eager import lazy_eval
-from calque.dispatch.mismatch import branch_error, carry_error
+from calque.dispatch.mismatch import branch_error, carry_error, carry_structure_error
 from calque.dispatch.ref_parts import refuse_views
 from calque.dispatch.tracing import check_arguments, name_at, trace_with_refs, type_of
 from calque.primitives import control
@@ -85,12 +85,16 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any,
     if not branches:
         raise ValueError("Empty branch sequence")
     operands = _given("switch", operands, operand)
-    aval = aval_of(index)
+    if index is None or isinstance(index, str) or callable(index) and not hasattr(
+            index, "aval"):
+        raise TypeError(explain(f"Index type must be an integer, got {index!s}.",
+                                fix="pass an integer scalar."))
+    aval = aval_of(np.asarray(index) if isinstance(index, (list, tuple)) else index)
     if aval.shape:
         raise TypeError(explain(f"Branch index must be scalar, got {index} of shape "
                                 f"{aval.shape}.", fix="pass a scalar, or vmap the switch."))
     if not dtypes.is_integer(aval.dtype):
-        raise TypeError(explain(f"Index type must be an integer, got {aval.dtype.name}.",
+        raise TypeError(explain(f"Index type must be an integer, got {index} as {aval.dtype.name}.",
                                 fix="cast the index with .astype(jnp.int32)."))
     if config.jax_disable_jit and isinstance(index, (int, Array)) and not (
             isinstance(index, Tracer) and index.concrete() is None):
@@ -138,7 +142,10 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
     if not hasattr(pred, "aval") and not isinstance(pred, (bool, int, float, np.generic,
                                                            np.ndarray)):
         raise TypeError(explain(
-            f"Pred type must be either boolean or number, got {type(pred)}.",
+            "cond predicate is None" if pred is None else
+            f"Pred must be a scalar, got {pred} of type {type(pred)}."
+            if isinstance(pred, (str, list, tuple)) else
+            f"Pred type must be either boolean or number, got {pred}.",
             fix="pass a bool or a scalar array."))
     aval = aval_of(pred)
     if aval.shape:
@@ -217,7 +224,10 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None,
     xs_leaves, xs_tree = tree_util.flatten(xs)
     if any(type(x) is Ref for x in xs_leaves):
         refuse_views(name_of(f), xs)
+    _refuse_traced(length, "`length` argument to `scan` expects a concrete `int` value. For a "
+                   "number of steps that is known when it runs, use `while_loop` or `fori_loop`.")
     n = _scan_length(xs_leaves, length)
+    _refuse_traced(unroll, "`unroll` argument to `scan` expects a concrete `int` or `bool` value.")
     check_unroll(unroll)
     unroll = n if unroll is True else int(unroll)
     if config.jax_disable_jit:
@@ -311,6 +321,14 @@ def _scan_with_refs(loop: Callable[..., list[Any]], p: Program, uses: Uses, init
     return uses.settle(leaves, [*outs[:k], *proper, *rows, *outs[k:m]])
 
 
+def _refuse_traced(x: Any, told: str) -> None:
+    """ConcretizationTypeError for a number that must be known."""
+    if isinstance(x, Tracer) and x.concrete() is None:
+        raise concretization_error(
+            x, "Abstract tracer value encountered where concrete value is expected: traced array "
+            f"with shape {x.aval.short()}. The {told}", "mark the argument as static.")
+
+
 def _scan_length(leaves: Sequence[Any], length: int | None) -> int:
     for x in leaves:
         if not type_of(x).shape:
@@ -375,14 +393,12 @@ def _check_body(f: Any, p: Program, out_tree: Any, carry: Sequence[ShapedArray],
                 init_tree: Any) -> list[ShapedArray]:
     children = out_tree.children() if out_tree.type is tuple else []
     if len(children) != 2:
+        shown = out_tree.unflatten(list(p.out_avals[:out_tree.num_leaves]))
         raise TypeError(explain(
-            f"scan body output must be a pair, got {out_tree} from {name_of(f)}.",
+            f"scan body output must be a pair, got {shown} from {name_of(f)}.",
             fix="return (carry, y); use None for no y."))
     if children[0] != init_tree:
-        raise TypeError(explain(
-            f"scan body function carry input and carry output must have the same pytree structure, "
-            f"but they differ: the input carry is {init_tree}, the output carry is {children[0]}.",
-            fix="return a carry with the structure of init."))
+        raise carry_structure_error("scan", f, init_tree, children[0])
     return list(p.out_avals[:len(carry)])
 
 

@@ -30,7 +30,7 @@ from calque.core.refs import Ref, Uses, read
 from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
-from calque.dispatch.mismatch import carry_error
+from calque.dispatch.mismatch import carry_error, carry_structure_error
 from calque.dispatch.tracing import check_arguments, trace_with_refs
 from calque.primitives import elementwise as ew
 from calque.primitives import while_loop as prim
@@ -74,7 +74,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         _check_cond(cond, cond_tree, looks)
         body, out_tree, uses = trace_with_refs(body_fun, in_tree, avals, name_of(body_fun),
                                                "while_body")
-        _check_structure(out_tree, tree)
+        _check_structure(body_fun, out_tree, tree)
         given = leaves
         while (grown := promoted(avals, body.out_avals)) != avals:  # weak ones take its dtype
             leaves = [as_aval(x, a) if a is not b else x for x, a, b in zip(leaves, grown, avals)]
@@ -135,17 +135,13 @@ def _check_cond(cond: Program, tree: Any, looks: Uses) -> None:
     (out,) = cond.out_avals
     if out.shape or out.dtype != dtypes.bool_:
         raise TypeError(explain(
-            f"cond_fun must return a boolean scalar, but got output type(s) [{out.short()}].",
+            f"cond_fun must return a boolean scalar, but got output type(s) {[out]}.",
             fix="return a comparison of scalars; reduce arrays with .any() or .all()."))
 
 
-def _check_structure(out_tree: Any, tree: Any) -> None:
+def _check_structure(body_fun: Function, out_tree: Any, tree: Any) -> None:
     if out_tree != tree:
-        raise TypeError(explain(
-            "while_loop body function carry input and carry output must have the same pytree "
-            f"structure, but they differ: the input carry is {tree}, the output carry is "
-            f"{out_tree}.",
-            fix="return a carry with the structure of init_val."))
+        raise carry_structure_error("while_loop", body_fun, tree, out_tree)
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *,

@@ -353,7 +353,7 @@ def _integer(x: Any) -> Dim | int | None:
 
 def _given(scope: SymbolicScope) -> str:
     """What a scope says of its variables, for messages."""
-    said = ", ".join(f"{a} {kind} {b}" for kind, a, b in scope.constraints)
+    said = str(scope)[len("SymbolicScope("):-1]
     return f" with constraints {said}" if said else ""
 
 

@@ -6,8 +6,9 @@ A `Dim` (core.dimension) stands in shapes where an int stands otherwise.  Start 
 """
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class SymbolicScope:
       True
     """
 
-    __slots__ = ("constraints", "rewrites", "inequalities", "positive", "noted",
+    __slots__ = ("constraints", "rewrites", "inequalities", "positive", "noted", "_said",
                  "__weakref__")
 
     def __init__(self, constraints: Sequence[str] = ()) -> None:
@@ -74,6 +75,8 @@ class SymbolicScope:
         self.noted: dict[Dim, str] = {}
         for text in constraints:
             self._add(text)
+        self._said = str(self)
+        self._settle()
 
     def _add(self, text: str) -> None:
         if not isinstance(text, str):
@@ -159,7 +162,34 @@ class SymbolicScope:
             )
         )
 
+    def _settle(self) -> None:
+        """Say the constraints of the variables that are left, where some equal others."""
+        equal = {m[0][0]: right for m, (k, right) in self.rewrites.items()
+                 if k == 1 and len(m) == 1 and m[0][1] == 1 and isinstance(m[0][0], str)}
+        if not equal:
+            return
+        rules, said = self.rewrites, self.inequalities
+        self.rewrites, self.inequalities = {}, []  # (each would make its own constraint true)
+
+        def settled(x: Dim | int) -> Any:
+            return x if not isinstance(x, Dim) else x.compute(
+                lambda name: settled(equal[name]) if name in equal else variable(name, self),
+                lambda n: n, lambda f, x, y: APPLY[f](x, y))
+
+        found = [(kind, settled(left), settled(right)) for kind, left, right in self.constraints]
+        for kind, left, right in found:
+            if not isinstance(left, Dim) and not isinstance(right, Dim) and not (
+                    _COMPARED[kind](left, right)):
+                raise ValueError(explain(
+                    f"Unsatisfiable explicit constraints: {self._said}.", fix="leave one out."))
+        self.constraints = tuple(c for c in found if c[1] != c[2] and (
+            isinstance(c[1], Dim) or isinstance(c[2], Dim)))
+        known = [d for d in map(settled, said) if isinstance(d, Dim)]
+        self.rewrites, self.inequalities = rules, known
+
     def __repr__(self) -> str:
+        if hasattr(self, "_said"):
+            return self._said
         rows = ", ".join(f"{left} {kind} {right}" for kind, left, right in self.constraints)
         return f"SymbolicScope({rows})"
 
@@ -222,6 +252,12 @@ def min_dim(x: Any, y: Any) -> Any:
       2
     """
     return _extreme("min", x, y)
+
+
+APPLY: dict[str, Callable[[Any, Any], Any]] = {  # what Dim.compute applies
+    "add": operator.add, "mul": operator.mul, "floordiv": floordiv, "mod": mod, "max": max_dim,
+    "min": min_dim}
+_COMPARED = {">=": operator.ge, "<=": operator.le, "==": operator.eq}
 
 
 # ---- what others ask

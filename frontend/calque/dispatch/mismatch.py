@@ -10,9 +10,10 @@ from typing import Any
 
 from calque.core.avals import ShapedArray, same_type
 from calque.core.errors import explain
-from calque.core.naming import name_of, signature_of
+from calque.core.naming import signature_of
 from calque.core.types import Function
 from calque.transforms.explicit import is_explicit
+from calque.trees import differences as trees
 from calque.trees import util as tree_util
 
 Difference = tuple[str, ShapedArray, ShapedArray]
@@ -76,16 +77,44 @@ def carry_error(loop: str, fun: Function, tree: Any, have: Sequence[ShapedArray]
     wrong = differences([root + p for p in leaf_paths(tree)], have, got)
     if not wrong:
         return None
-    rows = [f"  * the input carry component {n} has type {a} but the corresponding output carry "
-            f"component has type {b}, {_reason(a, b)}" for n, a, b in wrong]
+    rows = [f"the input carry {n if n == root else f'component {n}'} has type {a} but the "
+            f"corresponding output carry component has type {b}, {_reason(a, b)}"
+            for n, a, b in wrong]
     fixes = [_carry_fix(n, a, b) for n, a, b in wrong]
     hints = [f"applying `jax.lax.pcast(..., {tuple(sorted(b.vma - a.vma, key=str))}, to='varying')"
              f"`, to the initial carry value corresponding to the input carry component {n}"
              for n, a, b in wrong if same_type(a, b) and b.vma - a.vma]
     return TypeError(explain(
         f"{loop} body function carry input and carry output must have equal types, but they "
-        f"differ in {name_of(fun)}:\n\n" + ";\n".join(rows) + ".\n" + _hints(hints),
+        f"differ:\n\n{_listed(rows)}\n{_hints(hints)}",
         fix=";\n    ".join(fixes) + "."))
+
+
+def carry_structure_error(loop: str, fun: Function, tree: Any, out: Any) -> TypeError:
+    """The error of a loop whose body changes the structure of its carry."""
+    root = _first_parameter(fun, "carry")
+    rows = [f"the input carry {f'component {root}{tree_util.keystr(path)}' if path else root} is "
+            f"{a} but the corresponding component of the carry output is {b}, so the pytree "
+            "structures do not match" for path, a, b in _structures(tree, out)]
+    return TypeError(explain(
+        f"{loop} body function carry input and carry output must have the same pytree structure, "
+        f"but they differ:\n\n{_listed(rows)}\n",
+        fix="return a carry with the structure of the initial value."))
+
+
+def _structures(tree: Any, out: Any) -> list[tuple[Any, str, str]]:
+    try:
+        found = list(trees.differences(*(t.unflatten([0] * t.num_leaves) for t in (tree, out))))
+    except Exception:  # a class of the user's that takes no numbers
+        found = []
+    return found or [((), f"of structure {tree}", f"of structure {out}")]
+
+
+def _listed(rows: Sequence[str]) -> str:
+    """One sentence, or a list."""
+    if len(rows) == 1:
+        return f"{'The' if rows[0].startswith('the ') else rows[0][:3]}{rows[0][3:]}."
+    return ";\n".join(f"  * {row}" for row in rows) + "."
 
 
 def _carry_fix(name: str, a: ShapedArray, b: ShapedArray) -> str:
@@ -102,25 +131,29 @@ def _carry_fix(name: str, a: ShapedArray, b: ShapedArray) -> str:
     return f"start {name} with shape {b.shape}, or return it with shape {a.shape}"
 
 
-def branch_error(name: str, labels: Sequence[str], trees: Sequence[Any],
+def branch_error(name: str, labels: Sequence[str], structures: Sequence[Any],
                  types: Sequence[Sequence[ShapedArray]]) -> TypeError | None:
     """The error of branches whose results differ in structure or types; None if they agree."""
-    for label, tree, avals in zip(labels[1:], trees[1:], types[1:]):
-        if tree != trees[0]:
+    for label, tree, avals in zip(labels[1:], structures[1:], types[1:]):
+        if tree != structures[0]:
+            differ = [
+                f"{labels[0]} output{at} is {a} but {label} output{at} is {b}, so the pytree "
+                "structures do not match" for path, a, b in _structures(structures[0], tree)
+                for at in [path and f" at path {tree_util.keystr(path)}" or ""]]
             return TypeError(explain(
-                f"{name} branch outputs must have the same pytree structure, but they differ: the "
-                f"output of {labels[0]} has {trees[0]}, that of {label} has {tree}.",
+                f"{name} branch outputs must have the same pytree structure, but they differ:\n\n"
+                f"{_listed(differ)}\n",
                 fix="return the same structure from all branches."))
         wrong = [(n, a, b) for n, a, b in zip(leaf_paths(tree), types[0], avals)
                  if (a.shape, a.dtype, a.vma) != (b.shape, b.dtype, b.vma) or _moved(a, b)]
         if wrong:
-            rows = [f"  * the output of {labels[0]}{' at path ' + n if n else ''} has type {a} but "
+            rows = [f"the output of {labels[0]}{' at path ' + n if n else ''} has type {a} but "
                     f"the corresponding output of {label} has type {b}, {_reason(a, b)}"
                     for n, a, b in wrong]
             casts = [_branch_fix(n and " " + n, labels[0], label, a, b) for n, a, b in wrong]
             return TypeError(explain(
                 f"{name} branches must have equal output types but they differ.\n\n"
-                + ";\n".join(rows) + ".\n" + _hints([
+                + _listed(rows) + "\n" + _hints([
                     f"applying `jax.lax.pcast(..., {tuple(sorted(more, key=str))}, to='varying')` "
                     f"to the output of {which}" for _, a, b in wrong
                     for which, more in ((labels[0], b.vma - a.vma), (label, a.vma - b.vma)) if more

@@ -245,6 +245,15 @@ class PortableBuilder(Builder):
         return self.concatenate(
             [self.reshape(self.number(n, I32), (1,)) for n in sizes], 0)
 
+    @contextlib.contextmanager
+    def own_sizes(self) -> Iterator[None]:
+        """For what is a function of its own: no sizes of its caller's."""
+        outer, self.variables = self.variables, {}
+        try:
+            yield
+        finally:
+            self.variables = outer
+
     def bind_sizes(self, xs: Sequence[Value]) -> list[int]:
         """The variables that sizes of these arrays give; the equations that give none are left."""
         sizes: list[tuple[Value, int, Any]] = [

@@ -86,12 +86,28 @@ def _composite(r: Reader, op: Op, xs: list[Any]) -> Any:
     if name == "chlo.top_k":
         k = int(op.attributes["composite_attributes"]["k"].value)
         return list(bind("top_k", *xs, k=k, axis=ndim_of(xs[0]) - 1))
-    ours = registry.get(name.removeprefix("calque.")) if name.startswith("calque.") else None
-    if ours is not None and ours.program is not None:
-        params = json.loads(op.attributes["composite_attributes"]["parameters"])
-        made = bind(ours.name, *xs, **params)
-        return list(made) if ours.multiple_results else made
-    return r.call(r.named(op.attributes["decomposition"]), xs)
+    made = _ours(name, op.attributes["composite_attributes"].get("parameters", "{}"), xs) if (
+        name.startswith("calque.")) else None
+    return r.call(r.named(op.attributes["decomposition"]), xs) if made is None else made
+
+
+@handles("call")
+def _call(r: Reader, op: Op, xs: list[Any]) -> Any:
+    """A function; one that is written for arrays of sizes known at the call says in its name, as a
+    composite does in attributes, which primitive of ours it is (Writer.call)."""
+    callee = op.attributes["callee"]
+    name, _, rest = callee.partition(" ")
+    made = _ours(name, rest.rpartition(" ")[0], xs) if name.startswith("calque.") else None
+    return r.call(r.named(callee), xs) if made is None else made
+
+
+def _ours(name: str, parameters: str, xs: list[Any]) -> Any:
+    """What a primitive of ours gives; None where there is none of this name here."""
+    ours = registry.get(name.removeprefix("calque."))
+    if ours is None or ours.program is None:
+        return None
+    made = bind(ours.name, *xs, **json.loads(parameters))
+    return list(made) if ours.multiple_results else made
 
 
 def _older(name: str, primitive: str) -> None:

@@ -323,12 +323,6 @@ def _token(r: Reader, op: Op, xs: list[Any]) -> Any:
     return [None]
 
 
-# ---- calls
-@handles("call")
-def _call(r: Reader, op: Op, xs: list[Any]) -> Any:
-    return r.call(r.named(op.attributes["callee"]), xs)
-
-
 # ---- shapes that are known when the module is called
 @handles("get_dimension_size")
 def _size(r: Reader, op: Op, xs: list[Any]) -> Any:

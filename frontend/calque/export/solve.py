@@ -6,12 +6,12 @@ at `plan`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from calque.core.dimension import Dim, build, floordiv, mod
-from calque.core.dims import SymbolicScope, max_dim, min_dim
+from calque.core.dimension import Dim, build
+from calque.core.dims import APPLY, SymbolicScope
 from calque.core.errors import explain
 
 
@@ -57,16 +57,11 @@ def _step(index: int, size: Dim, known: set[str]) -> Step | None:
     return Step(index, name, factor, rest)
 
 
-_APPLY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda x, y: x + y, "mul": lambda x, y: x * y, "floordiv": floordiv, "mod": mod,
-    "max": max_dim, "min": min_dim}
-
-
 def value_of(size: Any, found: Mapping[str, Any]) -> Any:
     """A size where the variables have these values: ints, or sizes of another scope."""
     if not isinstance(size, Dim):
         return size
-    return size.compute(lambda name: found[name], lambda n: n, lambda f, x, y: _APPLY[f](x, y))
+    return size.compute(lambda name: found[name], lambda n: n, lambda f, x, y: APPLY[f](x, y))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from calque.export import client_rules
 from calque.export.build import I32, PortableBuilder, ints
 from calque.export.errors import UnsupportedOperationError
 from calque.export.hlo import Block, Enum, Func, Module, Number, Op
-from calque.export.solve import Condition, conditions, unsolved
+from calque.export.solve import Condition, conditions, plan, unsolved
 from calque.lowering.emit import registry
 from calque.lowering.emit.builder import Value
 from calque.lowering.emit.context import physical
@@ -133,6 +133,13 @@ def _assertion(b: PortableBuilder, c: Condition) -> None:
            backend_config="", error_message=c.told)
 
 
+def _sizes_follow(p: Program) -> bool:
+    """Whether the sizes in a Program follow from those of its arguments."""
+    sizes: list[Any] = [n for a in p.in_avals for n in a.shape if isinstance(n, Dim)]
+    steps, _ = plan(sizes)
+    return {v for n in sizes for v in n.variables()} <= {step.name for step in steps}
+
+
 def parameters_text(params: Params) -> str | None:
     """Parameters that are plain values as JSON; None for others."""
     plain = all(v is None or isinstance(v, bool | int | str) for v in params.values())
@@ -148,7 +155,8 @@ class Writer:
         self.functions: list[Func] = []
         self.names = {"main"}
         self.called: dict[Any, str] = {}
-        # sizes are computed in main, and the platform is an argument of it: nothing is called
+        # sizes are computed in main, and the platform is an argument of it: only what computes its
+        # own sizes is called
         self.in_main = False
         self.platform_index: Value | None = None
         self.every = platforms  # (platforms: those of the branch that is written)
@@ -167,29 +175,32 @@ class Writer:
              parameters: str | None = None) -> list[Value]:
         """The results of a Program as a function of its own; equal ones are written once.
 
-        parameters: of the primitive that the Program is; written beside it (a composite), so that
-        readers who know the primitive need not take the function.
+        parameters: of the primitive that the Program is; written beside it (in a composite, or in
+        the function's name: readers that refine shapes do not look into composites), so that
+        who knows the primitive need not take the function.
         """
-        if self.in_main:
+        if self.in_main and (parameters is None or not _sizes_follow(p) or (
+                self.platform_index is not None and depends_on_platform(p))):
             return self.program(p, args)
         key = p.key()
         if key not in self.called:
-            own = base = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "f"
+            base = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "f"
+            base = own = f"calque.{name} {parameters} {base}" if self.in_main else base
             count = 0
             while own in self.names:
                 count += 1
                 own = f"{base}_{count}"
             self.names.add(own)
             self.called[key] = own
-            with self.b.inside(Block()) as block:
-                given = [physical(a) for a in p.in_avals]
-                outs = self.program(
-                    p, self.b.arguments(block, types_of(given)))
+            with self.b.inside(Block()) as block, self.b.own_sizes():
+                given = self.b.arguments(block, types_of([physical(a) for a in p.in_avals]))
+                self.b.bind_sizes(given)
+                outs = self.program(p, given)
                 block.ops.append(Op("return", [v.ir for v in outs]))
             self.functions.append(Func(own, block, tuple(v.ir.type for v in outs)))
         results = [physical(a) for a in p.out_avals]
         specs = types_of(results)
-        if parameters is None:
+        if parameters is None or self.in_main:
             return self.b.make("call", args, specs, callee=self.called[key])
         return self.b.make(
             "composite", args, specs, name=f"calque.{name}", decomposition=self.called[key],

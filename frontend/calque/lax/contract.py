@@ -12,7 +12,7 @@ from calque.core.errors import explain
 from calque.core.precision import Precision
 from calque.core.types import Axes
 from calque.dispatch.sharded.placing import resharded
-from calque.lax.operands import as_operand
+from calque.lax.operands import as_operand, user_dtype
 from calque.primitives import contract as ct
 from calque.primitives import elementwise as ew
 
@@ -151,8 +151,8 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
     (xc, yc), (xb, yb) = dimension_numbers
     ranks = ndim_of(x), ndim_of(y)
     dims = ((_axes(xc, ranks[0]), _axes(yc, ranks[1])), (_axes(xb, ranks[0]), _axes(yb, ranks[1])))
-    preferred = None if preferred_element_type is None else dtypes.canonical(
-        preferred_element_type)
+    preferred = None if preferred_element_type is None else user_dtype(
+        "dot", preferred_element_type)
     rounded = preferred is not None and dtypes.is_integer(preferred) and any(
         dtypes.is_inexact(dtype_of(v)) for v in (x, y))
     out = ct.dot_general_p.bind(

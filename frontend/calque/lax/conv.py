@@ -15,7 +15,7 @@ from calque.core.errors import explain
 from calque.core.types import Axes, Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
-from calque.lax.operands import as_operand, as_sizes
+from calque.lax.operands import as_operand, as_sizes, user_dtype
 from calque.lax.window import int_pairs, padtype_to_pads
 from calque.primitives import contract as ct
 from calque.primitives import conv as cv
@@ -194,7 +194,7 @@ def _precision(precision: Any) -> Any:
 def _preferred(dtype: Any, preferred: Any) -> Any:
     if preferred is None:
         return None
-    wanted = dtypes.canonical(np.dtype(preferred))
+    wanted = user_dtype("conv_general_dilated", preferred)
     fits = (dtypes.is_complex(dtype) == dtypes.is_complex(wanted)
             and not (dtypes.is_float(dtype) and not dtypes.is_inexact(wanted)))
     if not fits and not (dtype == wanted):

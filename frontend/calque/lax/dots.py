@@ -19,7 +19,7 @@ from calque.core.types import Shape
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
 from calque.lax.contract import dot_general
-from calque.lax.operands import as_operand
+from calque.lax.operands import as_operand, user_dtype
 from calque.lax.shape import unchanged
 from calque.primitives import contract as ct
 from calque.primitives import elementwise as ew
@@ -265,8 +265,8 @@ def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = No
             raise _fail(f"scaled_dot: dimension_numbers must be given for rank {rank}.")
         batch = ((0,), (0,)) if rank == 3 else ((), ())
         dimension_numbers = (((rank - 1,), (rank - 2,)), batch)
-    dtype = dtypes.canonical("bfloat16" if preferred_element_type is None
-                             else preferred_element_type)
+    dtype = user_dtype("scaled_dot", "bfloat16" if preferred_element_type is None
+                       else preferred_element_type)
     with lazy_eval("scaled_dot"):
         parts = [_scaled(v, s, axes) for v, s, axes in
                  zip((x, y), (lhs_scale, rhs_scale), dimension_numbers[0])]

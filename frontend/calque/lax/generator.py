@@ -12,7 +12,7 @@ from calque.core.avals import aval_of
 from calque.core.errors import explain
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import resharded
-from calque.lax.operands import as_operand, as_sizes
+from calque.lax.operands import as_operand, as_sizes, user_dtype
 from calque.lax.shape import unchanged
 from calque.primitives import elementwise as ew
 from calque.primitives import generator as gen
@@ -48,7 +48,7 @@ def rng_bit_generator(key: Any, shape: Any, dtype: Any = np.uint32,
         return resharded("rng_bit_generator", out_sharding, rng_bit_generator, key, shape, dtype,
                          algorithm)
     sizes = as_sizes("rng_bit_generator", shape)
-    kind = dtypes.canonical(np.dtype(dtype))
+    kind = user_dtype("rng_bit_generator", dtype)
     try:
         which = RandomAlgorithm(algorithm)
     except ValueError:

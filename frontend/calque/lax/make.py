@@ -14,7 +14,7 @@ from calque.dispatch.eager import lazy_eval
 from calque.dispatch.sharded.placing import beside, made_on
 from calque.dispatch.tracing import ShapeDtypeStruct
 from calque.lax.elementwise import convert
-from calque.lax.operands import as_operand, as_sizes, given_dtype
+from calque.lax.operands import as_operand, as_sizes, given_dtype, user_dtype
 from calque.primitives import shape as sh
 from calque.primitives.collectives import pvary_p
 
@@ -40,15 +40,16 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
       Array([7., 7.], dtype=float32)
     """
     sizes = as_sizes("full", shape)
-    value = as_operand("full", fill_value if dtype is None else dtypes.filling(
-        fill_value, dtypes.canonical(dtype)), 1)
+    wanted = None if dtype is None else user_dtype("full", dtype)
+    value = as_operand("full", fill_value if wanted is None else dtypes.filling(
+        fill_value, wanted), 1)
     a = aval_of(value)
     if a.shape:
         raise TypeError(explain(
             f"full must be called with scalar fill_value, got fill_value.shape {a.shape}.",
             fix="use jnp.broadcast_to(fill_value, shape)."))
     weak = dtype is None and a.weak_type
-    wanted = a.dtype if dtype is None else dtypes.canonical(dtype)
+    wanted = a.dtype if wanted is None else wanted
     if any(n < 0 for n in sizes):
         raise TypeError(explain(f"full: shape must be non-negative, got {sizes}."))
     return made_on("full", sharding, None, lambda: spread_scalar(value, sizes, wanted, weak), sizes)

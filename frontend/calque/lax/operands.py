@@ -5,6 +5,9 @@ docstring of a function that is one row of a table.  Imports core and array only
 """
 from __future__ import annotations
 
+import pathlib
+import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,12 +22,14 @@ from calque.core.tables import from_row
 from calque.core.trace import Tracer
 from calque.core.types import Dtype, Function, Shape
 from calque.dispatch.array import Array
+from calque.dispatch.replay import refuse
 
 _PASS = frozenset((Array, bool, int, float, complex))
 # what JAX says of int4 where XLA has nothing for it
 NARROW = ("Support for narrow-width integers is platform-dependent and limited to a few specific "
           "operations, e.g. basic arithmetic and type casting.")
 _SCALARS = (bool, int, float, complex)
+_HERE = str(pathlib.Path(__file__).parent.parent)  # the package
 
 
 def as_operand(name: str, x: Any, position: int = 0) -> Any:
@@ -77,11 +82,43 @@ def as_axis(axis: Any, name: str = "axis") -> int:
     return int(axis.__index__())
 
 
+# ---- dtypes that are asked for
+def user_dtype(name: str, dtype: Any) -> Any:
+    """A dtype argument as a dtype; 64-bit ones are cut with a warning unless x64 is on."""
+    try:
+        found = dtypes.canonical(dtype)
+    except TypeError:
+        try:
+            np.dtype(dtype)
+        except TypeError:
+            raise TypeError(explain(f"{name}: {dtype!r} is not a dtype.",
+                                    fix="use a dtype such as jnp.float32 or 'float32'.")) from None
+        raise
+    if found is dtype or isinstance(dtype, type) and dtype in _SCALARS:
+        return found
+    asked = np.dtype(dtype)
+    if found != asked:
+        warn(f"Explicitly requested dtype {asked.name}{name and f' requested in {name}'} is not "
+             f"available, and will be truncated to dtype {found.name}. To enable more dtypes, set "
+             "the jax_enable_x64 configuration option or the JAX_ENABLE_X64 shell environment "
+             "variable.")
+    return found
+
+
 def given_dtype(name: str, dtype: Any) -> Dtype:
-    """A dtype that must be given, as it is kept."""
+    """The same of a dtype that must be given."""
     if dtype is None:
         raise ValueError(explain(f"{name}: the dtype is None.", fix="name one: np.float32."))
-    return dtypes.canonical(dtype)
+    return user_dtype(name, dtype)
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning at the caller's line, each time (what warns is not replayed)."""
+    refuse()
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def canonical_axis(axis: Any, ndim: int) -> int:

@@ -15,7 +15,7 @@ from calque.core.primitive import Primitive
 from calque.core.tables import from_row
 from calque.core.types import Function
 from calque.dispatch.sharded.placing import resharded
-from calque.lax.operands import as_axis, as_operand
+from calque.lax.operands import as_axis, as_operand, user_dtype
 from calque.lax.shape import unchanged
 from calque.primitives import reduce as rd
 
@@ -97,7 +97,7 @@ def _arg(name: str, prim: Primitive, operand: Any, axis: Any, index_dtype: Any) 
     if not 0 <= axis < ndim:
         raise ValueError(explain(f"Invalid axis {axis} for operand shape {shape_of(x)}",
                                  fix=f"{name} takes axes from 0 to {ndim - 1}."))
-    return prim.bind(x, axes=(axis,), index_dtype=dtypes.canonical(index_dtype))
+    return prim.bind(x, axes=(axis,), index_dtype=user_dtype(name, index_dtype))
 
 
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:

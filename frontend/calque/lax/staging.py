@@ -162,7 +162,7 @@ def _function_of(platform: str, default: Function | None, per_platform: dict[str
     found = next((per_platform[n] for n in names if n in per_platform), default)
     if found is None:
         raise NotImplementedError(explain(
-            f"platform_dependent: no function for platform {platform}; there are: "
+            f"platform_dependent: translation rule not found for platform {platform}; there are: "
             f"{', '.join(per_platform) or 'none'}.", fix="pass one by keyword, or a default."))
     return found
 

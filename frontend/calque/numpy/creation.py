@@ -378,7 +378,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None,
         fill_value, wanted))
     sizes = as_sizes("full", shape)
     _check_sizes("full", sizes)
-    return _full(value, sizes, "full", dtype, None, device, out_sharding)
+    return _full(value, sizes, "full", wanted, None, device, out_sharding)
 
 
 def _full(value: Any, sizes: Shape, name: str, dtype: Any, default: Any, device: Any,
@@ -386,7 +386,7 @@ def _full(value: Any, sizes: Shape, name: str, dtype: Any, default: Any, device:
     """default: (dtype, weak) where dtype is None; those of the value when it is None too."""
     found, weak = default or dtypes.dtype_and_weak(value)
     if dtype is not None:
-        found, weak = util.user_dtype(name, dtype), False
+        found, weak = dtype, False
 
     def make() -> Any:
         if isinstance(found, dtypes.KeyDtype) and type(value) is int:
@@ -408,13 +408,15 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
     if shape is None and not hasattr(a, "aval"):
         sizes = tuple(np.shape(a)) if not hasattr(a, "shape") else tuple(a.shape)
     _check_sizes(name, sizes)
-    keys: Any = getattr(a, "dtype", None) if dtype is None else util.user_dtype(name, dtype)
+    if dtype is not None:
+        dtype = util.user_dtype(name, dtype)
+    keys: Any = getattr(a, "dtype", None) if dtype is None else dtype
     value = util.one_array(name, value if keys is None else dtypes.filling(value, keys), 1)
     if dtypes.is_key(keys) and dtype_of(value) == keys:
         from calque.numpy.shapes import broadcast_to
         return made_on(name, device, sharding, lambda: broadcast_to(value, sizes), sizes)
     if dtypes.is_key(keys):  # all words
-        words = _full(value, (*sizes, keys.words), name, np.uint32, (np.dtype(np.uint32), False),
+        words = _full(value, (*sizes, keys.words), name, np.dtype(np.uint32), None,
                       device, sharding)
         return random_wrap_p.bind(words, **impl_of(keys))
     made = _full(value, sizes, name, dtype, dtypes.dtype_and_weak(a), device, sharding)

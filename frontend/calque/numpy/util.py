@@ -6,9 +6,6 @@ Python and NumPy scalars stay rank 0 and are converted on the host, so that `2 *
 """
 from __future__ import annotations
 
-import pathlib
-import sys
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,8 +24,9 @@ from calque.dispatch import transfers
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval as lazy_eval
 from calque.dispatch.replay import planned as planned
-from calque.dispatch.replay import refuse
 from calque.lax.operands import as_operand, numpy_operand
+from calque.lax.operands import user_dtype as user_dtype
+from calque.lax.operands import warn as warn
 from calque.lax.shape import broadcast_sizes, unchanged
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
@@ -36,16 +34,6 @@ from calque.runtime.errors import device_error
 
 _SCALARS = (bool, int, float, complex)
 _PASS = frozenset((Array, *_SCALARS))
-_HERE = str(pathlib.Path(__file__).parent.parent)  # the package
-
-
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning at the caller's line, each time (what warns is not replayed)."""
-    refuse()
-    frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
 
 
 # ---- arguments
@@ -113,29 +101,6 @@ def refuse_out(name: str, out: Any) -> None:
         raise NotImplementedError(explain(
             f"The 'out' argument to jnp.{name} is not supported.",
             fix="arrays are immutable: use the returned array."))
-
-
-def user_dtype(name: str, dtype: Any) -> Any:
-    """A dtype argument as a dtype; 64-bit ones are cut with a warning unless x64 is on."""
-    if dtypes.is_key(dtype):
-        return dtype
-    if isinstance(dtype, type) and dtype in _SCALARS:
-        return dtypes.default_dtype(dtype)
-    try:
-        asked = np.dtype(dtype)
-    except TypeError:
-        raise TypeError(explain(f"{name}: {dtype!r} is not a dtype.",
-                                fix="use a dtype such as jnp.float32 or 'float32'.")) from None
-    found = dtypes.canonical(asked)
-    if found != asked:
-        _warn_cut(name, asked, found)
-    return found
-
-
-def _warn_cut(name: str, asked: Any, found: Any) -> None:
-    warn(f"Explicitly requested dtype {asked.name} requested in {name} is not available, and will "
-         f"be truncated to dtype {found.name}. To enable more dtypes, set the jax_enable_x64 "
-         "configuration option or the JAX_ENABLE_X64 shell environment variable.")
 
 
 def array(x: Any) -> Any:

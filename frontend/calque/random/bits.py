@@ -20,6 +20,7 @@ from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.replay import planned
 from calque.dispatch.sharded.placing import resharding
+from calque.lax.operands import user_dtype
 from calque.lax.shape import broadcast_sizes
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
@@ -50,7 +51,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
       >>> random.bits(random.PRNGKey(0), (2,))
       Array([ 928981903, 3453687069], dtype=uint32)
     """
-    d = dtypes.canonical(np.uint64 if dtype is None else dtype)
+    d = dtypes.canonical(np.uint64) if dtype is None else user_dtype("", dtype)
     if not dtypes.is_unsigned(d):
         raise ValueError(explain(
             f"dtype argument to `bits` must be an unsigned int dtype, got {d}."))
@@ -258,7 +259,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
       >>> print(random.randint(key, (3,), 0, 10))
       [8 1 7]
     """
-    d = dtypes.canonical(int if dtype is None else dtype)
+    d = user_dtype("", int if dtype is None else dtype)
     if not dtypes.is_integer(d):
         raise TypeError(explain(f"randint only accepts integer dtypes, got {d}."))
     with lazy_eval("randint"):
@@ -379,7 +380,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
       >>> print(random.rademacher(key, (4,)))
       [-1  1 -1  1]
     """
-    d = dtypes.canonical(int if dtype is None else dtype)
+    d = user_dtype("", int if dtype is None else dtype)
     with lazy_eval("rademacher"):
         return draw_rademacher(key_of("rademacher", key), as_shape("rademacher", shape), d)
 

@@ -23,6 +23,7 @@ from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.replay import planned
 from calque.dispatch.sharded.placing import resharding
+from calque.lax.operands import user_dtype
 from calque.numpy.excess import excess
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
@@ -347,7 +348,7 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
       >>> print(random.multinomial(key, 5.0, np.ones(3, np.float32) / 3))
       [2. 1. 2.]
     """
-    d = dtypes.canonical(float if dtype is None else dtype)
+    d = user_dtype("", float if dtype is None else dtype)
     with lazy_eval("multinomial"):
         typed = key_of("multinomial", key)
         n, p = given("multinomial", n), given("multinomial", p)

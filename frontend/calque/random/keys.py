@@ -24,6 +24,7 @@ from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.key_reuse import CLONED
 from calque.dispatch.replay import planned
+from calque.lax.operands import user_dtype
 from calque.primitives import elementwise as ew
 from calque.primitives import random as prim
 from calque.primitives import shape as sh
@@ -399,7 +400,7 @@ def as_shape(name: str, shape: Any) -> Shape:
 
 def float_dtype(name: str, dtype: Any, more: str = "") -> Dtype:
     """A dtype argument that must be a float one (`more`: or a complex one)."""
-    d = dtypes.canonical(float if dtype is None else dtype)
+    d = user_dtype("", float if dtype is None else dtype)
     if not (dtypes.is_float(d) or (more and dtypes.is_complex(d))):
         raise ValueError(explain(
             f"dtype argument to `{name}` must be a float{more} dtype, got {d}."))
@@ -408,7 +409,7 @@ def float_dtype(name: str, dtype: Any, more: str = "") -> Dtype:
 
 def int_dtype(name: str, dtype: Any) -> Dtype:
     """A dtype argument that must be an integer one."""
-    d = dtypes.canonical(int if dtype is None else dtype)
+    d = user_dtype("", int if dtype is None else dtype)
     if not dtypes.is_integer(d):
         raise ValueError(explain(
             f"dtype argument to `{name}` must be an int dtype, got {d}."))

@@ -46,16 +46,17 @@ def differences(a: Any, b: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[An
     if not any(nodes):
         return
     if not all(nodes) or type(a) is not type(b):
-        mine, theirs = (f"a pytree with type {type(x)}" if n else "a pytree leaf"
-                        for x, n in zip((a, b), nodes))
+        mine, theirs = (f"a {type(x)}" if n else "a pytree leaf" for x, n in zip((a, b), nodes))
         yield path, mine, theirs
         return
     (left, data), (right, other) = map(tree_util.flatten_one_level_with_keys, (a, b))
     if len(left) != len(right):
-        kind = f"a {type(a).__name__} of length"
-        yield path, f"{kind} {len(left)}", f"{kind} {len(right)}"
+        mine, theirs = (
+            f"a {type(a).__name__} of length {n}" if type(a) in (tuple, list) else
+            f"a {type(a)} with {n} child{'ren' * (n != 1)}" for n in (len(left), len(right)))
+        yield path, mine, theirs
     elif data != other:
-        kind = f"a {type(a).__name__} with metadata"
+        kind = f"a {type(a)} with pytree metadata"
         yield path, f"{kind} {data}", f"{kind} {other}"
     else:
         for (key, x), (_, y) in zip(left, right):
