@@ -73,8 +73,8 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "too many specs": (lambda: _call(in_specs=[HALF, HALF]), ValueError,
                        "`in_specs` is a tuple of length 2 but `inputs` is a tuple of length 1"),
     "specs of results": (lambda: _call(out_specs=[HALF, HALF]), ValueError,
-                         "There are 1 mismatches, including:\n.*`out_specs` is a pytree with type "
-                         "<class 'tuple'> but `out_shape` is a pytree leaf"),
+                         "There are 1 mismatches, including:\n.*`out_specs` is a "
+                         "<class 'tuple'> but `out_shape` is a pytree leaf, so their Python types"),
     "no spec": (lambda: _call(in_specs=[3]), TypeError, "must hold BlockSpecs, got 3"),
     "a grid of floats": (lambda: _call(grid=(2.0,)), ValueError,
                          "Grid must be a tuple of integers"),

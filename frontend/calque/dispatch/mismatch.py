@@ -94,20 +94,21 @@ def carry_structure_error(loop: str, fun: Function, tree: Any, out: Any) -> Type
     """The error of a loop whose body changes the structure of its carry."""
     root = _first_parameter(fun, "carry")
     rows = [f"the input carry {f'component {root}{tree_util.keystr(path)}' if path else root} is "
-            f"{a} but the corresponding component of the carry output is {b}, so the pytree "
-            "structures do not match" for path, a, b in _structures(tree, out)]
+            f"{a} but the corresponding component of the carry output is {b}, so {why}"
+            for path, a, b, why in _structures(tree, out)]
     return TypeError(explain(
         f"{loop} body function carry input and carry output must have the same pytree structure, "
         f"but they differ:\n\n{_listed(rows)}\n",
         fix="return a carry with the structure of the initial value."))
 
 
-def _structures(tree: Any, out: Any) -> list[tuple[Any, str, str]]:
+def _structures(tree: Any, out: Any) -> list[tuple[Any, str, str, str]]:
     try:
         found = list(trees.differences(*(t.unflatten([0] * t.num_leaves) for t in (tree, out))))
     except Exception:  # a class of the user's that takes no numbers
         found = []
-    return found or [((), f"of structure {tree}", f"of structure {out}")]
+    return found or [
+        ((), f"of structure {tree}", f"of structure {out}", "the structures do not match")]
 
 
 def _listed(rows: Sequence[str]) -> str:
@@ -137,8 +138,8 @@ def branch_error(name: str, labels: Sequence[str], structures: Sequence[Any],
     for label, tree, avals in zip(labels[1:], structures[1:], types[1:]):
         if tree != structures[0]:
             differ = [
-                f"{labels[0]} output{at} is {a} but {label} output{at} is {b}, so the pytree "
-                "structures do not match" for path, a, b in _structures(structures[0], tree)
+                f"{labels[0]} output{at} is {a} but {label} output{at} is {b}, so {why}"
+                for path, a, b, why in _structures(structures[0], tree)
                 for at in [path and f" at path {tree_util.keystr(path)}" or ""]]
             return TypeError(explain(
                 f"{name} branch outputs must have the same pytree structure, but they differ:\n\n"

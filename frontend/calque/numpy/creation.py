@@ -384,9 +384,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None,
 def _full(value: Any, sizes: Shape, name: str, dtype: Any, default: Any, device: Any,
           sharding: Any = None) -> Any:
     """default: (dtype, weak) where dtype is None; those of the value when it is None too."""
-    found, weak = default or dtypes.dtype_and_weak(value)
-    if dtype is not None:
-        found, weak = dtype, False
+    found, weak = (dtype, False) if dtype is not None else default or dtypes.dtype_and_weak(value)
 
     def make() -> Any:
         if isinstance(found, dtypes.KeyDtype) and type(value) is int:
@@ -416,8 +414,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any,
         from calque.numpy.shapes import broadcast_to
         return made_on(name, device, sharding, lambda: broadcast_to(value, sizes), sizes)
     if dtypes.is_key(keys):  # all words
-        words = _full(value, (*sizes, keys.words), name, np.dtype(np.uint32), None,
-                      device, sharding)
+        words = _full(value, (*sizes, keys.words), name, np.dtype("u4"), None, device, sharding)
         return random_wrap_p.bind(words, **impl_of(keys))
     made = _full(value, sizes, name, dtype, dtypes.dtype_and_weak(a), device, sharding)
     if shape is None and device is None:

@@ -40,24 +40,29 @@ def mismatches(name: str, prefix: Any, full: Any, is_leaf: Callable[[Any], bool]
     return f"Mismatch details ({len(found)} found):\n\n{told}"
 
 
-def differences(a: Any, b: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, str, str]]:
-    """Where the structures of two trees differ: (path, what a is, what b is)."""
+def differences(a: Any, b: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, str, str, str]]:
+    """Where the structures of two trees differ: (path, what a is, what b is, what differs)."""
     nodes = [tree_util.is_tree_node(type(x)) for x in (a, b)]
     if not any(nodes):
         return
     if not all(nodes) or type(a) is not type(b):
         mine, theirs = (f"a {type(x)}" if n else "a pytree leaf" for x, n in zip((a, b), nodes))
-        yield path, mine, theirs
+        yield path, mine, theirs, "their Python types differ"
         return
     (left, data), (right, other) = map(tree_util.flatten_one_level_with_keys, (a, b))
     if len(left) != len(right):
-        mine, theirs = (
-            f"a {type(a).__name__} of length {n}" if type(a) in (tuple, list) else
-            f"a {type(a)} with {n} child{'ren' * (n != 1)}" for n in (len(left), len(right)))
-        yield path, mine, theirs
+        sizes = len(left), len(right)
+        if type(a) in (tuple, list):
+            mine, theirs = (f"a {type(a).__name__} of length {n}" for n in sizes)
+            yield path, mine, theirs, "the lengths do not match"
+            return
+        mine, theirs = (f"a {type(a)} with {n} child{'ren' * (n != 1)}" for n in sizes)
+        keys = ", with the symmetric difference of key sets: " + str(
+            set(a) ^ set(b)) if isinstance(a, dict) else ""
+        yield path, mine, theirs, f"the numbers of children do not match{keys}"
     elif data != other:
         kind = f"a {type(a)} with pytree metadata"
-        yield path, f"{kind} {data}", f"{kind} {other}"
+        yield path, f"{kind} {data}", f"{kind} {other}", "the pytree node metadata does not match"
     else:
         for (key, x), (_, y) in zip(left, right):
             yield from differences(x, y, (*path, key))

@@ -297,9 +297,9 @@ def _matched(what: str, of: str, specs: Any, tree: Any) -> list[Any]:
 def _mismatches(what: str, specs: Any, of: str, tree: Any) -> str:
     """Where the structure of the specs is not that of the arrays."""
     found = list(differences(specs, tree.unflatten([0] * tree.num_leaves)))
-    rows = [f"{f'at {tree_util.keystr(path)}, ' if path else ''}`{what}` is {a} but `{of}` is {b}"
-            for path, a, b in found]
-    return f"There are {len(rows)} mismatches, including:\n    " + "\n    ".join(rows)
+    rows = [f"    * {f'at {tree_util.keystr(path)}, ' if path else ''}`{what}` is {a} but `{of}` "
+            f"is {b}, so {why}" for path, a, b, why in found]
+    return f"There are {len(rows)} mismatches, including:\n" + "\n".join(rows)
 
 
 def _block(spec: Any, aval: ShapedArray, path: str) -> Block:
