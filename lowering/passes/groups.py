@@ -45,6 +45,10 @@ def _grouped(p: Program, closing: bool) -> Program:
     results = {o for o in live.outputs if isinstance(o, Var)}
     finder, found = Finder(live.equations, results), live is not whole
     finder.closing = closing
+    if not off("points"):
+        before = len(finder.equations)
+        points(finder, folds=True)
+        found |= len(finder.equations) > before
     for i, e in enumerate(live.equations):
         if is_fold(e.primitive) and i in finder.live and not off("rows"):
             group = finder.grow(i)

@@ -150,3 +150,16 @@ def test_constraints_against_each_other():
         export.symbolic_shape("a", constraints=["a >= 4", "a == 3"])
     a, b = export.symbolic_shape("a, b", constraints=["a >= 4", "a == b"])
     assert b >= 4
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_halves_are_accumulated_as_by_jit(dtype):
+    x = jnp.asarray(np.random.default_rng(1).standard_normal((50, 9))).astype(dtype)
+    for f in (lax.cumsum, lax.cumprod, lax.cumlogsumexp, lax.cummax):
+        for reverse in (False, True):
+            g = calque.jit(lambda x, f=f, reverse=reverse: f(x, axis=0, reverse=reverse))
+            for spec in (x, calque.ShapeDtypeStruct(export.symbolic_shape("b, 9"), x.dtype)):
+                # (one rounding at the end: sums in another order may round the other way)
+                np.testing.assert_allclose(
+                    export.export(g)(spec).call(x).astype("float32"), g(x).astype("float32"),
+                    rtol=2**-7 if dtype == "bfloat16" else 2**-10, atol=1e-6)

@@ -236,3 +236,29 @@ def test_bad_input(error: type[Exception], text: str, call: Any) -> None:
     with pytest.raises(error) as caught:
         call(random)
     assert text in str(caught.value)
+
+
+def test_gumbel_numbers_of_64_bits() -> None:
+    key, n = random.key(3), 20000
+    high, low = (np.asarray(w).astype(float) for w in random.bits(key, (2, n), np.uint32))
+    # in double precision: of u below 1/2 53 bits say enough, above it of 1 - u
+    u, rest = (high * 2.0**32 + low) / 2.0**64, ((2.0**32 - 1 - high) * 2.0**32 + 2.0**32 - low
+                                                 ) / 2.0**64
+    want = -np.log(-np.where(u < 0.5, np.log1p(-np.minimum(u, 0.75)), np.log(rest)))
+    # logarithms of a logarithm in single precision: two roundings of each
+    np.testing.assert_allclose(random.gumbel(key, (n,), mode="highest"), want, rtol=2e-6, atol=5e-7)
+    drawn = random.categorical(key, np.zeros(5, np.float32), shape=(n // 5,), mode="highest")
+    np.testing.assert_allclose(np.bincount(drawn, minlength=5) / (n // 5), 0.2, atol=0.03)
+    calque.config.update("jax_high_dynamic_range_gumbel", True)
+    try:
+        by_default = random.gumbel(key, (9,))
+    finally:
+        calque.config.update("jax_high_dynamic_range_gumbel", False)
+    np.testing.assert_array_equal(by_default, random.gumbel(key, (9,), mode="high"))
+    with pytest.raises(ValueError, match="valid mode for gumbel got: lowest"):
+        random.gumbel(key, (3,), mode="lowest")
+
+
+def test_a_traced_number_is_not_permuted() -> None:
+    with pytest.raises(calque.errors.ConcretizationTypeError, match="permutation: x is a number"):
+        calque.jit(random.permutation)(random.key(0), 10)

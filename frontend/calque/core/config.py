@@ -45,6 +45,8 @@ OPTIONS = {o.name: o for o in (
     Option("jax_enable_x64", False, "bool", True, "64-bit dtypes are kept instead of cut to 32"),
     Option("jax_threefry_partitionable", False, "bool", True,
            "today's JAX random stream instead of the one the tutorials print"),
+    Option("jax_high_dynamic_range_gumbel", False, "bool", True,
+           "random.gumbel and categorical draw in mode 'high' where none is given"),
     Option("jax_numpy_dtype_promotion", "standard", "enum", True,
            "'strict' refuses implicit dtype promotion", ("standard", "strict")),
     Option("jax_numpy_rank_promotion", "allow", "enum", True,

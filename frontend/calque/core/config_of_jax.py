@@ -60,7 +60,6 @@ TAKEN: dict[str, tuple[Any, str]] = {
     "jax_explicit_x64_dtypes": ("warn", "dtypes of 64 bits are cut to 32 without x64."),
     "jax_disallow_mesh_context_manager": (False, ""),
     "jax_remove_size_one_mesh_axis_from_type": (False, ""),
-    "jax_high_dynamic_range_gumbel": (False, "random.gumbel(mode='high') draws so."),
     "jax_scan3": (False, ""), "jax_remat3": (False, ""), "jax_custom_vjp3": (False, ""),
     "jax_pallas_use_mosaic_gpu": (True, ""), "jax_pallas_verbose_errors": (False, ""),
     "jax_pallas_enable_debug_checks": (False, "blocks are not checked."),

@@ -264,11 +264,17 @@ def _arg(use: Use) -> Value:
 # ---- cumulative: log n steps of shifted operands
 @rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 def _cumulative(use: Use) -> Value:
-    b, x, name = use.b, use.x, use.w.equation.name
-    axis, reverse = use["axis"], use["reverse"]
-    n, step = x.shape[axis], 1
+    name, dtype = use.w.equation.name, use.x.dtype
+    # halves are added up, and multiplied, in single precision, as everywhere
+    wide = dtype.itemsize == 2 and dtypes.is_float(dtype) and name not in ("cummax", "cummin")
+    x = use.x.astype(np.dtype("f4")) if wide else use.x
+    return _accumulated(use.w, name, x, use["axis"], use["reverse"]).astype(dtype)
+
+
+def _accumulated(w: Writer, name: str, x: Value, axis: int, reverse: bool) -> Value:
+    b, n, step = w.b, x.shape[axis], 1
     if isinstance(n, Dim):
-        return _cumulative_loop(use.w, name, x, axis, reverse)
+        return _cumulative_loop(w, name, x, axis, reverse)
     start: Any
     if name in ("cummax", "cummin"):
         start = dtypes.extreme(x.dtype, largest=name == "cummin")
@@ -282,7 +288,7 @@ def _cumulative(use: Use) -> Value:
         else:
             high[axis], config[axis] = n - step, (step, 0, 0)
         moved = b.pad(b.slice(x, low, high), start, config)
-        x = _joined(use.w, name, x, moved)
+        x = _joined(w, name, x, moved)
         step *= 2
     return x
 

@@ -294,7 +294,7 @@ by_algorithm(eigh_p, 2)
 
 # ---- svd: (values, left vectors, right vectors)
 def _svd_abstract(a: ShapedArray, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any,
-                  algorithm: Any) -> list[ShapedArray]:
+                  algorithm: Any = None) -> list[ShapedArray]:
     check_matrix("svd", a)
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     k = min_dim(m, n)

@@ -21,6 +21,7 @@ from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.replay import planned
 from calque.dispatch.sharded.placing import resharding
+from calque.numpy.util import needed
 from calque.primitives import elementwise as ew
 from calque.random.bits import (
     draw_normal,
@@ -104,7 +105,9 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *,
             _axis(axis, 1)
             if not dtypes.is_integer(array.dtype):
                 raise TypeError(explain("x must be an integer or at least 1-dimensional."))
-            return _permuted(typed, x if isinstance(x, Dim) else max(0, operator.index(x)))  # type: ignore[arg-type]
+            n = x if isinstance(x, Dim) else max(0, int(needed(
+                "permutation", x, "x is a number.", "mark the argument as static.")))
+            return _permuted(typed, n)  # type: ignore[arg-type]
         axis = _axis(axis, array.ndim)
         if array.ndim == 1 or independent:
             return _shuffled(typed, array, axis)
@@ -208,7 +211,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
       logits: log probabilities, a float array.
       axis: along which categories lie.
       replace: whether a category may come twice along the leading axes of shape.
-      mode: of the Gumbel numbers: 'low' or 'high'.
+      mode: of the Gumbel numbers: 'low', 'high' or 'highest'.
       shape: of the result; it ends with that of logits without the axis (the default).
       out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
 

@@ -13,6 +13,7 @@ import numpy as np
 from calque import lax
 from calque import numpy as jnp
 from calque.core import dtypes
+from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.types import Dtype, Shape
 from calque.dispatch.array import Array
@@ -21,7 +22,7 @@ from calque.dispatch.replay import planned
 from calque.dispatch.sharded.placing import resharding
 from calque.primitives import elementwise as ew
 from calque.random import normal_tails
-from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, parameters
+from calque.random.bits import draw_normal, draw_rademacher, draw_uniform, parameters, raw_bits
 from calque.random.keys import as_shape, float_dtype, key_of, subkeys
 
 
@@ -71,18 +72,44 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *,
 
 
 def draw_gumbel(key: Any, shape: Shape, d: Dtype, mode: str | None) -> Any:
-    """-log(-log(u)) of a typed key; two uniform numbers in mode 'high'."""
-    if mode not in (None, "low", "high"):
+    """-log(-log(u)) of a typed key; two uniform numbers in mode 'high', 64 bits in 'highest'."""
+    if mode is None:
+        mode = "high" if config.jax_high_dynamic_range_gumbel else "low"
+    if mode not in ("low", "high", "highest"):
         raise ValueError(explain(f"Must provide valid mode for gumbel got: {mode}.",
-                                 fix="use 'low' or 'high'."))
+                                 fix="use 'low', 'high' or 'highest'."))
+    if mode == "highest" and d == dtypes.float32:
+        return _gumbel_of_64_bits(raw_bits(key, 32, (2, *shape)))
     tiny = limits(d).tiny
-    if mode != "high":
+    if mode == "low":
         return -lax.log(-lax.log(draw_uniform(key, shape, d, tiny, 1)))
     u = draw_uniform(key, (2, *shape), d)
     first, second = u[0], u[1]
     fine = first + _number(d, 2.0 ** -limits(d).nmant) * second + _number(d, tiny)
     x = jnp.where(first >= _number(d, 0.5), first, fine)
     return -lax.log(-lax.log1p(-x))
+
+
+def _gumbel_of_64_bits(words: Any) -> Any:
+    """-log(-log(u)) of u = (high 2^32 + low) / 2^64; of the larger half from 1 - u, exactly."""
+    high, low = words[0], words[1]
+    small = high < _number(high.dtype, 1 << 31)
+    rest = ~low + _number(low.dtype, 1)  # of 2^64 - u, with what it carries into the high word
+    carried = ~high + (low == 0).astype(high.dtype)
+    x = _fraction(jnp.where(small, high, carried), jnp.where(small, low, rest))
+    return -lax.log(-jnp.where(small, lax.log1p(-x), lax.log(x)))
+
+
+def _fraction(high: Any, low: Any) -> Any:
+    """(high 2^32 + low) / 2^64 cut to 24 bits; 2^-65 of 0."""
+    zeros, more = lax.clz(high), lax.clz(low)
+    empty, n = zeros == 32, _number(high.dtype, 32)
+    # (a shift by 32 gives 0)
+    first = lax.shift_left(high, zeros) | jnp.where(
+        empty, lax.shift_left(low, more), lax.shift_right_logical(low, n - zeros))
+    exponent = _number(high.dtype, 126) - jnp.where(empty, n + more, zeros)
+    return lax.bitcast_convert_type(
+        exponent << 23 | first >> 8 & _number(high.dtype, (1 << 23) - 1), np.float32)
 
 
 @resharding
@@ -93,7 +120,9 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
 
     Args:
       key: a PRNG key.
-      mode: 'low' (one uniform number, the default) or 'high' (two, for exact far tails).
+      mode: 'low' (one uniform number, the default), 'high' (two, for exact far tails) or
+        'highest' (64 bits, rounded once; float32); jax_high_dynamic_range_gumbel makes 'high' the
+        default.
       shape: of the result.
       dtype: float dtype (default float32, float64 with x64).
       out_sharding: of the result, over Explicit axes (NamedSharding or PartitionSpec).
