@@ -22,6 +22,7 @@ from calque.lowering.passes.choices import with_choices_written
 from calque.lowering.passes.empty import without_empty
 from calque.lowering.passes.epilogues import with_epilogues
 from calque.lowering.passes.padded import with_paddings_joined
+from calque.lowering.passes.phases import with_phases_apart
 from calque.lowering.passes.planes import in_planes
 from calque.lowering.passes.reads import with_reads_first
 from calque.lowering.passes.same import merged_within
@@ -45,7 +46,7 @@ def legalize(p: Program, transforms: bool = False, sparse: bool = False,
     there; `products`: whether that of products, and convolutions, is."""
     def write() -> Program:
         plain = by_blocks(with_shared_solves(with_parts_written(with_choices_written(
-            with_paddings_joined(_as_they_lie(merged_within(live(p))))))))
+            with_paddings_joined(with_phases_apart(_as_they_lie(merged_within(live(p)))))))))
         summed = with_vectors_summed(_in_slices(with_loops(plain, transforms)))
         made = with_stages(with_wide_rows(with_windows_selected(_turned_last(summed))))
         made = with_reads_first(with_rows_added(made) if sparse else made)
