@@ -110,10 +110,10 @@ class _Phases:
         out = e.outputs[0]
         if _interleaved(e):
             summed = any(u.name in SUMS for u in self.users.get(out, ()))
-            made = _padded(e, _phases(e), summed)
+            padded = _padded(e, _phases(e), summed)
             if self.shapes[out] == _phases(e):
-                self.rows[out] = made[-1].inputs[0]
-            return [*made[:-1], made[-1].replace(outputs=e.outputs)]
+                self.rows[out] = padded[-1].inputs[0]
+            return [*padded[:-1], padded[-1].replace(outputs=e.outputs)]
         made = Replacement(e)
         if e.name == "reshape" and self.shapes.get(e.inputs[0]) == out.aval.shape and (
                 e.inputs[0] in self.rows):
