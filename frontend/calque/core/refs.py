@@ -80,7 +80,7 @@ class AbstractRef(AbstractValue):
         return self.inner_aval.placement
 
     def __repr__(self) -> str:
-        return f"Ref{{{self.inner_aval}}}"
+        return f"Ref{{{self.inner_aval.str_short()}}}"
 
     def short(self) -> str:
         """Ref{f32[2,3]}, as in jaxprs."""
