@@ -36,11 +36,15 @@ _REPEATS = _VIEWS | {"broadcast_in_dim"}
 _MOVES = _REPEATS | {"slice", "rev", "concatenate"}  # compute nothing
 
 
-def points(finder: rows.Finder) -> None:
-    """Put calls in the place of such equations."""
+def points(finder: rows.Finder, folds: bool = False) -> None:
+    """Put calls in the place of such equations; `folds`: of reductions that groups of rows
+    (passes/rows) would take, and what is around them: where a vector holds a few of a row's
+    numbers, most of what it does is adding its lanes up (logsumexp of 200,000 x 10 takes 3.5 times
+    as long)."""
     tried = set[int]()
     fit: Fit = {}
-    leads = {i: found for i in finder.live if (found := _lead(finder.equations[i])) is not None}
+    leads = {i: found for i in finder.live if not folds or _is_fold(finder.equations[i])
+             if (found := _lead(finder.equations[i])) is not None}
     # the most rows first: what all pairs follow from becomes part of them
     for i in sorted(leads, key=lambda i: (-math.prod(leads[i][0]), finder.position[i])):
         if i not in finder.live or i in tried:
@@ -50,6 +54,10 @@ def points(finder: rows.Finder) -> None:
         tried.update(members)
         if members:
             _join(finder, members, lead, most)
+
+
+def _is_fold(e: Equation) -> bool:
+    return rows.is_fold(e.primitive) and e.inputs[0].aval.shape[-1:] >= (rows.SHORTEST,)
 
 
 def _lead(e: Equation) -> tuple[Shape, int] | None:
@@ -66,7 +74,7 @@ def _lead(e: Equation) -> tuple[Shape, int] | None:
             inner *= wide.shape[end]
         lead = wide.shape[:end]
         matrix = wide.ndim - end > 1 and wide.shape[-1] <= OUTER
-        if inner == 1 or wide.shape[-1] >= SHORT or math.prod(lead) < LEAST or (
+        if inner == 1 or wide.shape[-1] > SHORT or math.prod(lead) < LEAST or (
                 e.name == "broadcast_in_dim" and not (
                     (wide.shape[-1] <= REPEATED or matrix)
                     and 1 < e.inputs[0].aval.size < wide.size)) or (
