@@ -1,6 +1,6 @@
-"""Equations that become one kernel of ours: those around folds of few numbers (passes/points) and
-of others (passes/rows), then other rows of few numbers, elementwise work of uneven sizes
-(passes/uneven) and long stretches (passes/chains) of what is left."""
+"""Equations that become one kernel of ours: those around folds (passes/rows), then rows of few
+numbers (passes/points), elementwise work of uneven sizes (passes/uneven) and long stretches
+(passes/chains) of what is left."""
 from __future__ import annotations
 
 from calque.core.program import Equation, Program, Var, eliminate_dead_code
@@ -46,8 +46,9 @@ def _grouped(p: Program, closing: bool) -> Program:
     finder, found = Finder(live.equations, results), live is not whole
     finder.closing = closing
     if not off("points"):
+        before = len(finder.equations)
         points(finder, folds=True)
-        found |= len(finder.equations) > len(live.equations)
+        found |= len(finder.equations) > before
     for i, e in enumerate(live.equations):
         if is_fold(e.primitive) and i in finder.live and not off("rows"):
             group = finder.grow(i)

@@ -17,7 +17,7 @@ from calque.core.types import Shape
 from calque.lowering.passes import picks, rows
 from calque.lowering.passes.registers import Place
 
-SHORT = 17  # numbers of a row in one array, at most (gradients of softmax of 20 have no registers),
+SHORT = 16  # numbers of a row in one array, at most,
 MATRIX = 64  # where they are matrices with short rows;
 SHARED = 64  # elements of what all rows share, at most
 AGAIN = 40  # equations that are computed for each row again

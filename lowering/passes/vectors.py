@@ -9,9 +9,9 @@ products of 3 x 3 four times).  One matrix of up to 4 x 4 complex numbers times 
 elements on is read by the kernel of kernels/gemm.vector_product.  Integers of a byte or two are
 widened here, as the kernel of integer products (native/gemm_int.c) takes them, or their products
 have 32 bits and are converted here: as conversions of the rule's own they would be left to IREE; a
-matrix of them times a vector is a sum.  A matrix that is converted from fewer bytes and multiplied by one vector is a sum, too, if no kernel
-widens it as it reads: the wide matrix would be written to memory.  Start reading at
-`with_vectors_summed`.
+matrix of them times a vector is a sum.  A matrix that is converted from fewer bytes and multiplied
+by one vector is a sum, too, if no kernel widens it as it reads: the wide matrix would be written to
+memory.  Start reading at `with_vectors_summed`.
 """
 from __future__ import annotations
 

@@ -23,8 +23,7 @@ from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
 from calque.transforms.vmap import move_axis
 
-
-RUNS = 8  # of positions one after another that are joined slices
+RUNS = 8  # positions one after another: of so many parts at most, slices are joined
 
 
 def _on_axis(x: Any, index: Any, axis: int) -> Any:
