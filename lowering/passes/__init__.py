@@ -26,6 +26,7 @@ attention.py  products around a group of rows, without a square matrix between t
 points.py     rows of few numbers, as those of loops in registers
 masks.py      products with bools, which choose between numbers and 0
 known.py      whole numbers that follow from literals alone, arrays of one number
+undone.py     moves of what was moved the other way, sums of what is repeated
 phases.py     elements k apart as rows of k numbers
 padded.py     sums of padded arrays as joined sums of parts
 wide.py       reductions over few numbers side by side, over wider rows

@@ -3,8 +3,8 @@
 `x % 97` asks whether 97 is 0 and below 0.  Asked when the program runs, its divisor would be a
 number that is not known when it is compiled, and the division no multiplication.  What is sliced
 at places that are known is a slice, and what is written there into zeros is padded.  An array of
-one number stays one wherever it is moved: so are derivatives of sums.  Start reading at
-`with_known`.
+one number stays one wherever it is moved: so are derivatives of sums.  What is multiplied by one,
+as derivatives are, is what it was.  Start reading at `with_known`.
 """
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def with_known(p: Program) -> Program:
 
 
 def _with_known(p: Program) -> Program:
-    known: dict[Atom, Literal] = {}
+    known: dict[Atom, Atom] = {}
     fills: dict[Atom, Atom] = {}  # arrays of one number
     results = set[Atom](p.outputs)
     equations = []
     for e in p.equations:
         if any(a in known for a in e.inputs):
             e = e.reading(known)
-        value = None if results & set(e.outputs) else _value(e)
+        value = None if results & set(e.outputs) else _value(e) or _unchanged(e, fills)
         if value is None:
             made = _static(e) or _moved(e, fills) or _padded(e, fills) or e.with_inner(with_known)
             if made.name == "broadcast_in_dim" and not made.inputs[0].aval.shape:
@@ -69,6 +69,20 @@ def _moved(e: Equation, fills: Mapping[Atom, Atom]) -> Equation | None:
     return Equation(registry["broadcast_in_dim"], (number,), e.outputs, {
         "shape": e.outputs[0].aval.shape, "broadcast_dimensions": (), "sharding": None},
         e.source, e.scope)
+
+
+def _unchanged(e: Equation, fills: Mapping[Atom, Atom]) -> Atom | None:
+    """The operand that a product with one, or a quotient by it, is (of complex numbers, infinite
+    parts become NaN)."""
+    out = e.outputs[0].aval if e.outputs else None
+    if e.name not in ("mul", "div") or out is None or out.dtype.kind not in "fiuV":
+        return None
+    for x, one in (e.inputs, e.inputs[::-1])[:2 if e.name == "mul" else 1]:
+        number = fills.get(one, one)
+        if isinstance(x, Var) and isinstance(number, Literal) and np.shape(number.value) == () and (
+                number.value == 1) and (x.aval.shape, x.aval.dtype) == (out.shape, out.dtype):
+            return x
+    return None
 
 
 def _is_same(a: Atom, b: Atom) -> bool:

@@ -30,6 +30,7 @@ from calque.lowering.passes.selected import with_windows_selected
 from calque.lowering.passes.shared import with_shared_solves
 from calque.lowering.passes.spmm import with_rows_added
 from calque.lowering.passes.staged import with_stages
+from calque.lowering.passes.undone import with_moves_undone
 from calque.lowering.passes.vectors import with_vectors_summed
 from calque.lowering.passes.wide import with_wide_rows
 from calque.lowering.passes.written import with_parts_written
@@ -46,7 +47,8 @@ def legalize(p: Program, transforms: bool = False, sparse: bool = False,
     there; `products`: whether that of products, and convolutions, is."""
     def write() -> Program:
         plain = by_blocks(with_shared_solves(with_parts_written(with_choices_written(
-            with_paddings_joined(with_phases_apart(_as_they_lie(merged_within(live(p)))))))))
+            with_paddings_joined(with_phases_apart(_as_they_lie(with_moves_undone(
+                merged_within(live(p))))))))))
         summed = with_vectors_summed(_in_slices(with_loops(plain, transforms)))
         made = with_stages(with_wide_rows(with_windows_selected(_turned_last(summed))))
         made = with_reads_first(with_rows_added(made) if sparse else made)

@@ -3,7 +3,9 @@
 `x.at[1:-1, 1:-1].multiply(2)` computes an array of the window's size, and then copies x with the
 window in the place of its own part: three passes over memory.  Where the window is most of x, and
 what is written follows element by element from windows of the same place, it is computed for all of
-x and chosen where the window is: one pass.  Start reading at `with_windows_selected`.
+x and chosen where the window is: one pass.  So is what is put back between zeros, as derivatives of
+slices are (those of `x[1:] ** 2` of 1000 x 1000 180 to 104 us).  Start reading at
+`with_windows_selected`.
 """
 from __future__ import annotations
 
@@ -36,21 +38,29 @@ def with_windows_selected(p: Program) -> Program:
     for e in p.equations:
         starts = _starts(e)
         made = Replacement(e)
-        new = None if starts is None else _widened(e.inputs[1], e, starts, made, makers, uses)
+        new = None if starts is None else _widened(_new(e), e, starts, made, makers, uses)
         equations += [e] if starts is None or new is None else _chosen(made, starts, new)
     return eliminate_dead_code(p.replace(equations=equations))
 
 
+def _new(e: Equation) -> Atom:
+    """What an equation puts into the window."""
+    return e.inputs[e.name != "pad"]
+
+
 def _starts(e: Equation) -> Shape | None:
-    """Where the window begins, of an update that may be written so."""
-    if e.name != "dynamic_update_slice" or e.is_dynamic:
+    """Where the window begins, of an update or a padding that may be written so."""
+    if e.name not in ("dynamic_update_slice", "pad") or e.is_dynamic:
         return None
-    begins = [int(a.value) for a in e.inputs[2:] if isinstance(a, Literal)]
-    x, new = (a.aval for a in e.inputs[:2])
+    x, new = e.outputs[0].aval, _new(e).aval
     large = SHARE[0] * x.size <= SHARE[1] * new.size < SHARE[1] * x.size and x.size >= LEAST
-    if len(begins) < x.ndim or not large or not (is_float(x.dtype) or is_integer(x.dtype)):
+    if not large or not (is_float(x.dtype) or is_integer(x.dtype)):
         return None
-    return tuple(min(max(at, 0), n - w) for at, n, w in zip(
+    if e.name == "pad":
+        low, high, inside = zip(*e.params["padding_config"])
+        return None if min(*low, *high) < 0 or any(inside) else tuple(low)
+    begins = [int(a.value) for a in e.inputs[2:] if isinstance(a, Literal)]
+    return None if len(begins) < x.ndim else tuple(min(max(at, 0), n - w) for at, n, w in zip(
         begins, x.shape, new.shape, strict=True))
 
 
@@ -60,8 +70,8 @@ def _widened(a: Atom, e: Equation, starts: Shape, made: Replacement, makers: dic
     by a long way."""
     if a.aval.shape == ():
         return a
-    maker, shape = makers.get(a), e.inputs[0].aval.shape
-    if maker is None or a.aval.shape != e.inputs[1].aval.shape:
+    maker, shape = makers.get(a), e.outputs[0].aval.shape
+    if maker is None or a.aval.shape != _new(e).aval.shape:
         return None
     if maker.name == "slice":
         source, steps = maker.inputs[0], maker.params["strides"]
@@ -81,8 +91,9 @@ def _widened(a: Atom, e: Equation, starts: Shape, made: Replacement, makers: dic
 
 
 def _chosen(made: Replacement, starts: Shape, new: Atom) -> list[Equation]:
-    x, window = made.e.inputs[0], made.e.inputs[1].aval.shape
-    shape = x.aval.shape
+    e, window = made.e, _new(made.e).aval.shape
+    shape = e.outputs[0].aval.shape
+    x = made.spread(e.inputs[1], shape, ()) if e.name == "pad" else e.inputs[0]
     inside: Atom | None = None
     for axis, (start, width, n) in enumerate(zip(starts, window, shape)):
         if width == n:
@@ -98,7 +109,7 @@ def _chosen(made: Replacement, starts: Shape, new: Atom) -> list[Equation]:
         all_along = made.spread(along, shape, (axis,))
         inside = all_along if inside is None else made.emit(
             "and", [inside, all_along], shape, BOOL)
-    assert inside is not None and math.prod(window) < x.aval.size
+    assert inside is not None and math.prod(window) < math.prod(shape)
     return made.ending(made.emit("select_n", [inside, x, new], shape, x.aval.dtype))
 
 

@@ -8,10 +8,10 @@ products of 3 x 3 four times).  One matrix of up to 4 x 4 complex numbers times 
 (butterflies of a Fourier transform) is written out term by term.  A matrix from LEAST_VECTOR
 elements on is read by the kernel of kernels/gemm.vector_product.  Integers of a byte or two are
 widened here, as the kernel of integer products (native/gemm_int.c) takes them, or their products
-have 32 bits and are converted here: as conversions of the rule's own they would be left to IREE.  A
-matrix that is converted from fewer bytes and multiplied by one vector is a sum, too, if no kernel
-widens it as it reads: the wide matrix would be written to memory.  Start reading at
-`with_vectors_summed`.
+have 32 bits and are converted here: as conversions of the rule's own they would be left to IREE; a
+matrix of them times a vector is a sum.  A matrix that is converted from fewer bytes and multiplied
+by one vector is a sum, too, if no kernel widens it as it reads: the wide matrix would be written to
+memory.  Start reading at `with_vectors_summed`.
 """
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def _with_vectors_summed(p: Program) -> Program:
     makers: dict[Atom, Equation] = {v: e for e in p.equations for v in e.outputs}
     for given in p.equations:
         e = given
-        if e.name == "dot_general" and _is_of_vectors(turned := _as_it_lies(e, makers)):
+        if e.name == "dot_general" and _is_sum(turned := _as_it_lies(e, makers)):
             e = turned
         narrow = _of_narrow_matrix(e, makers) if e.name == "dot_general" else None
         if narrow is not None:
             equations += narrow
-        elif e.name == "dot_general" and _is_of_vectors(e):
+        elif e.name == "dot_general" and _is_sum(e):
             equations += _summed(e)
         elif e.name == "dot_general" and _is_thin(e):
             equations += _written_out(e)
@@ -82,6 +82,10 @@ def _as_it_lies(e: Equation, makers: Mapping[Atom, Equation]) -> Equation:
     (xc, xb), (yc, yb) = dims
     return e if inputs == list(e.inputs) else e.replace(inputs=tuple(inputs), params={
         **e.params, "dimension_numbers": ((tuple(xc), tuple(yc)), (tuple(xb), tuple(yb)))})
+
+
+def _is_sum(e: Equation) -> bool:
+    return _is_of_vectors(e) or _is_of_narrow_rows(e)
 
 
 def _is_of_vectors(e: Equation) -> bool:
@@ -219,6 +223,18 @@ def _of_narrow_matrix(e: Equation, makers: Mapping[Atom, Equation]) -> list[Equa
     inputs[i], axes[i] = source, (axis,)
     return [*made.made, *_summed(e.replace(inputs=tuple(inputs), params={
         **e.params, "dimension_numbers": (tuple(axes), batches)}))]
+
+
+def _is_of_narrow_rows(e: Equation) -> bool:
+    """Whether a matrix of integers of a byte or two is multiplied by a vector: the kernel of 32
+    bits would have it written so (1000 x 1000 int8 89 to 41 us).  What has few bits wraps round in
+    the end, and on the way."""
+    if not _is_of_narrow_integers(e) or e.params["dimension_numbers"][1][0]:
+        return False
+    (x, y), ((xc, _), _) = (a.aval for a in e.inputs), e.params["dimension_numbers"]
+    k = math.prod(x.shape[i] for i in xc)
+    return k > 1 and min(x.size, y.size) == k < max(x.size, y.size) >= LEAST_NARROW and (
+        max(x, y, key=lambda a: a.size).dtype.itemsize < I32.itemsize)
 
 
 def _is_of_narrow_integers(e: Equation) -> bool:

@@ -2,12 +2,14 @@
 level, by the kernel that reads the matrix once as it lies (gemv.inc.h).  Oracle: NumPy in f64."""
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from support.harness import at_level
 
 import calque
 import calque.numpy as jnp
@@ -195,3 +197,19 @@ def test_what_is_converted_of_a_transposition(x64: None, level: str) -> None:
     np.testing.assert_array_equal(whole, (k @ u.T).astype("i8").astype("int16"))
     np.testing.assert_allclose(total, w.sum(), rtol=1e-4)  # of 28,800 in float32
     assert "IREE" not in str(calque.jit(lambda x, w: x @ w.T).lower(*args[:2]).plan())
+
+
+@pytest.mark.parametrize("level", [None, "x86-64-v2", "x86-64-v3"])
+def test_integers_of_few_bits_times_a_vector(level: str | None) -> None:
+    with at_level(level) if level else contextlib.nullcontext():
+        for dtype in ("int8", "uint8", "int16", "uint16"):
+            info = np.iinfo(dtype)
+            x = RNG.integers(info.min, info.max + 1, (150, 133)).astype(dtype)
+            v, u = x[3].copy(), x[:, 5].copy()
+            wide = x.astype(np.int64)
+            got = calque.jit(lambda x, v, u: (x @ v, u @ x, v @ x.T, jnp.dot(
+                x, v, preferred_element_type="int32"), x.T @ u))(x, v, u)
+            of_rows, of_columns = wide @ v, u.astype(np.int64) @ wide
+            for g, w in zip(got, (of_rows, of_columns, of_rows, of_rows.astype(np.int32),
+                                  of_columns), strict=True):
+                np.testing.assert_array_equal(g, w.astype(g.dtype))  # (what is above wraps round)

@@ -104,3 +104,34 @@ def test_long_ways_stay_updates() -> None:
     p = calque.make_jaxpr(f)(X).jaxpr
     assert with_windows_selected(p) is p or any(
         e.name == "dynamic_update_slice" for e in with_windows_selected(p).equations)
+
+
+PADDED: dict[str, tuple[Callable[..., Any], Any]] = {
+    "rows": (lambda x: jnp.pad(x[3:] * 2, ((3, 0), (0, 0))), (np.s_[3:], lambda v: v * 2, 0)),
+    "inside": (lambda x: jnp.pad(jnp.sqrt(jnp.abs(x[INNER])) + 1, 1, constant_values=-1),
+               (INNER, lambda v: np.sqrt(np.abs(v)) + 1, -1)),
+    "numbers": (lambda x: jnp.pad(jnp.full((148, 130), 3, x.dtype), ((0, 2), (0, 0))),
+                (np.s_[:-2], lambda v: 3, 0)),
+    "columns": (calque.grad(lambda x: jnp.sin(x[:, 5:-7]).sum()), (np.s_[:, 5:-7], np.cos, 0))}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_what_is_put_back_between_others(name: str) -> None:
+    f, (where, value, around) = PADDED[name]
+    program = with_windows_selected(calque.make_jaxpr(f)(X).jaxpr)
+    assert all(e.name != "pad" for e in program.equations)
+    want = np.full(X.shape, around, float)
+    want[where] = value(X.astype(float)[where])
+    np.testing.assert_allclose(calque.jit(f)(X), want, rtol=1e-6)
+
+
+def test_paddings_of_other_places_stay() -> None:
+    for f in (lambda x: jnp.pad(x[3:] * 2, ((0, 3), (0, 0))),  # (moved by three rows)
+              lambda x: jnp.pad(x[100:] * 2, ((100, 0), (0, 0))), lambda x: jnp.pad(x, 1)):
+        program = with_windows_selected(calque.make_jaxpr(f)(X).jaxpr)
+        assert any(e.name == "pad" for e in program.equations)
+    moved = calque.jit(lambda x: jnp.pad(x[3:] * 2, ((0, 3), (0, 0))))(X)
+    np.testing.assert_allclose(moved, np.pad(X[3:] * 2, ((0, 3), (0, 0))), rtol=1e-6)
+    infinite = np.where(X > 0, X, np.inf).astype(np.float32)  # (what is outside is not seen)
+    got = calque.jit(lambda x: jnp.pad(x[3:] * 0, ((3, 0), (0, 0))))(infinite)
+    assert not np.any(np.asarray(got)[:3])

@@ -145,7 +145,9 @@ def test_a_masked_array_does_not_lose_its_mask() -> None:
         "returned": lambda: calque.jit(lambda: m)(), "set": lambda: x.at[:].set(m),
         "index": lambda: x[m.astype(int)], "scan": lambda: lax.scan(lambda c, a: (c, a), 0.0, m),
         "in a dict": lambda: calque.jit(lambda d: d["a"])({"a": m}), "scalar": lambda: jnp.asarray(
-            np.ma.masked), "vmap": lambda: calque.vmap(lambda a: a)(m)}
+            np.ma.masked), "vmap": lambda: calque.vmap(lambda a: a)(m),
+        "other shapes": lambda: jnp.hypot(m, jnp.zeros(0)), "where": lambda: jnp.where(
+            jnp.array(True), m, jnp.zeros(0))}
     for name, use in uses.items():
         with pytest.raises(ValueError, match="masked arrays are not supported"):
             pytest.fail(f"{name} gave {use()}")
@@ -195,3 +197,25 @@ def test_derived_numbers_are_written_into_programs_as_plain_ones() -> None:
     assert [float(o) for o in out] == [2, 3, .5] and out[1].dtype == "int32"
     with pytest.raises(OverflowError, match="Fix:"):
         calque.jit(lambda x: x)(Whole(BIG))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64", "bool", "int32", "uint8"])
+def test_wide_numbers_of_numpy_are_what_is_asked_for(dtype: str) -> None:
+    """Without x64 they would be cut first: 2**63 as a float was 0."""
+    wide = jnp.dtype(dtype)
+    for x in (np.uint64(2**63), np.int64(2**40 + 3), np.int64(-2**33)):
+        want = np.asarray(x).astype(wide)
+        for y in (jnp.asarray(x, dtype), jnp.array(x, dtype), lax.convert_element_type(x, dtype),
+                  calque.jit(lambda x=x: lax.convert_element_type(x, dtype))()):
+            assert y.dtype == wide
+            np.testing.assert_array_equal(y, want)
+        np.testing.assert_array_equal(jnp.asarray(np.array([x]), dtype), want[None])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4"])
+def test_predicates_are_numbers_of_numpy(dtype: str) -> None:
+    x = jnp.ones((), dtype)
+    with pytest.raises(TypeError, match="Pred type must be either boolean or number"):
+        lax.cond(x, lambda x: x, lambda x: -x, 1.0)
+    with pytest.raises(TypeError, match="Index type must be an integer"):
+        lax.switch(x, [lambda x: x, lambda x: -x], 1.0)

@@ -93,7 +93,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any,
     if aval.shape:
         raise TypeError(explain(f"Branch index must be scalar, got {index} of shape "
                                 f"{aval.shape}.", fix="pass a scalar, or vmap the switch."))
-    if not dtypes.is_integer(aval.dtype):
+    if dtypes.is_key(aval.dtype) or aval.dtype.kind not in "iu":
         raise TypeError(explain(f"Index type must be an integer, got {index} as {aval.dtype.name}.",
                                 fix="cast the index with .astype(jnp.int32)."))
     if config.jax_disable_jit and isinstance(index, (int, Array)) and not (
@@ -152,7 +152,7 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any
         raise TypeError(explain(
             f"Pred must be a scalar, got {pred} of shape {aval.shape}.",
             fix="use jnp.where for elementwise choice, or reduce with .any() or .all()."))
-    if dtypes.is_key(aval.dtype) or aval.dtype.kind == "c":
+    if dtypes.is_key(aval.dtype) or aval.dtype.kind not in "biuf":  # (bfloat16 is "V", int4 too)
         raise TypeError(explain(
             f"Pred type must be either boolean or number, got {aval.dtype.name}.",
             fix="compare it with a number."))

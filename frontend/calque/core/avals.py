@@ -452,6 +452,8 @@ def shape_of(x: Any) -> Shape:
     aval = getattr(x, "aval", None)
     if aval is not None:
         return aval.shape
+    if isinstance(x, np.ndarray) and type(x) is not np.ndarray:
+        refuse_masked(x)
     stands = not hasattr(x, "shape") and hasattr(x, "__jax_array__")
     return np.shape(x.__jax_array__() if stands else x)
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+import numpy as np
+
 from calque.core import dtypes
 from calque.core.avals import aval_of, dtype_of, shape_of
 from calque.core.errors import explain
 from calque.core.primitive import Primitive
 from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
-from calque.lax.operands import NARROW, as_operand, document, given_dtype
+from calque.lax.operands import NARROW, as_operand, document, given_dtype, numpy_operand
 from calque.primitives import elementwise as ew
 from calque.primitives import shape as sh
 
@@ -408,6 +410,8 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     dtype = given_dtype("convert_element_type", new_dtype)
     if type(operand) is int:
         operand = float(operand) if dtypes.is_inexact(dtype) else dtypes.wrapped(operand, dtype)
+    elif isinstance(operand, np.generic):  # (an array is cut first)
+        operand = numpy_operand("convert_element_type", operand, dtype)
     x = as_operand("convert_element_type", operand)
     own = dtype_of(x)
     if dtypes.is_key(own) != dtypes.is_key(dtype):

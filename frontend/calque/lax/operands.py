@@ -54,8 +54,9 @@ def as_operand(name: str, x: Any, position: int = 0) -> Any:
         fix="pass an array or a number; convert lists with jnp.asarray."))
 
 
-def numpy_operand(name: str, x: Any) -> Any:
-    """A NumPy value in the dtype that arrays get (64-bit ones are cut unless x64 is on)."""
+def numpy_operand(name: str, x: Any, wanted: Any = None) -> Any:
+    """A NumPy value in the dtype that arrays get (64-bit ones are cut unless x64 is on); one that
+    is `wanted` in another dtype, and would be cut, in that: 2**63 as a float is no 0."""
     if x.dtype.kind in "OSUMm" or (x.dtype.kind == "V" and x.dtype.names):
         if x.dtype == dtypes.float0:
             return x
@@ -65,8 +66,11 @@ def numpy_operand(name: str, x: Any) -> Any:
     dtype = dtypes.canonical(x.dtype)
     if dtype == x.dtype:
         return x
-    with np.errstate(over="ignore"):
-        return x.astype(dtype)
+    if wanted is not None and not dtypes.is_key(wanted) and (
+            x.dtype.kind in "iu" or not dtypes.is_integer(wanted)):  # (those stay within its range)
+        dtype = wanted
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (x.real if x.dtype.kind == "c" and not dtypes.is_complex(dtype) else x).astype(dtype)
 
 
 def aval(x: Any) -> ShapedArray:

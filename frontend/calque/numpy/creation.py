@@ -178,7 +178,7 @@ def _host(x: Any, dtype: Any) -> Ndarray:
 
 
 def _from_numpy(x: Any, dtype: Any) -> Array:
-    value = numpy_operand("array", x)
+    value = numpy_operand("array", x, dtype)
     if dtype is not None and value.dtype != dtype:
         with np.errstate(all="ignore"):
             value = (value.real if dtype.kind != "c" and value.dtype.kind == "c"

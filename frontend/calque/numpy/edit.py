@@ -23,9 +23,18 @@ from calque.primitives import reduce as rd
 from calque.primitives import shape as sh
 from calque.transforms.vmap import move_axis
 
+RUNS = 8  # positions one after another: of so many parts at most, slices are joined
+
 
 def _on_axis(x: Any, index: Any, axis: int) -> Any:
-    return take(x, (slice(None),) * axis + (index,))
+    before = (slice(None),) * axis
+    if isinstance(index, np.ndarray) and index.size:
+        cuts = np.flatnonzero(np.diff(index) != 1) + 1
+        if len(cuts) < RUNS:
+            parts = [take(x, (*before, slice(int(run[0]), int(run[-1]) + 1)))
+                     for run in np.split(index, cuts)]
+            return sh.concatenate(parts, axis) if len(parts) > 1 else parts[0]
+    return take(x, (*before, index))
 
 
 def delete(arr: Any, obj: Any, axis: Any = None, *, assume_unique_indices: bool = False) -> Any:
@@ -164,12 +173,12 @@ def _merged(x: Any, values: Any, places: Any, axis: int, total: int) -> Any:
     from calque.numpy.positions import flatnonzero
     blank = sh.broadcast_in_dim(np.True_, (total,), ())
     n = shape_of(x)[axis]
-    if isinstance(places, np.ndarray):
-        rest: Any = np.delete(np.arange(total), places)
-    else:
-        rest = flatnonzero(At(blank)[places].set(False), size=n)
-    index = sh.concatenate([asarray(rest).astype("int32"), asarray(places).astype("int32")], 0)
     joined = sh.concatenate([x, values], axis)
+    if isinstance(places, np.ndarray):
+        return _on_axis(joined, np.argsort(np.concatenate([
+            np.delete(np.arange(total), places), places])), axis)
+    rest = flatnonzero(At(blank)[places].set(False), size=n)
+    index = sh.concatenate([asarray(rest).astype("int32"), asarray(places).astype("int32")], 0)
     source = At(sh.broadcast_in_dim(np.int32(0), (total,), ()))[index].set(
         np.arange(total, dtype=np.int32), unique_indices=True)
     return _on_axis(joined, source, axis)

@@ -148,7 +148,12 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
     if isinstance(a, (np.ndarray, np.generic)) and out_sharding is None:
         sizes = as_sizes("reshape", shape)
         if all(type(n) is int for n in sizes):  # not symbolic
-            made = np.reshape(a, sizes, order)  # type: ignore[call-overload]
+            try:
+                made = np.reshape(a, sizes, order)  # type: ignore[call-overload]
+            except ValueError as error:  # (NumPy's arrays are NumPy's, in JAX too)
+                raise ValueError(explain(
+                    str(error), fix="give sizes whose product is the number of elements.")
+                    ) from None
             return made.copy() if copy else made
     return reshaped(a, shape, order, copy=copy, out_sharding=out_sharding)
 

@@ -104,9 +104,10 @@ def _general(a: Any, b: Any) -> Any:
     # what a branch does not take it sees as harmless numbers
     x, y = where(large, 1.0, least), where(large, 1.0, most)
     lgamma = sp.lgamma_p.bind
-    small = lgamma(x) + lgamma(y) - lgamma(x + y)
+    first = lgamma(where(both, 1.0, least))  # of the other two
+    small = first + lgamma(y) - lgamma(x + y)
     x, y = where(large & ~both, least, 1.0), where(large & ~both, most, 10.0)
-    one = lgamma(x) + log_ratio(x, y)
+    one = first + log_ratio(x, y)
     x, y = where(both, least, 10.0), where(both, most, 10.0)
     return where(both, _both(x, y), where(large, one, small))
 
