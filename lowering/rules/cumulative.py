@@ -85,7 +85,6 @@ def _cumulative(name: str, combine: Combine, identity: Callable[[Dtype], Any]) -
         axis, reverse = op["axis"], op["reverse"]
         if x.shape[axis] in (0, 1) or 0 in x.shape:
             return x
-        (x,) = b.barrier(x)  # what is computed by vectors would be by the scan's steps, one by one
         if x.dtype.kind == "u":
             integer = signed(x.dtype)
             start = np.array(identity(x.dtype)).astype(x.dtype).view(integer)

@@ -335,3 +335,19 @@ def test_edits_and_tricks() -> None:
             (lambda: jnp.r_["a", 1], ValueError, "could not understand directive 'a'")]:
         with pytest.raises(kind, match=text):
             f()
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_positions_known_when_traced(axis: int | None) -> None:
+    """Of few runs slices are joined, of many rows are picked."""
+    m = np.arange(60.0, dtype=np.float32).reshape(6, 10)
+    n = m.size if axis is None else m.shape[axis]
+    for obj in (0, 3, -1, np.array([1, 4]), np.array([5, 1, 1]), slice(1, 5, 2), slice(0, 0),
+                np.arange(0, n, 2), np.array([], int)):
+        for name, values in (("delete", ()), ("insert", (7.5,))):
+            want = getattr(np, name)(m, obj, *values, axis=axis)
+            edit = lambda x, f=getattr(jnp, name), v=values, obj=obj: f(x, obj, *v, axis)  # noqa: E731
+            for made in (edit(m), calque.jit(edit)(m)):
+                np.testing.assert_array_equal(made, want, f"{name} {obj}")
+    gone = calque.jit(lambda x: jnp.delete(x, np.arange(n) % 3 == 0, axis))(m)
+    np.testing.assert_array_equal(gone, np.delete(m, np.arange(n) % 3 == 0, axis))

@@ -346,10 +346,9 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
             inside = where((inside == -high) & (jump > 0), high, inside)
         limit = period / 2 if discont is None else discont
         back = where(ar.abs(jump) < limit, 0, inside - jump)
-        before = (slice(None),) * (axis % ndim_of(p))
-        rest = p[(*before, slice(1, None))] + cumsum(back, axis=axis)
-        first = p[(*before, slice(1))].astype(dtype_of(rest))
-        return join.concatenate([first, rest], axis=axis)
+        moved = moveaxis(p, axis, 0)
+        rest = moved[1:] + cumsum(moveaxis(back, axis, 0), axis=0)
+        return moveaxis(join.concatenate([moved[:1].astype(dtype_of(rest)), rest]), 0, axis)
 
 
 # ---- shapes
