@@ -48,7 +48,15 @@ def _with_known(p: Program) -> Program:
 
 
 def _static(e: Equation) -> Equation | None:
-    """A slice at known places, which groups read where it lies, of a dynamic one."""
+    """A slice at known places, which groups read where it lies, of a dynamic one, and of a padding
+    that only takes away (derivatives of paddings)."""
+    if e.name == "pad" and not e.is_dynamic and all(
+            max(low, high, inside) <= 0 for low, high, inside in e.params["padding_config"]):
+        config, sizes = e.params["padding_config"], e.inputs[0].aval.shape
+        return Equation(registry["slice"], e.inputs[:1], e.outputs, {
+            "start_indices": tuple(-low for low, _, _ in config), "strides": None,
+            "limit_indices": tuple(n + high for n, (_, high, _) in zip(sizes, config))},
+            e.source, e.scope)
     first = _places(e, 1, e.params["slice_sizes"]) if e.name == "dynamic_slice" else None
     if first is None:
         return None
@@ -73,8 +81,11 @@ def _moved(e: Equation, fills: Mapping[Atom, Atom]) -> Equation | None:
 
 def _unchanged(e: Equation, fills: Mapping[Atom, Atom]) -> Atom | None:
     """The operand that a product with one, or a quotient by it, is (of complex numbers, infinite
-    parts become NaN)."""
+    parts become NaN), or that a slice takes all of."""
     out = e.outputs[0].aval if e.outputs else None
+    if e.name == "slice" and not e.is_dynamic and out is not None:
+        (a,) = e.inputs
+        return a if a.aval.shape == out.shape and isinstance(a, Var) else None
     if e.name not in ("mul", "div") or out is None or out.dtype.kind not in "fiuV":
         return None
     for x, one in (e.inputs, e.inputs[::-1])[:2 if e.name == "mul" else 1]:

@@ -1,8 +1,9 @@
 """Moves that are undone: reversals, transpositions and other shapes of what was moved the other way
-before, and reductions over what an array was repeated along.
+before, reductions over what an array was repeated along, slices of what was padded or joined.
 
 The derivative of `jnp.flip(x)` turns round what is computed of the turned array, that of `repeat`,
-`tile` and `meshgrid` adds up numbers that are equal.  What lies between the two moves element by
+`tile` and `meshgrid` adds up numbers that are equal, that of `stack` takes parts of what is
+computed of the whole.  What lies between the two moves element by
 element is computed of the array as it was.  Start reading at `with_moves_undone`.
 """
 from __future__ import annotations
@@ -25,7 +26,7 @@ CHEAP = 2  # weight of what may be computed once more, where others read it, too
 DEEPEST = 30  # equations one behind the other
 _SHAPES = ("reshape", "squeeze")
 _FOLDS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
-_LAST = frozenset(("rev", "transpose", *_SHAPES, *_FOLDS))
+_LAST = frozenset(("rev", "transpose", "slice", *_SHAPES, *_FOLDS))
 
 
 def with_moves_undone(p: Program) -> Program:
@@ -109,11 +110,37 @@ class _Undone:
             inputs.append(was)
         return self.made.emit(maker.name, inputs, self.shape, a.aval.dtype, **maker.params)
 
+    def sliced(self, maker: Equation) -> Atom | None:
+        """The part of an operand that a slice of what is padded or joined is."""
+        first, steps = self.e.params["start_indices"], self.e.params["strides"]
+        if steps is not None and set(steps) != {1}:
+            return None
+        if maker.name == "pad":
+            x, before = maker.inputs[0], [c[0] for c in maker.params["padding_config"]]
+            if any(c[2] for c in maker.params["padding_config"]):
+                return None
+        else:
+            axis, end = maker.params["dimension"], 0
+            before = [0] * len(self.shape)
+            for x in maker.inputs:
+                before[axis], end = end, end + x.aval.shape[axis]
+                if first[axis] < end:
+                    break
+        starts = [i - k for i, k in zip(first, before)]
+        limits = [i + n for i, n in zip(starts, self.shape)]
+        if min(starts, default=0) < 0 or any(i > n for i, n in zip(limits, x.aval.shape)):
+            return None
+        return x if x.aval.shape == self.shape else self.made.emit(
+            "slice", [x], self.shape, x.aval.dtype, start_indices=tuple(starts),
+            limit_indices=tuple(limits), strides=None)
+
     def source(self, maker: Equation) -> Atom | None:
         """The operand of a move that the equation undoes."""
         p, q, x = self.e.params, maker.params, maker.inputs[0] if maker.inputs else None
         if x is None:
             return None
+        if self.e.name == "slice":
+            return self.sliced(maker) if maker.name in ("pad", "concatenate") else None
         if self.e.name in _FOLDS:
             return self.repeated(maker) if maker.name == "broadcast_in_dim" else None
         if self.e.name in _SHAPES:

@@ -135,3 +135,43 @@ def test_in_loops_and_of_both() -> None:
     given, back = calque.jit(lambda x: (lambda y: (y, jnp.flip(y, 1)))(jnp.flip(x, 1)))(X)
     np.testing.assert_array_equal(given, X[:, ::-1])
     np.testing.assert_array_equal(back, X)
+
+
+@pytest.mark.parametrize("f, slope", [
+    (lambda np, x: np.pad(x, 2) ** 2, lambda x: 2 * x),
+    (lambda np, x: np.pad(x, ((0, 1), (3, 0))) ** 3, lambda x: 3 * x * x),
+    (lambda np, x: np.concatenate([x, 2 * x], 0) ** 2, lambda x: 10 * x),
+    (lambda np, x: np.stack([x, 2 * x, x * x], 1) ** 2, lambda x: 10 * x + 4 * x**3),
+    (lambda np, x: np.exp(np.concatenate([x[:, 5:], x[:, :5]], 1)), np.exp),
+    (lambda np, x: np.pad(x, 1)[1:-1, 1:-1] * np.pad(x * x, 1)[1:-1, 1:-1], lambda x: 3 * x * x),
+])
+def test_parts_of_what_is_padded_or_joined(f: Any, slope: Any) -> None:
+    value, got = calque.jit(calque.value_and_grad(lambda x: f(jnp, x).sum()))(X)
+    np.testing.assert_allclose(value, f(np, X.astype(float)).sum(), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(got, slope(X.astype(float)), rtol=1e-5, atol=1e-5)
+
+
+def test_slices_that_go() -> None:
+    assert names(lambda x: (jnp.pad(x, 2) * 3)[2:-2, 2:-2] + 1, X) == {"mul", "add"}
+    assert "concatenate" not in names(
+        lambda x: (jnp.concatenate([x, x + 1], 0) * 3)[len(X):] + 1, X)
+    assert "slice" in names(lambda x: (jnp.concatenate([x, x + 1], 0) * 3)[5:-5] + 1, X)
+    assert "pad" in names(lambda x: (jnp.pad(x, 2) * 3)[1:-2, 2:-2] + 1, X)
+    # what is not moved stays whole: its slices would be computed beside it
+    assert "pad" in names(lambda x: (lambda y: (jnp.pad(x, 2) * y)[2:-2, 2:-2] + y.sum())(
+        jnp.sin(jnp.arange((x.shape[0] + 4.) * (x.shape[1] + 4)).reshape(
+            x.shape[0] + 4, x.shape[1] + 4))), X)
+
+
+@pytest.mark.parametrize("config", [((1, 2, 1), (2, 0, 2)), ((-1, 2, 0), (0, -1, 1)),
+                                    ((0, 0, 3), (1, 1, 0)), ((0, 0, 0), (-2, -1, 0))])
+@pytest.mark.parametrize("shape", [(5, 4), (2, 3), (0, 4)])
+def test_derivatives_of_paddings(config: Any, shape: tuple[int, int]) -> None:
+    where = calque.lax.pad(np.arange(1, 1 + shape[0] * shape[1]).reshape(shape), 0, config)
+    weight = np.random.default_rng(8).standard_normal(where.shape).astype(np.float32)
+    got, inside = calque.grad(lambda x, v: (calque.lax.pad(x, v, config) * weight).sum(), (0, 1))(
+        np.ones(shape, np.float32), 0.5)
+    want = np.zeros(1 + shape[0] * shape[1])
+    np.add.at(want, np.asarray(where).ravel(), weight.ravel())
+    np.testing.assert_allclose(got, want[1:].reshape(shape), rtol=1e-6)
+    np.testing.assert_allclose(inside, want[0], rtol=1e-4, atol=1e-5)

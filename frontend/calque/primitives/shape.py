@@ -323,6 +323,10 @@ def _pad_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, padding_config:
 
 def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> list[Any]:
     def back(ct: Any, shape: Shape) -> Any:
+        if all(isinstance(n, int) and n >= 0 for lo, hi, _ in padding_config for n in (lo, hi)):
+            starts, ends, inside = zip(*padding_config) if shape else ((), (), ())
+            return slice_(ct, starts, [n - hi for n, hi in zip(shape_of(ct), ends)],
+                          [i + 1 for i in inside])
         uncropped = pad(ct, ew.const(ct, 0), [(-lo, -hi, 0) for lo, hi, _ in padding_config])
         steps = [i + 1 for _, _, i in padding_config]
         return slice_(uncropped, [0] * len(shape), shape_of(uncropped), steps)
