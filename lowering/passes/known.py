@@ -4,7 +4,7 @@
 number that is not known when it is compiled, and the division no multiplication.  What is sliced
 at places that are known is a slice, and what is written there into zeros is padded.  An array of
 one number stays one wherever it is moved: so are derivatives of sums.  What is multiplied by one,
-as derivatives are, is what it was.  Start reading at `with_known`.
+as derivatives are, or added up along an axis of one element, is what it was.  Start reading at `with_known`.
 """
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from calque.core.avals import ShapedArray
 from calque.core.primitive import registry
 from calque.core.program import Atom, Equation, Literal, Program, Var
 from calque.lowering.passes.scalars import KNOWN
 
+_FOLDS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or",
+          "argmax", "argmin")
 _MOVES = frozenset(("reshape", "squeeze", "transpose", "rev", "slice", "broadcast_in_dim", "copy",
                     "dynamic_slice", "concatenate", "pad"))
 
@@ -49,13 +52,24 @@ def _with_known(p: Program) -> Program:
 
 def _static(e: Equation) -> Equation | None:
     """A slice at known places, which groups read where it lies, of a dynamic one, and of a padding
-    that only takes away (derivatives of paddings)."""
+    that only takes away (derivatives of paddings); the element, or its place, of a fold of one."""
     if e.name == "pad" and not e.is_dynamic and all(
             max(low, high, inside) <= 0 for low, high, inside in e.params["padding_config"]):
         config, sizes = e.params["padding_config"], e.inputs[0].aval.shape
         return Equation(registry["slice"], e.inputs[:1], e.outputs, {
             "start_indices": tuple(-low for low, _, _ in config), "strides": None,
             "limit_indices": tuple(n + high for n, (_, high, _) in zip(sizes, config))},
+            e.source, e.scope)
+    if e.name in _FOLDS and not e.is_dynamic and all(
+            e.inputs[0].aval.shape[i] == 1 for i in e.params["axes"]):
+        (out,) = e.outputs
+        if e.name in _FOLDS[:6]:
+            return Equation(registry["reshape"], e.inputs, e.outputs, {
+                "new_sizes": out.aval.shape, "dimensions": None, "sharding": None},
+                e.source, e.scope)
+        zero = Literal(np.zeros((), out.aval.dtype)[()], ShapedArray((), out.aval.dtype))
+        return Equation(registry["broadcast_in_dim"], (zero,), e.outputs, {
+            "shape": out.aval.shape, "broadcast_dimensions": (), "sharding": None},
             e.source, e.scope)
     first = _places(e, 1, e.params["slice_sizes"]) if e.name == "dynamic_slice" else None
     if first is None:

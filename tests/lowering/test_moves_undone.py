@@ -175,3 +175,25 @@ def test_derivatives_of_paddings(config: Any, shape: tuple[int, int]) -> None:
     np.add.at(want, np.asarray(where).ravel(), weight.ravel())
     np.testing.assert_allclose(got, want[1:].reshape(shape), rtol=1e-6)
     np.testing.assert_allclose(inside, want[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "bfloat16", "complex64"])
+@pytest.mark.parametrize("shape, axes", [((1, 5000), 0), ((300, 1), 1), ((1, 1), (0, 1)), ((1,), 0),
+                                         ((5, 1, 7), 1)])
+def test_folds_of_one_element(shape: tuple[int, ...], axes: Any, dtype: str) -> None:
+    x = np.random.default_rng(9).integers(-5, 5, shape).astype(jnp.dtype(dtype))
+    functions = [jnp.sum, jnp.prod, jnp.any, jnp.all]
+    if dtype != "complex64":
+        functions += [jnp.max, jnp.min, *[jnp.argmax, jnp.argmin] * isinstance(axes, int)]
+    for f in functions:
+        got, eager = calque.jit(lambda x, f=f: f(x, axis=axes))(x), f(x, axis=axes)
+        want = getattr(np, f.__name__)(x, axis=axes)
+        assert (got.dtype, got.shape) == (eager.dtype, want.shape)
+        np.testing.assert_array_equal(got, want)
+    assert not names(lambda x: jnp.max(x, axes) if dtype != "complex64" else x, x) & {
+        "reduce_max", "argmax"}
+
+
+def test_folds_of_one_element_of_none() -> None:
+    assert calque.jit(lambda x: jnp.argmax(x, 0))(np.float32([[np.nan, 1]])).tolist() == [0, 0]
+    assert calque.jit(lambda x: x.sum(1))(np.ones((0, 1), np.float32)).shape == (0,)
