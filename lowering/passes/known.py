@@ -4,7 +4,8 @@
 number that is not known when it is compiled, and the division no multiplication.  What is sliced
 at places that are known is a slice, and what is written there into zeros is padded.  An array of
 one number stays one wherever it is moved: so are derivatives of sums.  What is multiplied by one,
-as derivatives are, or added up along an axis of one element, is what it was.  Start reading at `with_known`.
+as derivatives are, or added up along an axis of one element, is what it was.  Start reading at
+`with_known`.
 """
 from __future__ import annotations
 
