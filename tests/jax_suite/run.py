@@ -23,6 +23,7 @@ from one_file import Options, Row, run
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "jax_tests.md"
+STATUS = ROOT / "docs" / "status.md"
 START, END = "<!-- table: tests/jax_suite/run.py -->", "<!-- end of table -->"
 # a part of a file's name -> why it is not run
 LEFT_OUT = {
@@ -92,6 +93,18 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def summary(text: str) -> str:
+    """The last row of the page's table in words."""
+    row = next(line for line in text.splitlines() if line.startswith("| all |"))
+    found = dict(zip(table.HEAD, [c.strip() for c in row.split("|")[1:-1]]))
+    n = {k: int(v) if v.isdigit() else 0 for k, v in found.items()}
+    public = n["passed"] + sum(n[k] for k in table.judge.KINDS)
+    return (f"Of JAX's own tests {public:,} public ones are run, and {n['passed']:,} pass: "
+            f"{found['%']} %, {found['% without texts']} % where texts of messages do not count; "
+            f"{n['crash']} crash, {n['hang']} hang, {n['value']} give another value. The table, "
+            "and what these are: [jax_tests.md](jax_tests.md).")
+
+
 def main() -> int:
     options = arguments()
     if options.show:
@@ -109,6 +122,8 @@ def main() -> int:
     text = "\n".join(table.lines(options.out, old))
     if options.write:
         PAGE.write_text(f"{before}{START}\n{text}\n{END}{after}")
+        first, rest = STATUS.read_text().split(START)
+        STATUS.write_text(f"{first}{START}\n{summary(text)}\n{END}{rest.split(END)[1]}")
     elif not options.files:
         print(text)
     return 0
