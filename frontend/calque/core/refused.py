@@ -46,8 +46,6 @@ REFUSED: dict[str, tuple[str, str]] = {  # name -> why, and what to use
     "extend.mlir.hlo_to_stablehlo": (
         "XLA's own form of programs is not read",
         "export.export(jit(f))(...).mlir_module_serialized is StableHLO"),
-    "extend.mlir.serialize_portable_artifact": (
-        "MLIR's objects are not read", "export.export(jit(f))(...).mlir_module_serialized"),
     "extend.xla.PipelineStage": _PASSES,
     "extend.xla.clear_hlo_module_transformation": _PASSES,
     "extend.xla.register_hlo_module_transformation": _PASSES,

@@ -7,6 +7,7 @@ forms write.  Start reading at `written`.
 from __future__ import annotations
 
 import re
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,12 +16,24 @@ import numpy as np
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.program import Equation, Program
+from calque.core.source import here
 from calque.core.types import Function
 from calque.export import vhlo
 from calque.export.build import PortableBuilder, ints, number
 from calque.export.bytecode_write import VERSION
 from calque.export.errors import UnsupportedOperationError
-from calque.export.hlo import DYNAMIC, ELEMENTS, Block, Enum, Number, Op, Special, Tensor
+from calque.export.hlo import (
+    DYNAMIC,
+    ELEMENTS,
+    Block,
+    Enum,
+    Func,
+    Module,
+    Number,
+    Op,
+    Special,
+    Tensor,
+)
 from calque.export.hlo import Value as Made
 from calque.lowering.emit import mlir
 from calque.lowering.emit.builder import Value
@@ -100,10 +113,58 @@ def written(b: PortableBuilder, e: Equation, rule: Function, values: Sequence[Va
         return [Value(b, env[v], tuple(a.shape), a.dtype) for v, a in zip(results, outs)]
 
 
+class _Functions:
+    """What stands for a rule's context where a module is read: its functions, by name."""
+
+    def __init__(self, asked: str, called: dict[str, Any]) -> None:
+        self.called, self.source = called, here()
+        self.primitive = types.SimpleNamespace(name=asked)
+
+
+def module_of(text: str, asked: str) -> Module:
+    """A module of StableHLO's operations, as text of MLIR; calls are written out.
+
+    Args:
+      asked: the function that reads it, for errors.
+
+    Raises:
+      ValueError: the text is no module, or has no function main.
+      UnsupportedOperationError: it has operations of other dialects.
+    """
+    ir = mlir.ir()
+    with mlir.context(), ir.Location.unknown():
+        try:
+            parsed = ir.Module.parse(text)
+        except ir.MLIRError as error:
+            raise ValueError(explain(f"{asked}: this is no module of StableHLO: {error}",
+                                     fix="pass an MLIR module.")) from None
+        bodies = {op.attributes["sym_name"].value: op.operation for op in parsed.body.operations
+                  if op.operation.name == "func.func"}
+        if "main" not in bodies:
+            raise ValueError(explain(f"{asked}: the module has no function main.",
+                                     fix="name the function that callers call main."))
+        reader, functions = _Reader(PortableBuilder(), _Functions(asked, bodies), _no_programs), []
+        for name in sorted(bodies, key=lambda n: n != "main"):
+            body = bodies[name].regions[0].blocks[0]
+            arguments = [Made(reader._type(v.type)) for v in body.arguments]
+            env: dict[Any, Any] = dict(zip(body.arguments, arguments))
+            block = Block(arguments, reader.operations(body, env))
+            block.ops.append(Op("return", env[None]))
+            functions.append(Func(name, block, tuple(v.type for v in env[None]), name == "main",
+                                  ({},) * len(arguments)))
+        named = parsed.operation.attributes
+        return Module(named["sym_name"].value if "sym_name" in named else "module", functions)
+
+
+def _no_programs(p: Program, values: Sequence[Value], name: str) -> list[Value]:
+    raise AssertionError("a module of MLIR calls no Program")
+
+
 class _Reader:
     """Operations of MLIR -> hlo.Op."""
 
-    def __init__(self, b: PortableBuilder, context: ExportContext, write: Write) -> None:
+    def __init__(self, b: PortableBuilder, context: ExportContext | _Functions, write: Write
+                 ) -> None:
         self.b, self.context, self.write = b, context, write
 
     def operations(self, block: Any, env: dict[Any, Made]) -> list[Op]:
@@ -240,6 +301,11 @@ class _Reader:
         return len(found["window_dimensions"])
 
     def _unsupported(self, what: str, fix: str) -> Exception:
+        if isinstance(self.context, _Functions):
+            return UnsupportedOperationError(explain(
+                f"{self.context.primitive.name}: the module {what}, which has no portable form in "
+                "StableHLO.", where=str(self.context.source), fix="pass one of StableHLO's "
+                "operations alone: export.export(jit(f))(...).mlir_module()."))
         return UnsupportedOperationError(explain(
             f"{self.context.primitive.name}: its lowering {what}, which has no portable form in "
             "StableHLO.", where=str(self.context.source), fix=fix))
@@ -268,6 +334,7 @@ _DEFAULTS: dict[str, Any] = {
     "indices_are_sorted": False, "unique_indices": False, "is_stable": False,
     "dimension": Number(-1, np.dtype("i8")), "lower": False,
     "known_expanding_dimensions": _EMPTY, "known_nonexpanding_dimensions": _EMPTY,
+    "version": Number(0, np.dtype("i4")), "composite_attributes": {},
     "api_version": Enum("api_version", "API_VERSION_ORIGINAL"), "backend_config": "",
     "called_computations": (), "has_side_effect": False, "operand_layouts": (),
     "result_layouts": (), "output_operand_aliases": (), **dict.fromkeys((

@@ -4,17 +4,19 @@ The reader and the writer are calque.export's.
 """
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from calque.core.avals import ShapedArray
 from calque.core.errors import explain
 from calque.core.refused import refusing as _refusing
-from calque.export import bytecode, bytecode_write, read, text, write
+from calque.export import bytecode, bytecode_write, client_rules, read, text, write
 from calque.export import make as _make  # noqa: F401  (fills the tables of read and write)
 from calque.export.hlo import DYNAMIC, Module
 from calque.interpreters import mlir as _mlir
 
-__all__ = ["deserialize_portable_artifact", "refine_polymorphic_shapes"]
+__all__ = ["deserialize_portable_artifact", "refine_polymorphic_shapes",
+           "serialize_portable_artifact"]
 __getattr__ = _refusing(__name__)
 
 
@@ -43,6 +45,41 @@ def deserialize_portable_artifact(mlir_module: bytes, context: Any = None) -> An
     with context or ir.Context() as made:
         made.allow_unregistered_dialects = True
         return ir.Module.parse(text.module_text(bytecode.read_module(bytes(mlir_module)), False))
+
+
+def serialize_portable_artifact(mlir_module: Any, target: str,
+                                use_mixed_serialization: bool = False) -> bytes:
+    """The portable artifact of a module of StableHLO's operations.
+
+    Args:
+      mlir_module: MLIR's Module, or its text; main is what callers call, and what it calls is
+        written out in it.
+      target: the version of StableHLO that has to read it, "1.4.0" or a later one.
+      use_mixed_serialization: accepted: operations of other dialects are errors.
+
+    Returns:
+      Bytes, as Exported.mlir_module_serialized is.
+
+    Raises:
+      ValueError: the target is an earlier version or none, or the module has no main.
+      UnsupportedOperationError: the module has operations of other dialects.
+
+    Example:
+      >>> import calque
+      >>> from calque import export
+      >>> from calque.extend import mlir
+      >>> e = export.export(calque.jit(lambda x: -x))(1.0)
+      >>> len(mlir.serialize_portable_artifact(e.mlir_module(), "1.4.0")) > 100
+      True
+    """
+    written = ".".join(map(str, bytecode_write.VERSION))
+    found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", str(target))
+    if found is None or tuple(map(int, found.groups())) < bytecode_write.VERSION:
+        raise ValueError(explain(
+            f"serialize_portable_artifact: artifacts are of StableHLO {written}, which {target!r} "
+            "does not read.", fix=f"ask for {written} or a later version."))
+    module = client_rules.module_of(str(mlir_module), "serialize_portable_artifact")
+    return bytecode_write.write_module(module)
 
 
 def refine_polymorphic_shapes(mlir_module: bytes, enable_shape_assertions: bool = True,
