@@ -214,3 +214,9 @@ def test_bad_input(call: Any, kind: Any, words: str) -> None:
     with pytest.raises(kind, match=words) as error:
         call()
     assert "Fix: " in str(error.value)
+
+
+def test_a_picture_needs_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.box", None)
+    with pytest.raises(ValueError, match="`visualize_sharding` requires `rich` to be installed"):
+        calque.debug.visualize_array_sharding(jnp.ones(2))

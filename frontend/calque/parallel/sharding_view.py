@@ -31,7 +31,7 @@ def visualize_sharding(shape: Sequence[int], sharding: Sharding, *, use_color: b
       None.
 
     Raises:
-      ValueError: the shape has no dimension or more than two.
+      ValueError: the shape has no dimension or more than two, or rich is not installed.
 
     Example:
       >>> import calque
@@ -42,9 +42,13 @@ def visualize_sharding(shape: Sequence[int], sharding: Sharding, *, use_color: b
       │ CPU 0 │
       └───────┘
     """
-    import rich.box
-    import rich.console
-    import rich.table
+    try:
+        import rich.box
+        import rich.console
+        import rich.table
+    except ImportError:
+        raise ValueError(explain("`visualize_sharding` requires `rich` to be installed.",
+                                 fix="pip install rich.")) from None
 
     if len(shape) not in (1, 2):
         raise ValueError(explain(
