@@ -103,6 +103,19 @@ def test_fatal_cycles() -> None:
     assert done.returncode < 0 and "float32[3]" in done.stderr and "alive" not in done.stdout
 
 
+def test_options_while_collecting() -> None:
+    """(A ContextVar that is asked within its own `reset`, as a collection may ask, remembers what
+    goes: later reads gave methods and tracebacks.)"""
+    read = calque.config.read_while_collecting
+    assert not read("jax_enable_x64")
+    with calque.enable_x64(True):
+        assert read("jax_enable_x64") and read("jax_debug_nans") is False
+        with calque.enable_x64(False):
+            assert not read("jax_enable_x64")
+        assert read("jax_enable_x64")
+    assert not read("jax_enable_x64")
+
+
 def test_portable_artifacts() -> None:
     from calque import export
     from calque.extend import lowering, mlir

@@ -341,6 +341,31 @@ class Config:
         """
         return getattr(self, name)
 
+    def read_while_collecting(self, name: str) -> Any:
+        """The same for what Python's collector of cycles calls.
+
+        A ContextVar keeps what it was last asked for without a reference.  Where the collector
+        begins within its `reset`, asking it gives it a value that then goes, and later readers
+        get whatever is in its place (CPython 3.11, contextvar_del); a copy of the context does not
+        remember.
+
+        Args:
+          name: of the option.
+
+        Returns:
+          Its value.
+
+        Raises:
+          KeyError: there is no such option.
+
+        Example:
+          >>> import calque
+          >>> calque.config.read_while_collecting("jax_disable_jit")
+          False
+        """
+        local = contextvars.copy_context().get(self._local) or {}
+        return local[name] if name in local else self._values[name]
+
     def parse_flags_with_absl(self) -> None:
         """Does nothing: options come from the environment and `update`, not from absl's flags.
 

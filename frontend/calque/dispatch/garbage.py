@@ -24,7 +24,7 @@ _deleted: list[str] = []
 def _collecting(phase: str, _: dict[str, int]) -> None:
     """Python's collector begins or has ended."""
     if phase == "start":
-        if config.read(_OPTION) in ("log", "fatal"):
+        if config.read_while_collecting(_OPTION) in ("log", "fatal"):
             _watched.extend(_reference(x) for x in gc.get_objects() if issubclass(type(x), Array))
         return
     _watched.clear()
@@ -34,7 +34,7 @@ def _collecting(phase: str, _: dict[str, int]) -> None:
             "RuntimeError: `jax.Array` was deleted by the Python garbage collector instead of "
             f"reference counting: {array}.", fix="break the cycle of references that it was in."),
             file=sys.stderr, flush=True)
-    if told and config.read(_OPTION) == "fatal":
+    if told and config.read_while_collecting(_OPTION) == "fatal":
         os.abort()
 
 
