@@ -17,7 +17,7 @@ OTHERS = {
     "lowering/emit/folding.py": "StableHLO's operations",
     "lowering/math/table.py": "the table's keys",
     "lowering/emit/sizes.py": "operations on sizes",
-    "frontend/calque/core/dimension.py": "the same",
+    "frontend/calque/core/dimension.py": "the same", "frontend/calque/core/dims.py": "the same",
     "frontend/calque/export": "StableHLO's operations, and those on sizes"}
 
 

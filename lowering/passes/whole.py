@@ -40,7 +40,7 @@ def is_one(p: Program) -> bool:
     """Whether a Program becomes one kernel: it is small, or has many parts of which groups take
     few."""
     return cost.whole_refusal(p) is None or cost.whole_refusal(p, many=True) is None and (
-        2 * loops.passes(grouped(p), loose=True) > loops.passes(p))
+        0 < loops.passes(p) <= 2 * loops.passes(grouped(p), loose=True))
 
 
 def _may_be_one(p: Program) -> bool:
