@@ -124,11 +124,12 @@ class _Phases:
             return None
         if (k := _stride(e)) in self.joined:
             at, shape = e.params["start_indices"][-1], (*out.aval.shape, k)
-            x = self._of(made, e.inputs[0]) if self.shapes[e.inputs[0]] == shape else (
+            x = self._of(made, e.inputs[0]) if self.shapes.get(e.inputs[0]) == shape else (
                 made.reshaped(e.inputs[0], shape))
             made.reshaped(made.cut(x, at, at + 1), out.aval.shape)
         elif out in self.shapes and _is_map(e):
-            inputs = [self._of(made, a) for a in e.inputs]
+            inputs = [made.reshaped(self._of(made, a), self.shapes[out]) if a.aval.shape else a
+                      for a in e.inputs]
             v = Var(ShapedArray(self.shapes[out], out.aval.dtype))
             made.made.append(e.replace(inputs=tuple(inputs), outputs=(v,)))
             self.rows[out] = v

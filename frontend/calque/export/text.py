@@ -5,6 +5,7 @@ the usual form.  Start reading at `module_text`.
 """
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,14 @@ def _function(f: Func) -> str:
     outs = ", ".join(map(type_text, f.outputs))
     body = "\n".join(filter(None, (_op(op, names, 2, "func.return") for op in f.body.ops)))
     kind = "public" if f.public else "private"
-    return f"  func.func {kind} @{f.name}({args}) -> ({outs}) {{\n{body}\n  }}"
+    return f"  func.func {kind} {_symbol(f.name)}({args}) -> ({outs}) {{\n{body}\n  }}"
+
+
+def _symbol(name: str) -> str:
+    """A function's name where it is called; some are texts (Writer.call)."""
+    if re.fullmatch(r"[A-Za-z_][\w$.]*", name):
+        return f"@{name}"
+    return '@"' + name.replace("\\", r"\5C").replace('"', r"\22") + '"'
 
 
 def _marks(attributes: dict[str, Any]) -> str:
@@ -135,9 +143,9 @@ def _plain(value: Any) -> str:
 
 def _attribute(op: Op, name: str, value: Any) -> str:
     if name in ("callee", "decomposition"):
-        return f"@{value}"
+        return _symbol(value)
     if name == "called_computations":
-        return "[" + ", ".join(f"@{v}" for v in value) + "]"
+        return "[" + ", ".join(map(_symbol, value)) + "]"
     if name.endswith("_layouts"):
         if not op.attributes["operand_layouts"]:
             return ""
