@@ -462,11 +462,11 @@ def _gpu_devices(platform: str) -> tuple[Device, ...]:
         found = _driver(platform).query_available_devices()
     except Exception as error:  # IREE raises ValueError, RuntimeError and OSError here
         raise RuntimeError(explain(
-            f"Unable to initialize backend '{platform}': {error}", "",
+            f"Backend '{platform}' failed to initialize: {error}", "",
             "install the driver (libcuda.so, or a Vulkan 1.3 loader and driver).")) from error
     if not found:
         raise RuntimeError(explain(
-            f"Unable to initialize backend '{platform}': no device found.", "",
+            f"Backend '{platform}' failed to initialize: no device found.", "",
             "check that the driver sees the device (nvidia-smi, vulkaninfo)."))
     chosen = range(len(found))
     if len(_device_counts) > 1:

@@ -96,3 +96,20 @@ def test_tolerances_by_dtype() -> None:
     with pytest.raises(AssertionError, match="rtol=1e-09, atol=1e-09"):
         check_grads(jnp.sin, (1.0,), 1, atol={"float32": 1e-9}, rtol={"float32": 1e-9})
     check_grads(jnp.sin, (1.0,), 1, atol={"float64": 1e-9}, rtol={"float64": 1e-9})  # of others
+
+
+def test_a_bend_within_the_long_step_is_asked_again_by_the_short_one() -> None:
+    bent = lambda x: jnp.sum(jnp.where(x > 1.002, 50 * (x - 1.002), 0.0) + x)  # noqa: E731
+    check_grads(bent, (jnp.ones(1),), 1)
+    with pytest.raises(AssertionError, match="finite differences"):
+        check_grads(bent, (jnp.ones(1),), 1, eps=1e-2)  # the step that was asked for, and no other
+
+
+def test_a_wrong_rule_fails_at_both_steps() -> None:
+    @calque.custom_jvp
+    def f(x: Any) -> Any:
+        return x * x
+
+    f.defjvp(lambda p, t: (f(*p), 1.9 * p[0] * t[0]))
+    with pytest.raises(AssertionError, match="jvp of f"):
+        check_grads(f, (3.0,), 1, modes=("fwd",))

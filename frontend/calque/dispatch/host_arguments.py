@@ -10,16 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from calque.core import dtypes
 from calque.core.avals import ShapedArray, aval_of
 from calque.core.config import config
 from calque.core.errors import explain
+from calque.core.trace import current, eval_trace
 from calque.dispatch import transfers
-from calque.dispatch.array import Array, current_device, from_numpy
+from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.runtime import Buffer, Device
 
 COMPLEX = (complex, np.complex64, np.complex128)
 NUMBERS = (bool, int, float, np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16,
            np.uint32, np.uint64, np.float16, np.float32, np.float64, *COMPLEX)
+NUMPYS = frozenset((np.ndarray, *[d.type for d in dtypes.ALL]))  # classes of arrays and numbers
+_KNOWN = frozenset(dtypes.ALL)
 MOST = 1024  # numbers of a type that are kept
 
 
@@ -68,8 +72,11 @@ def number(value: Any, key: Any) -> Array:
     return found
 
 
-def ndarray(value: Any, key: Any) -> Array:
-    """A copy of a NumPy array of numbers, of that type itself; one of 64 bits is cut to 32."""
+def ndarray(value: Any, key: Any, eager: bool = False) -> Array:
+    """A copy of a NumPy array of numbers, of that type itself; one of 64 bits is cut to 32.
+
+    eager: NumPy's operations may be what reads it (a small one stays in its memory).
+    """
     if config.guards:
         transfers.check("host_to_device", value)
     table = _table
@@ -85,7 +92,17 @@ def ndarray(value: Any, key: Any) -> Array:
         return made
     if aval.dtype != value.dtype:
         value = value.astype(aval.dtype)
+    if eager and value.nbytes <= HOST_BYTES:
+        return Array(Buffer.of_host(np.array(value, order="C"), table.device), aval)
     return Array(Buffer.from_numpy(value, table.device), aval)
+
+
+def eager_array(x: Any) -> Any:
+    """NumPy's array or number as an Array, where nothing is traced; else x as it is."""
+    if (type(x) in NUMPYS and x.dtype in _KNOWN and current.get() is eval_trace
+            and not config.guards):  # (the general road asks them)
+        return ndarray(x, config.key(), True) if type(x) is np.ndarray else from_numpy(x)
+    return x
 
 
 def _rank_0(value: Any, aval: ShapedArray, device: Device) -> Buffer:

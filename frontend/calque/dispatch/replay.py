@@ -28,6 +28,7 @@ from calque.core.types import Function, Params
 from calque.dispatch import key_reuse, numpy_rules, shape_polymorphic, transfers
 from calque.dispatch.array import HOST_BYTES, Array, current_device, from_numpy
 from calque.dispatch.eager import is_literal, lazy_eval, prepared, run_program
+from calque.dispatch.host_arguments import ndarray
 from calque.dispatch.nonfinite import check_floats
 from calque.dispatch.same_bits import exact
 from calque.dispatch.sharded import labels
@@ -88,7 +89,9 @@ def planned(f: F) -> F:
             else:
                 streak = 0
             if plan is not None:
-                done = plan.run([a if type(a) is Array else from_numpy(a) for a in arrays])
+                done = plan.run([
+                    a if type(a) is Array else ndarray(a, key[1], True) if type(a) is np.ndarray
+                    else from_numpy(a) for a in arrays])
                 if done is not None:
                     return plan.pack(done)
             if config.jax_debug_nans or config.jax_debug_infs:

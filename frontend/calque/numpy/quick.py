@@ -19,24 +19,22 @@ from calque.core.primitive import Primitive
 from calque.core.program import Program
 from calque.core.trace import current, eval_trace
 from calque.dispatch import numpy_rules
-from calque.dispatch.array import Array, from_numpy
+from calque.dispatch.array import Array
 from calque.dispatch.eager import compiled
+from calque.dispatch.host_arguments import NUMPYS, eager_array
 from calque.dispatch.sharded import labels
 from calque.numpy import util
 from calque.runtime import Buffer
 from calque.transforms.stage import stage
 
-_KNOWN = frozenset(dtypes.ALL)
-NUMPYS = frozenset((np.ndarray, *[d.type for d in dtypes.ALL]))  # classes of arrays and numbers
 _NUMBERS = frozenset((int, float))
 _RUNS = frozenset(("eval", "lazy"))  # traces under which operations run at once
 _plans = Memo(16384)
 
 
 def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
-    """prim(x, y) broadcast and promoted, where that is no more than a NumPy operation."""
-    if type(x) in NUMPYS or type(y) in NUMPYS:
-        x, y = eager_array(x), eager_array(y)
+    """prim(x, y) broadcast and promoted, where that is no more than a NumPy operation (of Arrays
+    and Python's numbers: `eager_arrays` first)."""
     if type(x) is Array:
         a: Any = x.aval
         b: Any = y.aval if type(y) is Array else type(y)
@@ -76,12 +74,11 @@ def quick(prim: Primitive, inexact: bool, x: Any, y: Any) -> Array | None:
     return Array(Buffer.of_host(made, device.device), out)  # type: ignore[union-attr]
 
 
-def eager_array(x: Any) -> Any:
-    """NumPy's array or number as an Array, where nothing is traced; else x as it is."""
-    if (type(x) in NUMPYS and x.dtype in _KNOWN and current.get() is eval_trace
-            and not config.guards):  # (the general road asks them)
-        return from_numpy(x)
-    return x
+def eager_arrays(x: Any, y: Any) -> tuple[Any, Any]:
+    """Both, where one of them is NumPy's."""
+    if type(x) in NUMPYS or type(y) in NUMPYS:
+        return eager_array(x), eager_array(y)
+    return x, y
 
 
 def _number(x: int | float, dtype: Any) -> Any:

@@ -21,9 +21,10 @@ from calque.core.types import Function
 from calque.dispatch import shape_polymorphic
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval
+from calque.dispatch.host_arguments import NUMPYS, eager_array
 from calque.numpy import util
 from calque.numpy.documents import document, f32, i32, weak_truth
-from calque.numpy.quick import NUMPYS, eager_array, quick
+from calque.numpy.quick import eager_arrays, quick
 from calque.primitives import elementwise as ew
 
 _EXACT, _NUMERIC, _INEXACT = "same", "numeric", "inexact"
@@ -52,6 +53,7 @@ def _unary(name: str, prim: Primitive, kind: str, sentence: str, example: str,
 
 def binary(name: str, prim: Primitive, kind: str, x: Any, y: Any) -> Any:
     """prim of two promoted and broadcast operands."""
+    x, y = eager_arrays(x, y)
     done = quick(prim, kind == _INEXACT, x, y)
     if done is not None:
         return done
@@ -91,6 +93,7 @@ def _bool_form(f: Function, number: Primitive, prim: Primitive) -> Function:
 
     def call(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
         if out is None and where is None:
+            x, y = eager_arrays(x, y)
             done = quick(number, False, x, y)
             if done is not None:
                 return done
@@ -221,6 +224,7 @@ not_equal = _binary("not_equal", ew.ne_p, _EXACT, "x != y.", "jnp.not_equal(1, 1
 def _ordered(name: str, prim: Primitive, sign_text: str, result: str) -> Function:
     """A comparison; complex numbers are ordered by real part, then imaginary part."""
     def f(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+        x, y = eager_arrays(x, y)
         done = quick(prim, False, x, y)
         if done is not None:
             return done

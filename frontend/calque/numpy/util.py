@@ -23,6 +23,7 @@ from calque.core.types import Axes, Ndarray, Shape
 from calque.dispatch import transfers
 from calque.dispatch.array import Array
 from calque.dispatch.eager import lazy_eval as lazy_eval
+from calque.dispatch.host_arguments import eager_array
 from calque.dispatch.replay import planned as planned
 from calque.lax.operands import as_operand, numpy_operand
 from calque.lax.operands import user_dtype as user_dtype
@@ -66,6 +67,8 @@ _TOO_LARGE = ("array is too big", "Maximum allowed", "too large to convert to C"
 
 def one_array(name: str, x: Any, position: int = 0) -> Any:
     """One argument as an operand; 64-bit NumPy values are cut as arrays are."""
+    if type(x) is np.ndarray:
+        x = eager_array(x)
     dtypes.check_fits(x)
     if type(x) in _PASS or isinstance(x, Tracer):
         return x
