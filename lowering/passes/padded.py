@@ -42,8 +42,8 @@ def _with_paddings_joined(p: Program) -> Program:
         users.setdefault(o, []).append(_RESULT)
     equations = list[Equation]()
     for e in p.equations:
-        tree = None if any(u.name in SUMS for u in users.get(e.outputs[0], ())) and len(
-            users[e.outputs[0]]) == 1 else _Sum.of(e, makers, users)
+        of = [u for o in e.outputs for u in users.get(o, ())]  # (a callback may have no results)
+        tree = None if len(of) == 1 and of[0].name in SUMS else _Sum.of(e, makers, users)
         if tree is not None:
             equations += tree.written()
         else:
@@ -71,9 +71,10 @@ class _Sum:
     def of(cls, e: Equation, makers: dict[Var, Equation], users: dict[Atom, list[Equation]]
            ) -> _Sum | None:
         """The sum that ends with an equation; None where no padding in it pays."""
+        if e.name not in SUMS or e.is_dynamic:
+            return None
         out = e.outputs[0].aval
-        if e.name not in SUMS or e.is_dynamic or out.size < LEAST or (
-                out.dtype not in loops.DTYPES):
+        if out.size < LEAST or out.dtype not in loops.DTYPES:
             return None
         found = cls(e, -1, [], makers, set())
         edges, waiting = dict[int, set[int]](), [e]

@@ -90,11 +90,13 @@ def _cuts(p: Program, parts: Sequence[int]) -> dict[int, Cut]:
 def _is_elementwise(e: Equation) -> bool:
     """Whether an equation can be taken in other parts of its last axis: one that computes element
     by element, or spreads what has no such axis."""
+    if len(e.outputs) != 1:
+        return False
     shape = e.outputs[0].aval.shape
     if e.name == "broadcast_in_dim":
         a, axes = e.inputs[0].aval, e.params["broadcast_dimensions"]
         return not e.is_dynamic and (len(shape) - 1 not in axes or a.shape[-1] == 1)
-    return e.primitive.kernel == "map" and len(e.outputs) == 1 and not e.is_dynamic and all(
+    return e.primitive.kernel == "map" and not e.is_dynamic and all(
         a.aval.shape in ((), shape) for a in e.inputs)
 
 

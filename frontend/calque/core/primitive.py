@@ -33,7 +33,7 @@ from typing import Any
 
 from calque.core.avals import HasAval, ShapedArray
 from calque.core.errors import explain
-from calque.core.trace import current
+from calque.core.trace import as_current, current
 from calque.core.types import Function, Params
 from calque.core.weights import MEASURED
 
@@ -122,6 +122,12 @@ class Primitive:
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply to values under the current trace: a value, or a list with multiple_results."""
         return current.get().process(self, args, params)
+
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], *rest: Any) -> Any:
+        """The same under a trace that need not be the current one, as JAX's traces of libraries
+        call it: the operands, their avals (which older JAX did not take), and the parameters."""
+        with as_current(trace):
+            return trace.process(self, args, rest[-1])
 
     def get_bind_params(self, params: Params) -> Params:
         """What bind takes beside the operands of an equation: evaluators of jaxprs ask."""

@@ -46,8 +46,10 @@ class Trace:
 
     def process_primitive(self, primitive: Primitive, tracers: Sequence[Any], params: Params
                           ) -> Any:
-        """JAX's name of process, for traces of libraries."""
-        raise NotImplementedError
+        """JAX's name of process: what traces of libraries define, and call of others."""
+        if type(self).process is Trace.process:
+            raise NotImplementedError
+        return self.process(primitive, tracers, params)
 
     def full_raise(self, x: Any) -> Any:
         """x as a value of this trace: a tracer is one already."""
@@ -241,6 +243,12 @@ class Tracer(HasAval):
     __array_priority__ = 1000
     shown = "Traced"  # its class in texts of it
     _trace: Trace
+
+    def __init__(self, trace: Trace, aval: Any = None) -> None:
+        """As classes of libraries call it (ours have their own)."""
+        self._trace = trace
+        if aval is not None:
+            self.aval = aval
 
     def concrete(self) -> Any:
         """The concrete array behind, if this trace knows it, else None."""
