@@ -37,13 +37,13 @@ def take_failure() -> BaseException | None:
     """What a callback raised on this thread since the last question."""
     failure: BaseException | None = getattr(_raised, "error", None)
     _raised.error = None
-    return failure if failure is None else _of_program(failure)
+    return failure if failure is None else of_program(failure)
 
 
 _kinds: dict[type, type] = {}
 
 
-def _of_program(error: BaseException) -> BaseException:
+def of_program(error: BaseException) -> BaseException:
     """The same exception, of a class that is also DeviceError: whoever runs programs finds what
     goes wrong in them under that name.  (An exception that cannot be made anew stays as it is.)"""
     kind = type(error)

@@ -21,7 +21,8 @@ from calque.lowering.passes.parts import direct
 from calque.lowering.passes.same import merged
 
 # Calls that transformations treat in ways of their own are plain calls here: name -> its Program.
-CALLS = {"custom_jvp_call": "fun", "custom_vjp_call": "fun", "custom_vmap_call": "fun",
+CALLS = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr",
+         "custom_vmap_call": "call_jaxpr",
          "checkpoint": "jaxpr"}  # (but for a second computation: it stays one)
 # what they are on whole arrays is a call
 EXPANDED = ("shard_map", "pallas_call", "custom_partitioning")

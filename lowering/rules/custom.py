@@ -8,7 +8,7 @@ from calque.lowering.emit.registry import Op, rule
 
 @rule("custom_jvp_call", "custom_vjp_call", "custom_vmap_call")
 def _call(op: Op) -> list[Value]:
-    return op.ctx.emit_program(op["fun"], op.operands)
+    return op.ctx.emit_program(op["call_jaxpr"], op.operands)
 
 
 @rule("custom_lin")

@@ -533,7 +533,7 @@ def _bits(params: Any, k: Array) -> Any:
 # ---- calls and control flow
 @oracle("jit", "checkpoint", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call")
 def _call(params: Any, *xs: Array) -> Any:
-    return interpret(params["jaxpr"] if "jaxpr" in params else params["fun"], xs)
+    return interpret(params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"], xs)
 
 
 @oracle("custom_linear_solve")

@@ -99,7 +99,7 @@ class custom_vmap(HandsOn):  # noqa: N801
             kept.append(out_tree)
             return found, flags * len(found) if len(flags) != len(found) else flags
 
-        params: dict[str, Any] = {"fun": Rule(fun), "rule": Rule(rule), "num_consts": 0}
+        params: dict[str, Any] = {"call_jaxpr": Rule(fun), "rule": Rule(rule), "num_consts": 0}
         if not at_bottom():  # what is closed over becomes operands
             assert custom_vmap_p.staged is not None
             leaves, params = custom_vmap_p.staged(*leaves, **params)

@@ -243,7 +243,8 @@ class custom_jvp(HandsOn):  # noqa: N801
                         where=f"leaf {i} of what {name_of(self.jvp)} returned for {name}"))
             return outs, moved
 
-        outs = custom_jvp_p.bind(*traced, *leaves, fun=Rule(fun), jvp=Rule(rule), num_consts=0,
+        outs = custom_jvp_p.bind(*traced, *leaves, call_jaxpr=Rule(fun), jvp=Rule(rule),
+                                 num_consts=0,
                                  symbolic_zeros=self.symbolic_zeros or n > 0)
         return kept[-1][0].unflatten(outs)
 
@@ -320,7 +321,7 @@ class custom_vjp(HandsOn):  # noqa: N801
                     fix="make it an ordinary argument and return None as its cotangent."))
         leaves, tree = _flatten(name, self.fun, tuple(given))
         call = _VjpCall(self, name, tree, others, [aval_of(x) for x in leaves])
-        outs = custom_vjp_p.bind(*leaves, fun=Rule(call.fun),
+        outs = custom_vjp_p.bind(*leaves, call_jaxpr=Rule(call.fun),
                                  fwd=Rule(call.forward, self.optimize_remat),
                                  bwd=Rule(call.backward), num_consts=0,
                                  symbolic_zeros=self.symbolic_zeros)

@@ -27,7 +27,7 @@ Start reading at `Primitive.bind`.  Imports core.avals, core.errors, core.trace,
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 

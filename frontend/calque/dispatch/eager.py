@@ -77,6 +77,7 @@ from calque.lowering.target.targets import (
     vulkan_target,
 )
 from calque.runtime import Buffer, Device, Executable, Module, devices
+from calque.runtime.callbacks import of_program
 from calque.runtime.device import check_not_forked
 from calque.runtime.target import check_target
 
@@ -377,7 +378,10 @@ def _called(prim: Primitive, args: Sequence[Any], params: Params) -> list[Any] |
         return None
     for a in args:
         refuse_strings(a)
-    outs = params["callback"]([np.asarray(a, aval_of(a).dtype) for a in args])
+    try:
+        outs = params["callback"]([np.asarray(a, aval_of(a).dtype) for a in args])
+    except Exception as error:
+        raise of_program(error) from error  # as a program's that calls Python
     return [from_numpy(o, False) for o in outs]
 
 

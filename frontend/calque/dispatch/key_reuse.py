@@ -147,7 +147,7 @@ class _Walk:
             return xs
         if keys and e.name in _VIEWS and len(e.outputs) == 1:
             return [_VIEWS[e.name](p, keys)]
-        inner = next((p[k] for k in ("jaxpr", "fun", "call_jaxpr") if isinstance(
+        inner = next((p[k] for k in ("jaxpr", "call_jaxpr") if isinstance(
             p.get(k), Program)), None)
         if inner is None or len(inner.inputs) != len(xs) or len(inner.outputs) != len(e.outputs):
             return none

@@ -100,7 +100,7 @@ def _origin(p: Program, values: Sequence[Any], wanted: Sequence[str]) -> Floatin
         e, kind = made[at], _has(env[at], wanted)
         before = first([a for a in e.inputs if not isinstance(a, Literal)])
         if before is None:
-            inner = e.params.get("jaxpr", e.params.get("fun"))
+            inner = e.params.get("jaxpr", e.params.get("call_jaxpr"))
             found = None
             if e.name in _CALLS and isinstance(inner, Program) and (
                     len(inner.inputs) == len(e.inputs)):

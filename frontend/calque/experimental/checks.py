@@ -489,7 +489,7 @@ def _while(state: _Run, args: list[Any], params: Params) -> list[Any]:
 def _custom(state: _Run, args: list[Any], params: Params, prim: Primitive,
             rules: Callable[..., dict[str, Any]]) -> list[Any]:
     """A function with rules of its own keeps them; what its rules compute is not checked."""
-    fun: Program = params["fun"]
+    fun: Program = params["call_jaxpr"]
     p, sites = checked(fun, state.errors)
     if not sites:
         return prim.bind(*args, **params)
@@ -502,7 +502,8 @@ def _custom(state: _Run, args: list[Any], params: Params, prim: Primitive,
         return replay(p, *held, *primals)[:n]
 
     made = rules(params, n, state_of)
-    outs = prim.bind(*held, *args[k:], **{**params, "fun": p, "num_consts": len(held), **made})
+    outs = prim.bind(*held, *args[k:], **{
+        **params, "call_jaxpr": p, "num_consts": len(held), **made})
     return _split(state, sites, outs)
 
 

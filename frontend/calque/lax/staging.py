@@ -117,7 +117,7 @@ def _opaque(x: Any) -> Any:
     """x, which neither derivatives nor vmap pass."""
     if not isinstance(x, Tracer):
         return x
-    (x,) = custom_vmap_p.bind(*without_derivative(x, _refuse_jvp), fun=Rule(lambda v: [v]),
+    (x,) = custom_vmap_p.bind(*without_derivative(x, _refuse_jvp), call_jaxpr=Rule(lambda v: [v]),
                               rule=Rule(_refuse_vmap), num_consts=0)
     return x
 

@@ -37,14 +37,54 @@ from calque.transforms.vmap import (
 
 
 def _effects(params: Params) -> bool:
-    fun = params["fun"]
+    fun = params["call_jaxpr"]
     return isinstance(fun, Program) and fun.has_effects()
 
 
-custom_jvp_p = Primitive("custom_jvp_call", multiple_results=True,  # linearized by its jvp
-                         effects=_effects)
-custom_vjp_p = Primitive("custom_vjp_call", multiple_results=True, higher_order=True,
-                         effects=_effects)
+class CustomCall(Primitive):
+    """One whose parameters evaluators of jaxprs may have as functions, as JAX gives them:
+    `subfuns`, the function that is called and then its rules."""
+
+    rules: tuple[str, ...] = ()
+
+    def get_bind_params(self, params: Params) -> Params:
+        rest = {k: v for k, v in params.items() if k not in ("call_jaxpr", *self.rules)}
+        return {**rest, "subfuns": (CalledFunction(params["call_jaxpr"]),
+                                    *[params[k] for k in self.rules])}
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        if "subfuns" in params:
+            called, *rules = params.pop("subfuns")
+            params["call_jaxpr"] = called.program if isinstance(called, CalledFunction) else (
+                Rule(called.call_wrapped))
+            params.update(zip(self.rules, rules))
+        return super().bind(*args, **params)
+
+
+class CalledFunction:
+    """The function of an equation, to be called with values.
+
+    Example:
+      >>> import calque, calque.numpy as jnp
+      >>> e = calque.make_jaxpr(calque.nn.relu)(1.0).eqns[0]
+      >>> e.primitive.get_bind_params(e.params)["subfuns"][0].call_wrapped(jnp.float32(-2.0))
+      [Array(0., dtype=float32)]
+    """
+
+    __slots__ = ("program",)
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def call_wrapped(self, *args: Any) -> list[Any]:
+        return list(replay(self.program, *args))
+
+
+custom_jvp_p = CustomCall("custom_jvp_call", multiple_results=True,  # linearized by its jvp
+                          effects=_effects)
+custom_vjp_p = CustomCall("custom_vjp_call", multiple_results=True, higher_order=True,
+                          effects=_effects)
+custom_jvp_p.rules, custom_vjp_p.rules = ("jvp",), ("fwd", "bwd")
 custom_lin_p = Primitive("custom_lin", multiple_results=True, higher_order=True)
 custom_vmap_p = Primitive("custom_vmap_call", multiple_results=True, higher_order=True,
                           effects=_effects)
@@ -133,11 +173,12 @@ def _is_float0(x: Any) -> bool:
 
 
 # ---- what the three have in common: fun, or its Program with num_consts leading operands
-def _staged(*args: Any, fun: Any, num_consts: int, **params: Any) -> tuple[list[Any], Any]:
-    if isinstance(fun, Program):
-        return list(args), {"fun": fun, "num_consts": num_consts, **params}
-    program, consts = closed(_program(fun, args))
-    return [*consts, *args], {"fun": program, "num_consts": num_consts + len(consts), **params}
+def _staged(*args: Any, call_jaxpr: Any, num_consts: int, **params: Any) -> tuple[list[Any], Any]:
+    if isinstance(call_jaxpr, Program):
+        return list(args), {"call_jaxpr": call_jaxpr, "num_consts": num_consts, **params}
+    program, consts = closed(_program(call_jaxpr, args))
+    return [*consts, *args], {"call_jaxpr": program, "num_consts": num_consts + len(consts),
+                              **params}
 
 
 def _program(fun: Any, args: Sequence[Any]) -> Program:
@@ -147,8 +188,8 @@ def _program(fun: Any, args: Sequence[Any]) -> Program:
         frame=Frame(current.get(), reads=True))
 
 
-def _inline(*args: Any, fun: Any, **_: Any) -> list[Any]:
-    return list(run(fun, args))
+def _inline(*args: Any, call_jaxpr: Any, **_: Any) -> list[Any]:
+    return list(run(call_jaxpr, args))
 
 
 def run(fun: Any, args: Sequence[Any]) -> Sequence[Any]:
@@ -156,9 +197,9 @@ def run(fun: Any, args: Sequence[Any]) -> Sequence[Any]:
     return replay(fun, *args) if isinstance(fun, Program) else fun(*args)
 
 
-def _abstract(*avals: ShapedArray, fun: Any, **_: Any) -> list[ShapedArray]:
-    assert isinstance(fun, Program), fun
-    return list(fun.out_avals)
+def _abstract(*avals: ShapedArray, call_jaxpr: Any, **_: Any) -> list[ShapedArray]:
+    assert isinstance(call_jaxpr, Program), call_jaxpr
+    return list(call_jaxpr.out_avals)
 
 
 def _no_closed_tangents(name: str, tangents: Sequence[Any]) -> None:
@@ -214,7 +255,7 @@ class _Batch:
 
 
 # ---- custom_jvp: jvp(primals, tangents) -> (outputs, tangents), flat lists
-def _jvp_of(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, jvp: Rule,
+def _jvp_of(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, jvp: Rule,
             num_consts: int, symbolic_zeros: bool) -> Any:
     _no_closed_tangents("custom_jvp", tangents[:num_consts])
     outs, moved = jvp(_as_given(primals[num_consts:]),
@@ -223,7 +264,7 @@ def _jvp_of(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, jvp: R
 
 
 def _over_jvp(over: Over, size: int, args: Sequence[Any], dims: Sequence[int | None], *,
-              fun: Any, jvp: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
+              call_jaxpr: Any, jvp: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
     batch, own = _Batch(over, size, dims), list(dims[num_consts:])
 
     def every(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -244,7 +285,8 @@ def _over_jvp(over: Over, size: int, args: Sequence[Any], dims: Sequence[int | N
         return outs, [SymbolicZero(aval_of(o).tangent()) if z else t
                       for o, t, z in zip(outs, moved, fixed)]
 
-    outs = custom_jvp_p.bind(*args, fun=batch.run(fun), jvp=Rule(every), num_consts=num_consts,
+    outs = custom_jvp_p.bind(*args, call_jaxpr=batch.run(call_jaxpr), jvp=Rule(every),
+                             num_consts=num_consts,
                              symbolic_zeros=symbolic_zeros)
     return outs, batch.found
 
@@ -263,9 +305,9 @@ def _element(t: Any, axis: int | None) -> Any:
     return SymbolicZero(zero.aval) if isinstance(t, SymbolicZero) else instantiate(zero)
 
 
-def _transpose_of_jvp(cts: Sequence[Any], *args: Any, fun: Any, **_: Any) -> Any:
+def _transpose_of_jvp(cts: Sequence[Any], *args: Any, call_jaxpr: Any, **_: Any) -> Any:
     """Of a linear function: the rule is not asked any more."""
-    return jit_p.rule("transpose")(cts, *args, jaxpr=fun, name=fun.name)
+    return jit_p.rule("transpose")(cts, *args, jaxpr=call_jaxpr, name=call_jaxpr.name)
 
 
 custom_jvp_p.jvp, custom_jvp_p.batch = _jvp_of, _batch_of_jvp
@@ -274,7 +316,7 @@ custom_jvp_p.transpose, custom_jvp_p.within = _transpose_of_jvp, _over_jvp
 
 def without_derivative(x: Any, refuse: Function) -> list[Any]:
     """[x]; whoever differentiates by it is refused: refuse(primals, tangents) raises."""
-    return custom_jvp_p.bind(x, fun=Rule(lambda v: [v]), jvp=Rule(refuse),
+    return custom_jvp_p.bind(x, call_jaxpr=Rule(lambda v: [v]), jvp=Rule(refuse),
                              num_consts=0, symbolic_zeros=False)
 
 
@@ -285,7 +327,7 @@ def _no_forward_mode(*_: Any, **__: Any) -> Any:
         fix="use reverse mode (grad, vjp), or give the function a custom_jvp rule instead."))
 
 
-def _linearize_vjp(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any, fwd: Rule,
+def _linearize_vjp(nonzero: Sequence[bool], primals: Sequence[Any], *, call_jaxpr: Any, fwd: Rule,
                    bwd: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
     if any(nonzero[:num_consts]):
         _no_closed_tangents("custom_vjp", [None])
@@ -310,7 +352,7 @@ def _linearize_vjp(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any,
 
 
 def _over_vjp(over: Over, size: int, args: Sequence[Any], dims: Sequence[int | None], *,
-              fun: Any, fwd: Rule, bwd: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
+              call_jaxpr: Any, fwd: Rule, bwd: Rule, num_consts: int, symbolic_zeros: bool) -> Any:
     batch, own = _Batch(over, size, dims, alike=True), list(dims[num_consts:])
     inner: list[int | None] = []  # axes of the residuals, known when fwd has run
 
@@ -320,7 +362,7 @@ def _over_vjp(over: Over, size: int, args: Sequence[Any], dims: Sequence[int | N
         inner[:] = found[counts[0]:]
         return batch.fit(flat[:counts[0]], found[:counts[0]]), flat[counts[0]:]
 
-    outs = custom_vjp_p.bind(*args, fun=batch.run(fun), fwd=Rule(forward, fwd.spared),
+    outs = custom_vjp_p.bind(*args, call_jaxpr=batch.run(call_jaxpr), fwd=Rule(forward, fwd.spared),
                              bwd=Rule(_batched_bwd(bwd, batch, inner, own)),
                              num_consts=num_consts, symbolic_zeros=symbolic_zeros)
     return outs, batch.found
@@ -404,13 +446,13 @@ custom_lin_p.inline = _no_forward_mode
 
 
 # ---- custom_vmap: rule(size, batched, *args) -> (outputs, which are batched)
-def _vmap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, rule: Rule,
+def _vmap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, rule: Rule,
               num_consts: int) -> Any:
     """The derivative is again a custom_vmap: of fun's derivative, by the rule's derivative."""
     n, real = len(primals), nonzero_mask(tangents)
     if any(real[:num_consts]):  # of a closed-over value, of which the rule knows nothing
-        return jvp_flat(lambda *xs: run(fun, xs), primals, tangents)
-    forward, mask = jvp_program(_program(fun, primals), real)
+        return jvp_flat(lambda *xs: run(call_jaxpr, xs), primals, tangents)
+    forward, mask = jvp_program(_program(call_jaxpr, primals), real)
 
     def batched(size: int, flags: Sequence[bool], *xs: Any) -> Any:
         given = iter(zip(xs[n - num_consts:], flags[n - num_consts:]))
@@ -423,7 +465,8 @@ def _vmap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fun: Any, rule
             return _derived_rule(rule, size, wide, values[::2], values[1::2], mask)
         return _rule_over(rule, size, pairs, mask)
 
-    made = custom_vmap_p.bind(*primals, *flagged(tangents, real), fun=forward, rule=Rule(batched),
+    made = custom_vmap_p.bind(*primals, *flagged(tangents, real), call_jaxpr=forward,
+                              rule=Rule(batched),
                               num_consts=num_consts)
     n_out = len(mask)
     return made[:n_out], unmask(made[n_out:], mask, made)
@@ -458,11 +501,11 @@ def _rule_over(rule: Rule, size: int, pairs: Sequence[tuple[Any, bool, Any, bool
     return mapped_to_front(outs, found), [d is not None for d in found]
 
 
-def _vmap_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any, rule: Rule,
+def _vmap_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, call_jaxpr: Any, rule: Rule,
                     num_consts: int) -> Any:
     """Values by the function with its rule, the linear part by what it computes."""
-    outs = custom_vmap_p.bind(*primals, fun=fun, rule=rule, num_consts=num_consts)
-    _, mask, program = linearize_flat(lambda *xs: run(fun, xs), primals, nonzero)
+    outs = custom_vmap_p.bind(*primals, call_jaxpr=call_jaxpr, rule=rule, num_consts=num_consts)
+    _, mask, program = linearize_flat(lambda *xs: run(call_jaxpr, xs), primals, nonzero)
 
     def apply(*tangents: Any) -> list[Any]:
         return unmask(replay(program, *tangents), mask, outs)
@@ -470,10 +513,10 @@ def _vmap_linearize(nonzero: Sequence[bool], primals: Sequence[Any], *, fun: Any
     return outs, apply
 
 
-def _vmap_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, fun: Any,
+def _vmap_batch(size: int, args: Sequence[Any], dims: Sequence[int | None], *, call_jaxpr: Any,
                 rule: Rule, num_consts: int) -> Any:
     if any(d is not None for d in dims[:num_consts]):  # a closed-over value is mapped
-        outs, axes = vmap_flat(lambda *xs: run(fun, xs), size, args, dims, named.get())
+        outs, axes = vmap_flat(lambda *xs: run(call_jaxpr, xs), size, args, dims, named.get())
         return outs, axes
     own = mapped_to_front(args, dims)[num_consts:]
     outs, batched = rule(size, [d is not None for d in dims[num_consts:]], *own)

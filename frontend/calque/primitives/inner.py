@@ -34,8 +34,8 @@ def bind_inner(prim: Primitive, args: Sequence[Any], params: Params,
     if prim.name == "custom_linear_solve":
         held, given = solved(args, **params)
         return replay(change(held), *given)
-    inner = params.get("jaxpr", params.get("fun"))
-    if "fun" in params or inner is None or len(inner.inputs) != len(args):
+    inner = params.get("jaxpr", params.get("call_jaxpr"))
+    if "call_jaxpr" in params or inner is None or len(inner.inputs) != len(args):
         if inner is None or len(inner.inputs) != len(args):
             if prim.program is None:
                 raise NotImplementedError(f"{prim.name}: communicates between processes")

@@ -357,7 +357,7 @@ def _with_programs(e: Equation, xs: list[Parts]) -> list[Any]:
                           program_in_pairs(p["body_jaxpr"]), inside, carry)
     if e.name == "cond":
         return cond(xs[0][0], _flat(xs[1:]), [program_in_pairs(b) for b in p["branches"]])
-    inner = p.get("jaxpr", p.get("fun"))
+    inner = p.get("jaxpr", p.get("call_jaxpr"))
     if inner is None or len(inner.inputs) != len(xs):
         raise NoPairs(e.name)
     return replay(program_in_pairs(inner), *_flat(xs))

@@ -102,7 +102,7 @@ class _Graph:
             operands, results, sizes = prim.factors(in_avals, out_avals, params)
             self.constraints.append(_Constraint(ins, outs, operands, results, sizes))
             return
-        inner = params.get("jaxpr", params.get("fun"))
+        inner = params.get("jaxpr", params.get("call_jaxpr"))
         if isinstance(inner, Program) and len(inner.inputs) == len(ins):
             self.call(inner, ins, outs)
 

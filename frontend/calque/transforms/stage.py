@@ -147,7 +147,7 @@ class StageTrace(Trace):
             wanted = [atoms[0].aval.vma, *[v.aval.vma for v in first.inputs]]
             return self._varied(atoms, wanted), atoms[0].aval.vma
         if prim.higher_order:
-            inner = params.get("jaxpr", params.get("fun"))
+            inner = params.get("jaxpr", params.get("call_jaxpr"))
             if not isinstance(inner, Program) or len(inner.inputs) != len(atoms):
                 return atoms, frozenset().union(*[a.aval.vma for a in atoms])
             wanted = [v.aval.vma for v in inner.inputs]

@@ -150,7 +150,7 @@ class BatchTrace(Trace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: Params) -> Any:
         assert self.parent is not None
-        if prim.within is not None and not isinstance(params["fun"], Program):
+        if prim.within is not None and not isinstance(params["call_jaxpr"], Program):
             return self._within(prim, args, params)
         mine = any(type(a) is BatchTracer and a._trace is self for a in args)
         if self.axis_name is not None and (

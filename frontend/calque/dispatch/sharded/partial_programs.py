@@ -111,7 +111,7 @@ def _equation(e: Equation, values: list[Value]) -> list[Value]:
     special = _SPECIAL.get(e.name)
     if special is not None:
         return special(e, values)
-    inner = e.params.get("jaxpr", e.params.get("fun"))
+    inner = e.params.get("jaxpr", e.params.get("call_jaxpr"))
     if e.primitive.higher_order and isinstance(inner, Program) and any(
             map(is_partial, e.inner)) and len(inner.inputs) == len(values):
         return _run(inner, values)

@@ -355,7 +355,7 @@ def _moves(have: Sequence[tuple[Any, ...]], want: Axes, i: int, j: int) -> bool:
 
 # ---- equations with programs inside
 def _call(part: _Partitioner, e: Equation, values: list[Value]) -> list[Value]:
-    inner = e.params.get("jaxpr", e.params.get("fun"))
+    inner = e.params.get("jaxpr", e.params.get("call_jaxpr"))
     assert isinstance(inner, Program) and len(inner.inputs) == len(values)
     if e.name != "checkpoint":
         return part.run(inner, values)

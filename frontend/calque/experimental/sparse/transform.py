@@ -262,7 +262,7 @@ def _call(e: Equation, xs: list[Any]) -> Any:
 
 @_rule("custom_jvp_call", "custom_vjp_call")
 def _custom(e: Equation, xs: list[Any]) -> Any:
-    return _run(e.params["fun"], xs)
+    return _run(e.params["call_jaxpr"], xs)
 
 
 @_rule("cond")
