@@ -151,36 +151,9 @@ nextafter = _binary("nextafter", ew.nextafter_p, _INEXACT,
                     "The next representable value after x towards y.",
                     "jnp.nextafter(1.0, 2.0)", f32("1.0000001"), False)
 negative = _unary("negative", ew.neg_p, _EXACT, "Negation -x.", "jnp.negative(2)", i32("-2"))
-
-
-@util.planned
-def sign(x: Any, /) -> Any:
-    """Sign: -1, 0, 1; z / |z| of complex numbers; +0 of -0.
-
-    Args:
-      x: array or scalar.
-
-    Returns:
-      An array of x's shape.
-
-    Raises:
-      TypeError: an argument is not an array or a number (lists are not accepted), or its dtype is
-        not one the function is defined for.
-
-    Example:
-      >>> import calque.numpy as jnp
-      >>> jnp.sign(-2)
-      Array(-1, dtype=int32, weak_type=True)
-    """
-    x = util.one_array("sign", x)
-    dtype, weak = dtypes.dtype_and_weak(x)
-    if not dtypes.is_inexact(dtype):
-        return util.apply("sign", ew.sign_p, (x,), dtype, weak)
-    with util.lazy_eval("sign"):
-        made = util.apply("sign", ew.sign_p, (x,), dtype, weak)
-        return ew.add(made, ew.const(made, 0))  # +0 of -0, as NumPy has it
-
-
+sign = _unary("sign", ew.sign_p, _EXACT,
+              "Sign: -1, 1, and 0 of the zero's own sign; z / |z| of complex numbers.",
+              "jnp.sign(-2)", i32("-1"))
 square = _unary("square", ew.square_p, _NUMERIC, "Square x * x.", "jnp.square(3)", i32("9"))
 
 # ---- roots, exponentials, logarithms
