@@ -362,6 +362,7 @@ def _emit(lowered: Lowered, p: Program, arguments: Sequence[Var], outputs: Seque
             ctx.apart = options.apart
             ctx.closing, ctx.slack = closing, cost.work(p) // SLACK if closing else 0
             ctx.stepped = cost.is_stepped(p, target.backend == "llvm-cpu")
+            ctx.b.keeps_reads = options.views
             if options.bindings:
                 ctx.fusion.set_bindings(options.bindings)
             if closing:  # nothing is fused

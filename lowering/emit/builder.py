@@ -53,6 +53,9 @@ class Builder:
     """
 
     extents: Sizes  # of dimensions that are known at the call only
+    # whether every dispatch must read something: where loops from the host carry buffer views, one
+    # that reads nothing and is read by a loop or a branch alone is lost, or rejected (docs/iree.md)
+    keeps_reads = False
 
     def __init__(self, f64_ok: bool = True, bodies: bool = True, relaxed: bool = False) -> None:
         self.f64_ok, self.bodies, self.relaxed = f64_ok, bodies, relaxed
@@ -108,7 +111,8 @@ class Builder:
         a = np.asarray(value).astype(dtype)
         if dtype.kind == "c":
             part = real_dtype(dtype)
-            return self.complex(self.splat(a.real, shape, part), self.splat(a.imag, shape, part))
+            real, imag = self.splat(a.real, shape, part), self.splat(a.imag, shape, part)
+            return self.complex(self._cut(real) if self.keeps_reads else real, imag)
         if 0 in shape:
             body = ""
         elif dtype == BOOL:

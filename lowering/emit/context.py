@@ -95,10 +95,10 @@ class Context:
         """x, if no argument reaches it as what a dispatch makes."""
         return x if self.fusion.leaves_of(x) else self._from_zero(x)
 
-    def reads(self, old: Value, new: Value) -> Value:
+    def reads(self, old: Value, new: Value, always: bool = False) -> Value:
         """What a carry of a host loop becomes: IREE's compiler dies where nothing in the body reads
         what it was (a crash, or no end of memory; tests/lowering/test_refusals.py)."""
-        if new is old or any(True for _ in old.ir.uses) or 0 in old.shape:
+        if new is old or 0 in old.shape or not always and any(True for _ in old.ir.uses):
             return new
         never = self.b.compare("NE", self._unknown_zero(), self.b.splat(0, (), U32))
         return self.b.select(never, old, new)

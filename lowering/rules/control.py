@@ -202,6 +202,12 @@ class _Loop:
         return [*carry, *written]
 
 
+def _is_made_in(block: Any, v: Value) -> bool:
+    """Whether a block makes a value, or is given it."""
+    owner = v.ir.owner
+    return (owner.block if hasattr(owner, "block") else owner) == block
+
+
 def emit_while(ctx: Context, state: list[Value], carried: slice,
                go: Callable[[list[Value]], Value], step: Callable[[list[Value]], list[Value]],
                in_place: bool) -> list[Value]:
@@ -226,7 +232,9 @@ def emit_while(ctx: Context, state: list[Value], carried: slice,
         if in_place:
             ctx.aliases.carries.update(values[carried])
         with ctx.inside(loop=True):
-            results = [ctx.reads(old, new) for old, new in zip(values, step(values), strict=True)]
+            # (what is made before the loop IREE gives back before the last reader has read it)
+            results = [ctx.reads(old, new, not _is_made_in(block, new))
+                       for old, new in zip(values, step(values), strict=True)]
         roots = roots.union(*[ctx.aliases.roots_of(r) for r in results])
         ir.Operation.create("stablehlo.return", operands=[r.ir for r in results])
     out = [b.tied(Value(b, r, *s)) for r, s in zip(op.results, specs)]

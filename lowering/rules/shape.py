@@ -126,12 +126,12 @@ def _iota(op: Op) -> Value:
     shape, axis = op.out.shape, op["dimension"]
     made = real_dtype(dtype) if dtype.kind == "c" else I32 if dtype.kind == "V" else dtype
     row = is_static(shape) and math.prod(shape) > 0 and shape[axis] <= ROW and (
-        op.ctx.views or shape[axis] < math.prod(shape) >= LARGE)
+        op.b.keeps_reads or shape[axis] < math.prod(shape) >= LARGE)
     if row:
         # IREE sees an iota's axes as one and divides for every element (1000 x 1000: 0.33 to 0.13)
         x = op.b.constant(np.arange(shape[axis]).astype(made))
-        if op.ctx.views:  # a dispatch that reads nothing is lost, or rejected, where only a loop or
-            (x,) = op.b.barrier(x)  # a branch within its block reads it (docs/iree.md)
+        if op.b.keeps_reads:
+            (x,) = op.b.barrier(x)
         x = op.b.broadcast(x, shape, (axis,))
     else:
         x = op.b.iota(shape, made, axis)

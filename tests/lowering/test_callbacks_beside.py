@@ -89,3 +89,23 @@ def test_values_and_what_is_seen() -> None:
     np.testing.assert_allclose(out, c, rtol=1e-6)
     np.testing.assert_allclose(sums, wanted, rtol=1e-6)
     assert seen == firsts
+
+
+@pytest.mark.parametrize("carried", ["sum", "whole", "complex"])
+def test_a_carry_that_is_made_of_constants_before_the_loop(carried: str) -> None:
+    """IREE gave its memory back before its last reader had read it: a race, lost in half of the
+    calls."""
+    e = np.eye(37, dtype=np.float32)
+
+    def step(x: Any, c: Any) -> Any:
+        made = jnp.eye(37) if carried != "complex" else jnp.eye(37) + 0j
+        calque.debug.callback(lambda v: None, x + jnp.abs(c).sum())
+        calque.debug.callback(lambda v: None, made)
+        return made.sum() * 0.5 if carried == "sum" else made
+
+    first = jnp.float32(0) if carried == "sum" else jnp.zeros(
+        (37, 37), complex if carried == "complex" else float)
+    run = calque.jit(lambda x: lax.fori_loop(0, 50, lambda i, c: step(x, c), first))
+    for _ in range(20):
+        np.testing.assert_array_equal(run(jnp.ones((37, 37))),
+                                      e.sum() * 0.5 if carried == "sum" else e)

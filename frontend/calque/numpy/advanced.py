@@ -268,7 +268,7 @@ def vectors(fancy: Fancy) -> Any:
     if fancy.on_host:
         columns = [np.broadcast_to(a, batch) for a in fancy.arrays]
         return np.stack(columns, -1) if columns else np.zeros((*batch, 0), np.int32)
-    kind = dtypes.promote([(dtype_of(a), False) for a in fancy.arrays])[0]
+    kind = dtypes.promote([(dtype_of(a), False) for a in fancy.arrays], strict=False)[0]
     made = []
     for a in fancy.arrays:
         a = ew.convert(a, kind) if dtype_of(a) != kind else a
