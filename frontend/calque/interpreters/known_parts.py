@@ -74,22 +74,44 @@ def _of_steps(mine: Sequence[bool], params: Params) -> list[bool]:
 
 def _part(p: Program, mine: Sequence[bool], late: Sequence[bool]) -> Program:
     """The results that are not late, by the inputs that are not marked."""
-    part = eliminate_dead_code(p.replace(equations=[
-        e for e in p.equations if not e.primitive.has_effects(e.params)]), [not x for x in late])
-    return part.replace(inputs=flagged(part.inputs, [not m for m in mine]))
+    unknown: set[Var] = set(flagged(p.inputs, mine))
+    equations = []
+    for e in p.equations:
+        own = [isinstance(a, Var) and a in unknown for a in e.inputs]
+        if any(own):
+            found = _late_results(e.name, own, e.params) or [True] * len(e.outputs)
+            unknown.update(flagged(e.outputs, found))
+            if all(found):
+                continue
+            kept, params = _known_form(e.primitive, own, e.params, found)
+            e = e.replace(params=params, inputs=tuple(flagged(e.inputs, kept)),
+                          outputs=tuple(flagged(e.outputs, [not f for f in found])))
+        if not e.primitive.has_effects(e.params):
+            equations.append(e)
+    known = [not x for x in late]
+    return eliminate_dead_code(p.replace(
+        inputs=flagged(p.inputs, [not m for m in mine]), equations=equations,
+        outputs=flagged(p.outputs, known)))
+
+
+def _known_form(prim: Primitive, mine: Sequence[bool], params: Params, late: Sequence[bool]
+                ) -> tuple[list[bool], Params]:
+    """Which operands the results that are not late need, and the parameters that give these."""
+    if prim.name in ("jit", "checkpoint"):
+        return [not m for m in mine], {**params, "jaxpr": _part(params["jaxpr"], mine, late)}
+    if prim.name == "cond":
+        return [not m for m in mine], {**params, "branches": tuple(
+            _part(b, mine[1:], late) for b in params["branches"])}
+    mine = _of_steps(mine, params)
+    kept = [not m for m in mine]
+    consts, carry, _ = split_list(kept, params["num_consts"], params["num_carry"])
+    return kept, {**params, "jaxpr": _part(params["jaxpr"], mine, late),
+                  "num_consts": sum(consts), "num_carry": sum(carry)}
 
 
 def _known_results(prim: Primitive, mine: Sequence[bool], args: Sequence[Any], params: Params,
                    late: Sequence[bool]) -> list[Any]:
+    kept, params = _known_form(prim, mine, params, late)
     if prim.name in ("jit", "checkpoint"):
-        part = _part(params["jaxpr"], mine, late)
-        return list(replay(part, *flagged(args, [not m for m in mine])))
-    if prim.name == "cond":
-        branches = tuple(_part(b, mine[1:], late) for b in params["branches"])
-        return list(prim.bind(*flagged(args, [not m for m in mine]), branches=branches))
-    mine = _of_steps(mine, params)
-    kept = [not m for m in mine]
-    consts, carry, _ = split_list(kept, params["num_consts"], params["num_carry"])
-    body = _part(params["jaxpr"], mine, late)
-    return list(prim.bind(*flagged(args, kept), **{
-        **params, "jaxpr": body, "num_consts": sum(consts), "num_carry": sum(carry)}))
+        return list(replay(params["jaxpr"], *flagged(args, kept)))
+    return list(prim.bind(*flagged(args, kept), **params))
