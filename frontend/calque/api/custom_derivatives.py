@@ -414,19 +414,18 @@ class _VjpCall:
 
     def _matched(self, bwd: str, part: Any, want: Any, argument: int) -> list[Any]:
         avals, tree = tree_util.flatten(want)
-        if part is None:
-            return [None] * len(avals)
-        leaves, got = tree_util.flatten(part, is_leaf=_is_zero_or_none)
-        places, shape = tree_util.flatten(want, is_leaf=_is_zero_or_none)
-        if got == shape:  # None may also stand where the argument has None
-            leaves = [c for c, a in zip(leaves, places) if a is not None]
-            got = tree
-        alone = len(avals) == 1 and tree_util.treedef_is_leaf(got)  # of a node of one leaf
-        absent = any(c is None for c in leaves)  # (NumPy compares float0 with nothing)
-        if len(leaves) != len(avals) or (got != tree and not absent and not alone):
+        leaves: list[Any] = []
+
+        def take(ct: Any, below: Any) -> None:  # (a cotangent may stand for a whole subtree)
+            leaves.extend([ct] * len(tree_util.tree_leaves(below)))
+
+        try:
+            tree_util.tree_map(take, part, want, is_leaf=_is_zero_or_none)
+        except ValueError:
+            got = tree_util.flatten(part, is_leaf=_is_zero_or_none)[1]
             raise TypeError(explain(
                 f"Custom VJP bwd rule {bwd} must produce cotangents with the structure of the "
-                f"arguments of {self.name}: {tree}, but got {got}."))
+                f"arguments of {self.name}: {tree}, but got {got}.")) from None
 
         def path(at: int) -> str:
             return f"[{argument}]" + tree_util.keystr(tree_util.tree_leaves_with_path(want)[at][0])
