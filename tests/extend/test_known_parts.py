@@ -23,6 +23,10 @@ CASES: list[Any] = [
     (lambda x, y: calque.lax.cond(y > 0, _pair, lambda a, b: (a, b), x, y), 10, 14),
     (lambda x, y: calque.lax.scan(
         lambda c, _: (_pair(*c), None), (x, y), None, length=2)[0], 20, 14 ** 2 + 10)]
+# within another call (flax's nn.scan of jitted and of rematerialized modules)
+CASES += [((lambda x, y, f=f: calque.jit(f)(x, y)), known, late) for f, known, late in CASES]
+CASES += [(lambda x, y: calque.jit(lambda x, y: calque.checkpoint(calque.jit(_pair))(x, y))(x, y),
+           10, 14)]
 
 
 @pytest.mark.parametrize("case", CASES)

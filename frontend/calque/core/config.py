@@ -11,7 +11,10 @@ import contextlib
 import contextvars
 import difflib
 import functools
+import importlib
+import itertools
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -367,12 +370,43 @@ class Config:
         return local[name] if name in local else self._values[name]
 
     def parse_flags_with_absl(self) -> None:
-        """Does nothing: options come from the environment and `update`, not from absl's flags.
+        """Take options from the command line, --jax_enable_x64, --jax_platforms=cpu, as programs of
+        absl's do that call this before their `main`; absl counts its flags as parsed from then on.
+
+        Returns:
+          None.
+
+        Raises:
+          ValueError: an option does not take the value that is given.
 
         Example:
           >>> import calque
           >>> calque.config.parse_flags_with_absl()
         """
+        given = list(itertools.takewhile(lambda a: a != "--", sys.argv[1:]))
+        found = []
+        for at, argument in enumerate(given):
+            name, equals, text = argument.lstrip("-").partition("=")
+            negated = name.startswith("nojax_")
+            name = name.removeprefix("no") if negated else name
+            if not argument.startswith("-") or name not in OPTIONS:
+                continue
+            if OPTIONS[name].kind == "bool" and not equals:
+                text = str(not negated)
+            elif not equals:
+                text = given[at + 1] if at + 1 < len(given) else ""
+            self.update(name, text)
+            found.append(f"--{name}={text}")
+        try:
+            flags = importlib.import_module("absl.flags")
+        except ImportError:
+            return
+        for name, option in OPTIONS.items():  # absl's own parsing refuses what it does not know
+            if name not in flags.FLAGS:
+                kind = flags.DEFINE_bool if option.kind == "bool" else flags.DEFINE_string
+                kind(name, None, "an option of calque's")
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS([sys.argv[0], *found])
 
     config_with_absl = parse_flags_with_absl
 
