@@ -45,8 +45,8 @@ dispatch that reads nothing (positions, an identity) and is read by a loop or a 
 its block alone may never run, so that what it should have written is whatever lay there, or is
 refused ("streamable op expected to be in an execution region"). Positions in programs of loops
 within loops are therefore read from a constant behind a barrier (`_iota` in
-`lowering/rules/shape.py`; `tests/clients/libs/diffrax.py`, `implicit`, is NaN without it), and so are
-complex numbers that are all the same (`Builder.splat`). A fourth: what a loop from the host
+`lowering/rules/shape.py`; `tests/clients/libs/diffrax.py`, `implicit`, is NaN without it), and so
+are complex numbers that are all the same (`Builder.splat`). A fourth: what a loop from the host
 carries on, where it was made before the loop of constants alone, is given back before its last
 reader has read it ("transient buffer has not been committed", a race); what such a carry becomes
 therefore reads what it was (`Context.reads`; tests/lowering/test_callbacks_beside.py).
