@@ -204,8 +204,8 @@ class _Loop:
 
 def _is_made_in(block: Any, v: Value) -> bool:
     """Whether a block makes a value, or is given it."""
-    owner = v.ir.owner
-    return (owner.block if hasattr(owner, "block") else owner) == block
+    operation = getattr(v.ir.owner, "operation", None)  # (the block itself owns its arguments)
+    return bool((v.ir.owner if operation is None else operation.block) == block)
 
 
 def emit_while(ctx: Context, state: list[Value], carried: slice,
