@@ -31,7 +31,7 @@ from calque.core.trace import Tracer
 from calque.core.types import Function
 from calque.dispatch.eager import lazy_eval
 from calque.dispatch.mismatch import carry_error, carry_structure_error
-from calque.dispatch.tracing import check_arguments, trace_with_refs
+from calque.dispatch.tracing import check_arguments, trace_with_refs, wrapper_of
 from calque.primitives import elementwise as ew
 from calque.primitives import while_loop as prim
 from calque.trees import util as tree_util
@@ -192,11 +192,13 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *,
         check_unroll(unroll or 0)
         return init_val
 
-    def step(loop_carry: Any, _: Any) -> Any:
-        i, val = loop_carry
-        return (ew.add(i, ew.const(i, 1)), body_fun(i, val)), None
+    def counted() -> Function:
+        def step(loop_carry: Any, _: Any) -> Any:
+            i, val = loop_carry
+            return (ew.add(i, ew.const(i, 1)), body_fun(i, val)), None
+        return step
 
-    (_, result), _ = scan(step, (start, init_val), None, length=n,
+    (_, result), _ = scan(wrapper_of(body_fun, "counted", counted), (start, init_val), None, length=n,
                           unroll=1 if unroll is None else unroll)
     return result
 

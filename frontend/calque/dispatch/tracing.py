@@ -4,7 +4,9 @@ share.  `trace_to_program(fun, in_tree, avals)` calls fun once on tracers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -19,14 +21,16 @@ from calque.core.avals import (
     refuse_jax,
 )
 from calque.core.collecting import rarely
+from calque.core.config import config
 from calque.core.errors import explain
 from calque.core.formats import Format, check_format, layout_of, order_of, sharding_in
+from calque.core.memo import Memo
 from calque.core.mesh import get_mesh
 from calque.core.naming import dress, makes_generators, name_of, signature_of
 from calque.core.program import Program
 from calque.core.refs import AbstractRef, Frame, Ref, Uses, read, refuse_result
 from calque.core.sharding import NamedSharding, PartitionSpec, Sharding
-from calque.core.trace import Tracer, current
+from calque.core.trace import Tracer, current, scopes
 from calque.core.tracebacks import boundary
 from calque.core.types import Function
 from calque.transforms.explicit import of_types
@@ -326,6 +330,10 @@ def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
     tree of (args, kwargs); marking: as for stage.  An AbstractRef among avals is an argument that
     is a reference.  Labels of avals are left out: what is traced does not depend on them (see
     labels)."""
+    key = _key_of_eager(fun, in_tree, avals, name, verb, marking)
+    found = None if key is None else _eager.get(key)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
     places = [i for i, a in enumerate(avals) if type(a) is AbstractRef]
     values = [a.inner_aval if type(a) is AbstractRef else a for a in avals] if places else avals
     name = name or name_of(fun)
@@ -352,7 +360,38 @@ def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
 
     with monitoring.span(f"trace {name}", "trace", monitoring.TRACE, fun_name=name):
         program = stage(run, of_types(values), name, fun, frame, marking)
-    return program, kept[0], kept[1]
+    uses: Uses = kept[1]
+    if key is not None and not (places or uses.closed or uses.rules) and all(
+            not isinstance(c, (Tracer, np.ndarray)) for c in program.consts):
+        _eager.keep(key, (program, kept[0], uses))
+    return program, kept[0], uses
+
+
+# What functions of loops and branches were traced to outside of transformations, as JAX remembers
+# it: by the function itself, the types of its arguments and the options.
+_eager = Memo(256)
+_EAGER = frozenset(("scan", "while_cond", "while_body", "cond", "switch"))
+
+
+def _key_of_eager(fun: Function, in_tree: Any, avals: Sequence[Any], name: str | None, verb: str,
+                  marking: Marking | None) -> Any:
+    """Under what a trace is remembered; None where it is not."""
+    if verb not in _EAGER or type(fun) is not FunctionType or marking is not None:
+        return None
+    trace: Any = current.get()
+    while trace.kind == "lazy" and trace.parent is not None:
+        trace = trace.parent
+    if trace.kind != "eval" or scopes.get():
+        return None
+    return weakref.ref(fun), structure_of(in_tree), tuple(avals), name, verb, config.key()
+
+
+def wrapper_of(fun: Function, what: str, make: Callable[[], Function]) -> Function:
+    """make(), the same for the same function: so that what it is traced to is remembered, too."""
+    if type(fun) is not FunctionType:
+        return make()
+    key = weakref.ref(fun), what
+    return _eager.get(key) or _eager.keep(key, make())  # type: ignore[no-any-return]
 
 
 def name_at(fun: Function, tree: Any, index: int) -> str:

@@ -185,10 +185,11 @@ class PlacedFunction(JitFunction):
 
 
 def _is_told(a: Any, said: Any) -> bool:
-    """Whether a result's label is what was said: over Explicit axes, too, where its type is so."""
+    """Whether a result's label is what was said, in the words that said it (P(None) is not P()):
+    over Explicit axes, too, where its type is so."""
     return isinstance(said, SingleDeviceSharding) or isinstance(said, NamedSharding) and (
-        said.explicit and isinstance(a.placement, NamedSharding)
-        and a.placement.spec == said.spec.of_rank(a.ndim))
+        isinstance(a.placement, NamedSharding) and (said.explicit or a.placement.mesh == said.mesh)
+        and a.placement.spec.of_rank(a.ndim) == said.spec.of_rank(a.ndim))
 
 
 def _result(o: Any, s: Any) -> Any:
