@@ -198,8 +198,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *,
             return (ew.add(i, ew.const(i, 1)), body_fun(i, val)), None
         return step
 
-    (_, result), _ = scan(wrapper_of(body_fun, "counted", counted), (start, init_val), None, length=n,
-                          unroll=1 if unroll is None else unroll)
+    (_, result), _ = scan(wrapper_of(body_fun, "counted", counted), (start, init_val), None,
+                          length=n, unroll=1 if unroll is None else unroll)
     return result
 
 

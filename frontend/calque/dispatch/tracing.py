@@ -333,7 +333,7 @@ def trace_with_refs(fun: Function, in_tree: Any, avals: Sequence[Any],
     key = _key_of_eager(fun, in_tree, avals, name, verb, marking)
     found = None if key is None else _eager.get(key)
     if found is not None:
-        return found  # type: ignore[no-any-return]
+        return found
     places = [i for i, a in enumerate(avals) if type(a) is AbstractRef]
     values = [a.inner_aval if type(a) is AbstractRef else a for a in avals] if places else avals
     name = name or name_of(fun)
@@ -391,7 +391,7 @@ def wrapper_of(fun: Function, what: str, make: Callable[[], Function]) -> Functi
     if type(fun) is not FunctionType:
         return make()
     key = weakref.ref(fun), what
-    return _eager.get(key) or _eager.keep(key, make())  # type: ignore[no-any-return]
+    return _eager.get(key) or _eager.keep(key, make())
 
 
 def name_at(fun: Function, tree: Any, index: int) -> str:
